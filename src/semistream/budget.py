@@ -1,0 +1,127 @@
+"""MemoryBudget: the ledger in bytes that every buffer of an operator is charged to."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from semistream.errors import BudgetError, BudgetExceeded
+
+_UNITS = {
+    "": 1, "b": 1,
+    "k": 10**3, "kb": 10**3, "kib": 2**10,
+    "m": 10**6, "mb": 10**6, "mib": 2**20,
+    "g": 10**9, "gb": 10**9, "gib": 2**30,
+    "t": 10**12, "tb": 10**12, "tib": 2**40,
+}  # fmt: skip
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*|%)\s*$")
+_ACCEPTED = 'an int of bytes, "64MB", "1GiB" or "10%" (of the relation)'
+
+
+def parse_bytes(memory: int | str, *, of: int | None = None) -> int:
+    """Bytes meant by ``memory``: an int, ``"64MB"``, ``"1GiB"``, or ``"10%"`` of ``of`` bytes.
+
+    >>> parse_bytes("64MB"), parse_bytes("1GiB"), parse_bytes("10%", of=5000)
+    (64000000, 1073741824, 500)
+    """
+    if isinstance(memory, bool) or not isinstance(memory, int | str):
+        raise BudgetError(f"memory is {memory!r}; give {_ACCEPTED}.")
+    if isinstance(memory, int):
+        value = memory
+    else:
+        found = _SIZE.match(memory)
+        if found is None or (found[2] != "%" and found[2].lower() not in _UNITS):
+            raise BudgetError(f"memory is {memory!r}; give {_ACCEPTED}.")
+        number = float(found[1])
+        if found[2] == "%":
+            if of is None:
+                raise BudgetError(f"memory is {memory!r}, but there is no relation here to take a share of.")
+            value = math.floor(number * of / 100)
+        else:
+            value = math.floor(number * _UNITS[found[2].lower()])
+    if value <= 0:
+        raise BudgetError(f"memory is {memory!r} ({value} bytes); it must be more than zero.")
+    return value
+
+
+def format_bytes(nbytes: int) -> str:
+    """``nbytes`` for a person: three digits and a decimal unit, ``"1.20 GB"``."""
+    value, unit = float(nbytes), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(value) < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{nbytes} B" if unit == "B" else f"{value:.3g} {unit}"
+
+
+class MemoryBudget:
+    """A fixed number of bytes, and what is charged to it by name.
+
+    A buffer is charged before it is allocated and released after it is dropped, so ``used`` never
+    understates. A charge over the limit raises `BudgetExceeded`: operators must ask `free` first.
+
+    >>> budget = MemoryBudget("1kB")
+    >>> budget.charge("window", 600); budget.free
+    400
+    >>> budget.release("window", 600); budget.used, budget.peak
+    (0, 600)
+    """
+
+    def __init__(self, memory: int | str, *, of: int | None = None) -> None:
+        self.limit = parse_bytes(memory, of=of)
+        self.used = 0
+        self.peak = 0
+        self._by_name: dict[str, int] = {}
+
+    @property
+    def free(self) -> int:
+        """Bytes that can still be charged."""
+        return self.limit - self.used
+
+    @property
+    def by_name(self) -> dict[str, int]:
+        """What is charged now, by the buffer's name."""
+        return {name: held for name, held in self._by_name.items() if held}
+
+    def require(self, least: int, *, purpose: str) -> None:
+        """Refuse the budget if it is smaller than ``least``, naming the least that would do."""
+        if self.limit < least:
+            raise BudgetError(
+                f"a budget of {self.limit} bytes is too small for {purpose}: "
+                f"it needs at least {least} bytes ({format_bytes(least)}). Raise memory to that."
+            )
+
+    def charge(self, name: str, nbytes: int) -> None:
+        """Take ``nbytes`` for the buffer ``name``; raises and charges nothing when over the limit."""
+        if nbytes < 0:
+            raise BudgetExceeded(f"{name} was charged {nbytes} bytes; a charge cannot be negative.")
+        if nbytes > self.free:
+            raise BudgetExceeded(
+                f"{name} asked for {nbytes} bytes with {self.free} of {self.limit} free ({self.by_name}). "
+                "This is a bug in semistream; please report it."
+            )
+        self.used += nbytes
+        self.peak = max(self.peak, self.used)
+        self._by_name[name] = self._by_name.get(name, 0) + nbytes
+
+    def release(self, name: str, nbytes: int) -> None:
+        """Give back ``nbytes`` of the buffer ``name``."""
+        held = self._by_name.get(name, 0)
+        if nbytes < 0 or nbytes > held:
+            raise BudgetExceeded(
+                f"{name} released {nbytes} bytes but holds {held}. "
+                "This is a bug in semistream; please report it."
+            )
+        self._by_name[name] = held - nbytes
+        self.used -= nbytes
+
+    @contextmanager
+    def charged(self, name: str, nbytes: int) -> Iterator[None]:
+        """Charge for the length of a ``with`` block."""
+        self.charge(name, nbytes)
+        try:
+            yield
+        finally:
+            self.release(name, nbytes)

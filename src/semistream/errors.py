@@ -1,0 +1,66 @@
+"""The errors semistream raises: one root, each naming the value, the limit and the next step."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SemistreamError(Exception):
+    """Root of every error that semistream raises on purpose."""
+
+
+class InvalidArgument(SemistreamError, ValueError):
+    """An argument has a value that cannot work."""
+
+
+class ColumnNotFound(SemistreamError, KeyError):
+    """A column was named that its table does not have."""
+
+    def __init__(self, column: str, available: Iterable[str], *, where: str) -> None:
+        names = list(available)
+        near = difflib.get_close_matches(column, names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        self.message = (
+            f"{where} has no column {column!r}; it has {', '.join(map(repr, names)) or 'none'}.{hint}"
+        )
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class KeyTypeError(SemistreamError, TypeError):
+    """Join keys have types that cannot be compared without loss."""
+
+
+class BudgetError(SemistreamError, ValueError):
+    """A memory budget cannot be read, or is smaller than the least that works."""
+
+
+class BudgetExceeded(SemistreamError, MemoryError):
+    """A buffer was charged beyond the budget: a bug in semistream, never the user's fault."""
+
+
+class RelationError(SemistreamError):
+    """A relation on disk cannot be built, opened or changed."""
+
+
+class NotARelation(RelationError):
+    """The path does not hold a relation."""
+
+
+class UnsupportedFormat(RelationError):
+    """The relation was written in a format that this version does not read."""
+
+
+class CorruptRelation(RelationError):
+    """A file of the relation is truncated or its bytes have changed; the message names it."""
+
+
+class RelationLocked(RelationError):
+    """Another live writer holds the relation."""
+
+
+class JoinInProgress(SemistreamError, RuntimeError):
+    """An operator was driven on before the results of the last call were consumed."""
