@@ -1,0 +1,135 @@
+"""join(): the one function a user needs; picks an operator and drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.budget import format_bytes
+from semistream.errors import InvalidArgument
+from semistream.joins.base import Results, SemiStreamJoin
+from semistream.joins.mesh import MeshJoin
+from semistream.joins.spec import JoinOn
+from semistream.joins.stats import JoinStats
+from semistream.relation import Relation
+from semistream.relation.sources import open_source
+
+OPERATORS: dict[str, type[SemiStreamJoin]] = {MeshJoin.name: MeshJoin}
+
+
+def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]:
+    """The operator by name, or as it was given."""
+    if isinstance(operator, type) and issubclass(operator, SemiStreamJoin):
+        return operator
+    if operator == "auto":
+        return MeshJoin
+    if operator not in OPERATORS:
+        raise InvalidArgument(f"operator is {operator!r}; give 'auto', {', '.join(map(repr, OPERATORS))} or a class.")
+    return OPERATORS[operator]
+
+
+class JoinedStream:
+    """The results of a join: an iterator of record batches, and an Arrow stream (``__arrow_c_stream__``).
+
+    Closing it, or dropping it, ends the join's thread and files.
+    """
+
+    def __init__(self, operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> None:
+        self._operator = operator
+        self._results = self._drive(batches)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the results."""
+        return self._operator.schema
+
+    @property
+    def stats(self) -> JoinStats:
+        """What the operator has done so far."""
+        return self._operator.stats
+
+    def explain(self) -> str:
+        """The operator that runs, and how its budget is in use."""
+        operator = self._operator
+        budget = operator.budget
+        parts = "\n".join(f"  {name:<14} {format_bytes(held):>9}" for name, held in budget.by_name.items())
+        return (
+            f"{operator.name} join ({operator.spec.how}) on {', '.join(operator.spec.stream_keys)} with "
+            f"{operator.relation.path} (version {operator.relation.version}, {operator.relation.num_rows} rows in "
+            f"{operator.relation.num_pages} pages, {format_bytes(operator.relation.nbytes)})\n"
+            f"budget {format_bytes(budget.limit)}, in use {format_bytes(budget.used)}:\n{parts}"
+        )
+
+    def read_all(self) -> pa.Table:
+        """All results as one table."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def close(self) -> None:
+        """End the join."""
+        self._results.close()  # type: ignore[attr-defined]
+        self._operator.close()
+
+    def _drive(self, batches: Iterator[pa.RecordBatch]) -> Results:
+        try:
+            for batch in batches:
+                yield from self._operator.push(batch)
+            yield from self._operator.flush()
+        finally:
+            self._operator.close()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._results)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self.schema, self)
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+def join(
+    batches: Any,
+    relation: Relation | str,
+    *,
+    on: JoinOn,
+    how: str = "inner",
+    operator: str | type[SemiStreamJoin] = "auto",
+    memory: int | str = "10%",
+    columns: Sequence[str] | None = None,
+    suffix: str = "_right",
+    **options: Any,
+) -> JoinedStream:
+    """Join a stream of record batches with a relation, exactly, within ``memory``.
+
+    ``batches`` is an iterable of record batches, or anything with ``__arrow_c_stream__`` or a path that
+    `Relation.build` takes. See `SemiStreamJoin` for the other parameters; ``options`` go to the operator.
+
+    >>> import tempfile, pyarrow as pa
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     products = Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), f"{folder}/r", key="id")
+    ...     orders = pa.table({"product": [2, 2, 9], "amount": [5, 1, 4]})
+    ...     join(orders, products, on={"product": "id"}, memory="1MB").read_all().to_pylist()
+    [{'product': 2, 'amount': 5, 'name': 'cola'}, {'product': 2, 'amount': 1, 'name': 'cola'}]
+    """
+    opened = relation if isinstance(relation, Relation) else Relation.open(relation)
+    schema, stream = _open_stream(batches)
+    kind = operator_class(operator)
+    return JoinedStream(
+        kind(opened, schema, on=on, how=how, memory=memory, columns=columns, suffix=suffix, **options), stream
+    )
+
+
+def _open_stream(batches: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The columns of a stream and its batches; a stream without a schema of its own shows it by its first batch."""
+    if isinstance(batches, Iterable) and not hasattr(batches, "__arrow_c_stream__") and not isinstance(batches, str):
+        items = iter(batches)
+        first = next(items, None)
+        if isinstance(first, pa.RecordBatch):
+            return first.schema, chain([first], items)
+        batches = chain([first], items) if first is not None else ()
+    reader = open_source(batches)
+    return reader.schema, iter(reader)

@@ -1,0 +1,189 @@
+"""MeshJoin: MESHJOIN, the cyclic scan of R meshed with a sliding window over S."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import BudgetError, InvalidArgument
+from semistream.joins.base import Results, SemiStreamJoin
+from semistream.joins.emitter import Emitter
+from semistream.joins.mesh_memory import MeshMemory
+from semistream.joins.row_sizes import row_sizes
+from semistream.joins.spec import JoinOn
+from semistream.joins.stream_window import Packet, StreamWindow
+from semistream.kernels.types import Bools
+from semistream.relation import Disk, PageRun, Relation
+
+
+class MeshJoin(SemiStreamJoin):
+    """MESHJOIN (MESH 3.1): every iteration reads some pages of R and joins them with all tuples in the window.
+
+    R is scanned over and over; a stream tuple enters the window wherever the scan stands and leaves when the scan is
+    there again, having met every page once. R needs no index for it. The result is exact (MESH Theorem 3.1).
+
+    =====================  ===================================================================================
+    MESH                   here
+    =====================  ===================================================================================
+    b                      ``pages_per_step``: pages read by an iteration (by default, up to 4 MB of them)
+    w                      ``rows_per_step``: most tuples admitted between two iterations (by default, all that
+                           have room: under load this admits as many per cycle as a fixed w, and a batch that is
+                           followed by a pause is through after one scan)
+    H, Q                   `StreamWindow`: a chained hash table over a ring, and its packets
+    N_R                    ``relation.num_pages``
+    =====================  ===================================================================================
+
+    It departs from Fig. 4 where that only holds for N_R divisible by b: the last run of a scan may be shorter, and a
+    packet expires when it has met every run, not when the queue is full. The next pages are read while these are
+    joined.
+    """
+
+    name = "mesh"
+
+    def __init__(
+        self,
+        relation: Relation,
+        stream_schema: pa.Schema,
+        *,
+        on: JoinOn,
+        how: str = "inner",
+        memory: int | str = "10%",
+        columns: Sequence[str] | None = None,
+        suffix: str = "_right",
+        disk: str | Disk = "auto",
+        rows_per_step: int | None = None,
+        pages_per_step: int | None = None,
+    ) -> None:
+        super().__init__(
+            relation, stream_schema, on=on, how=how, memory=memory, columns=columns, suffix=suffix, disk=disk
+        )
+        for option, value in (("rows_per_step", rows_per_step), ("pages_per_step", pages_per_step)):
+            if value is not None and value < 1:
+                raise InvalidArgument(f"{option} is {value}; it must be at least 1.")
+        split = MeshMemory.split(self.budget, relation, self.spec, pages_per_step)
+        self._split = split
+        self._rows_per_step = rows_per_step
+        self._order = relation.table.scan_order()
+        self._cuts = relation.table.cut_runs(self._order, split.run_bytes, pages_per_step)
+        self._window = StreamWindow(split.slots, self.budget)
+        self._emitter = Emitter(self.spec, relation.codec, self.budget, split.staging_bytes)
+        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk)
+        self._slot, self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(3))
+        self._payload_free = split.payload_bytes
+        self._admitted_now = 0  # tuples admitted since the last iteration
+        self._asked = 0  # runs asked of the reader, and
+        self._joined = 0  # runs joined, since the start
+
+    @property
+    def runs(self) -> int:
+        """Iterations that make one scan of R: N_R / b."""
+        return self._cuts.size - 1
+
+    def _push(self, batch: pa.RecordBatch) -> Results:
+        done = 0
+        while done < batch.num_rows:
+            admitted = self._admit(batch, done)
+            done += admitted
+            if admitted == 0:
+                yield from self._step()
+
+    def _admit(self, batch: pa.RecordBatch, start: int) -> int:
+        """Take as many tuples from ``start`` on as there is room for now."""
+        room = min(self._window.free, self._split.admit_rows)
+        if self._rows_per_step is not None:
+            room = min(room, self._rows_per_step - self._admitted_now)
+        if room <= 0:
+            return 0
+        piece = batch.slice(start, room)
+        sizes = row_sizes(piece)
+        self._require_narrow(int(sizes.max()))
+        fits = int(np.searchsorted(np.cumsum(sizes), self._payload_free, "right"))
+        if fits == 0:
+            return 0
+        piece, sizes = piece.slice(0, fits), sizes[:fits]
+        if piece.get_total_buffer_size() > 2 * piece.nbytes:
+            piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
+        codes, can_match = self.relation.codec.encode([piece.column(name) for name in self.spec.stream_keys])
+        taken = int(sizes.sum())
+        self.budget.charge("stream tuples", taken)
+        self._payload_free -= taken
+        self._admitted_now += fits
+        self.stats.rows_in += fits
+        self.stats.inserts += self._window.admit(piece, codes, can_match, sizes, self._joined)
+        return fits
+
+    def _step(self) -> Results:
+        if not self._window.packets:
+            return
+        self.stats.steps += 1
+        self._admitted_now = 0
+        if self.runs:
+            self._read_ahead()
+            run = self._reader.take()
+            yield from self._join(run)
+            self._reader.give_back()
+            self._joined += 1
+        while self._window.packets and self._joined - self._window.packets[0].entered >= self.runs:
+            yield from self._expire()
+
+    def _read_ahead(self) -> None:
+        """Ask for this iteration's run and the next, if any tuple in the window will need it."""
+        newest = self._window.packets[-1].entered + self.runs
+        while self._asked < min(newest, self._joined + 2):
+            at = self._asked % self.runs
+            self._reader.ask(self._order[self._cuts[at] : self._cuts[at + 1]])
+            self._asked += 1
+
+    def _join(self, run: PageRun) -> Results:
+        self.stats.probes += int(run.rows.sum())
+        cursor = np.zeros(3, np.int64)
+        while cursor[0] < run.pages.size:
+            found = self._window.probe(run, cursor, self._slot, self._page, self._row)
+            slot, page, row = self._slot[:found], self._page[:found], self._row[:found]
+            if found == 0:
+                continue
+            grouped = self._window.group(slot)
+            slot, page, row = slot[grouped], page[grouped], row[grouped]
+            equal = self._emitter.verified(self._window, slot, run, page, row)
+            slot, page, row = slot[equal], page[equal], row[equal]
+            self._window.mark(slot)
+            if self.spec.how in ("inner", "left") and slot.size:
+                yield from self._emitter.joined(self._window, slot, run, page, row)
+
+    def _expire(self) -> Results:
+        """Let the oldest packet go: its tuples have met all of R."""
+        packet, matched, removed = self._window.expire()
+        self.stats.expiries += removed
+        self._finish(packet, matched)
+        if self.spec.how == "semi":
+            yield from self._emitter.alone(packet.batch, np.flatnonzero(matched))
+        elif self.spec.how != "inner":
+            yield from self._emitter.alone(packet.batch, np.flatnonzero(~matched))
+        taken = int(packet.sizes.sum())
+        self.budget.release("stream tuples", taken)
+        self._payload_free += taken
+
+    def _finish(self, packet: Packet, matched: Bools) -> None:
+        met = int(np.count_nonzero(matched))
+        self.stats.rows_done += packet.rows
+        self.stats.matched += met
+        self.stats.unmatched += packet.rows - met
+
+    def _require_narrow(self, nbytes: int) -> None:
+        most = min(self._split.payload_bytes, self._split.staging_bytes - self._split.widest_row)
+        if nbytes > most:
+            least = self.budget.limit + (nbytes - most) * 16
+            raise BudgetError(
+                f"a stream row of {nbytes} bytes does not fit a budget of {self.budget.limit} bytes, which has room "
+                f"for rows of up to {most}. Raise memory to {least} bytes."
+            )
+
+    def close(self) -> None:
+        """End the background reader and close files."""
+        self._reader.close()
+
+
+def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.concat_batches([batch, pa.RecordBatch.from_pylist([], schema=batch.schema)])

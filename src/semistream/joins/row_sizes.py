@@ -1,0 +1,52 @@
+"""How many bytes the rows of a record batch take."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.kernels.types import Int64s
+
+
+def row_sizes(batch: pa.RecordBatch) -> Int64s:
+    """Bytes of each row, rounded up: exact for flat types; nested columns are taken to be alike in all rows."""
+    sizes = np.full(batch.num_rows, fixed_row_bytes(batch.schema), np.int64)
+    for column in batch.columns:
+        width = _offset_bytes(column.type)
+        if width:
+            offsets = np.frombuffer(
+                column.buffers()[1], np.int32 if width == 4 else np.int64, len(column) + 1, column.offset * width
+            )
+            sizes += np.diff(offsets)
+        elif _is_irregular(column.type):
+            sizes += -(-column.nbytes // max(len(column), 1))
+    return sizes
+
+
+def fixed_row_bytes(schema: pa.Schema) -> int:
+    """Bytes that every row takes whatever its values: widths, offsets, and a byte for validity."""
+    return sum(1 + _fixed_bytes(field.type) for field in schema)
+
+
+def _fixed_bytes(type_: pa.DataType) -> int:
+    if _offset_bytes(type_):
+        return _offset_bytes(type_)
+    if _is_irregular(type_):
+        return 8
+    return 0 if pa.types.is_null(type_) else -(-type_.bit_width // 8)
+
+
+def _offset_bytes(type_: pa.DataType) -> int:
+    t = pa.types
+    if t.is_string(type_) or t.is_binary(type_):
+        return 4
+    return 8 if t.is_large_string(type_) or t.is_large_binary(type_) else 0
+
+
+def _is_irregular(type_: pa.DataType) -> bool:
+    """Whether a type has neither a fixed width nor plain offsets: nested, views, dictionaries."""
+    t = pa.types
+    if t.is_null(type_) or _offset_bytes(type_):
+        return False
+    view = type_ in (pa.string_view(), pa.binary_view())
+    return bool(view or t.is_nested(type_) or t.is_dictionary(type_) or isinstance(type_, pa.BaseExtensionType))

@@ -1,0 +1,55 @@
+"""JoinStats: exact counts of what an operator did, in the units of the papers' cost models."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from semistream.relation.disk import DiskCounts
+
+
+@dataclass
+class JoinStats:
+    """Counts of operations. Every stream tuple ends in ``matched`` or ``unmatched``; until then it is in neither.
+
+    ``rows_in`` and ``rows_done`` count stream tuples taken and finished, ``outputs`` result rows. ``inserts`` and
+    ``expiries`` are tuples put into and removed from the operator's index of the stream, ``probes`` the R-tuples (or,
+    for an index join, the stream tuples) looked up. The cost of a run on a simulated disk is
+    ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``.
+    """
+
+    rows_in: int = 0
+    rows_done: int = 0
+    matched: int = 0
+    unmatched: int = 0
+    outputs: int = 0
+    steps: int = 0
+    probes: int = 0
+    inserts: int = 0
+    expiries: int = 0
+    requests: int = 0
+    pages_seek: int = 0
+    pages_sequential: int = 0
+    bytes_read: int = 0
+    budget_bytes: int = 0
+    peak_bytes: int = 0
+
+    @property
+    def rows_waiting(self) -> int:
+        """Stream tuples taken and not finished."""
+        return self.rows_in - self.rows_done
+
+    @property
+    def pages_read(self) -> int:
+        """Pages of R read, by seek or sequentially."""
+        return self.pages_seek + self.pages_sequential
+
+    def count_disk(self, counts: DiskCounts) -> None:
+        """Take over what the operator's disk has counted."""
+        self.requests = counts.requests
+        self.pages_seek = counts.seeks
+        self.pages_sequential = counts.pages_sequential
+        self.bytes_read = counts.bytes
+
+    def as_dict(self) -> dict[str, int]:
+        """The counts by name."""
+        return asdict(self)

@@ -1,0 +1,78 @@
+"""Copy chosen rows out of the pages of a run, column by column, into fresh Arrow-shaped buffers.
+
+``page`` and ``row`` name the chosen rows: the page's position in the run, and the row's position in the page.
+``starts[page]`` is where the column's buffer stands in the run; -1 marks a validity bitmap that is absent
+because every row is valid.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
+
+
+@njit(cache=True, nogil=True)
+def gather_values(values: npt.NDArray[Any], starts: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]) -> None:
+    """Fixed-width values; ``values`` is the run viewed as the value's type, ``starts`` count values."""
+    for i in range(page.size):
+        out[i] = values[starts[page[i]] + row[i]]
+
+
+@njit(cache=True, nogil=True)
+def gather_wide(run: Bytes, width: int, starts: Int64s, page: Int32s, row: Int32s, out: Bytes) -> None:
+    """Fixed-width values of any number of bytes."""
+    for i in range(page.size):
+        source = starts[page[i]] + np.int64(row[i]) * width
+        for byte in range(width):
+            out[i * width + byte] = run[source + byte]
+
+
+@njit(cache=True, nogil=True)
+def gather_bits(run: Bytes, starts: Int64s, page: Int32s, row: Int32s, out: Bools) -> int:
+    """Bits of a bitmap (booleans, validity), one byte each; gives how many are unset."""
+    unset = 0
+    for i in range(page.size):
+        start = starts[page[i]]
+        bit = True
+        if start >= 0:
+            bit = (run[start + (row[i] >> 3)] >> (row[i] & 7)) & 1 != 0
+        out[i] = bit
+        unset += not bit
+    return unset
+
+
+@njit(cache=True, nogil=True)
+def gather_lengths(
+    offsets: npt.NDArray[Any], starts: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]
+) -> np.int64:
+    """Offsets of the gathered strings, ``out[0] == 0``; gives their total bytes."""
+    total = np.int64(0)
+    out[0] = 0
+    for i in range(page.size):
+        at = starts[page[i]] + row[i]
+        total += offsets[at + 1] - offsets[at]
+        out[i + 1] = total
+    return total
+
+
+@njit(cache=True, nogil=True)
+def gather_bytes(
+    run: Bytes,
+    offsets: npt.NDArray[Any],
+    starts: Int64s,
+    data_starts: Int64s,
+    page: Int32s,
+    row: Int32s,
+    out_offsets: npt.NDArray[Any],
+    out: Bytes,
+) -> None:
+    """Bytes of the strings that `gather_lengths` measured."""
+    for i in range(page.size):
+        at = starts[page[i]] + row[i]
+        source = data_starts[page[i]] + offsets[at]
+        target = out_offsets[i]
+        for byte in range(offsets[at + 1] - offsets[at]):
+            out[target + byte] = run[source + byte]

@@ -1,0 +1,62 @@
+"""Match sorted stream codes with the pages of a clustered relation."""
+
+import numpy as np
+from numba import njit
+
+from semistream.kernels.types import Int32s, Int64s
+
+
+@njit(inline="always")
+def _lower_bound(values: Int64s, low: int, high: int, code: int) -> int:
+    """First position in ``values[low:high]`` that is not less than ``code``."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < code:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, nogil=True)
+def match_pages(
+    run: Int64s,
+    code_starts: Int64s,
+    rows: Int32s,
+    codes: Int64s,
+    cursor: Int64s,
+    out_position: Int64s,
+    out_page: Int32s,
+    out_row: Int32s,
+) -> int:
+    """Pairs of (position in ``codes``, row of a page) with equal codes, until done or the output is full.
+
+    ``codes`` and the codes inside each page are ascending; pages come in any order. ``cursor`` is (page, position,
+    row): where to go on, or -1 for what is still to be found; the match is over when ``cursor[0] == rows.size``.
+    """
+    found = 0
+    position, resume = cursor[1], cursor[2]
+    for page in range(cursor[0], rows.size):
+        start, end = code_starts[page], code_starts[page] + rows[page]
+        if position < 0:
+            position = _lower_bound(codes, 0, codes.size, run[start])
+        first = start
+        while position < codes.size and codes[position] <= run[end - 1]:
+            code = codes[position]
+            first = _lower_bound(run, first, end, code)
+            match = first
+            if resume >= 0:
+                match, resume = start + resume, -1
+            while match < end and run[match] == code:
+                if found == out_row.size:
+                    cursor[0], cursor[1], cursor[2] = page, position, match - start
+                    return found
+                out_position[found] = position
+                out_page[found] = page
+                out_row[found] = match - start
+                found += 1
+                match += 1
+            position += 1
+        position = np.int64(-1)
+    cursor[0], cursor[1], cursor[2] = rows.size, -1, -1
+    return found

@@ -1,0 +1,159 @@
+"""Zipf ranks by rejection-inversion, and a permutation of the keys: both need no table.
+
+Randomness is counter-based: the draw at position ``i`` of a stream is a function of the stream's key and
+``i`` alone (SplitMix64, Steele, Lea & Flood, OOPSLA 2014). So a stream can be cut into batches anywhere, and
+read from any position, and always gives the same draws.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_RETRY = np.uint64(0xD1B54A32D192ED03)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+_TO_UNIT = 2.0**-53
+_LIMIT_OF_SERIES = 1e-8  # below it, the first terms of the series are exact to the last bit
+_FINE_BITS = 32  # ranks of so many bits a double tells apart with 20 bits to spare
+_TABLED = 32  # the ranks whose acceptance limit is kept: skewed draws ask for them over and over
+
+
+@njit(cache=True, nogil=True)
+def _mix(z: np.uint64) -> np.uint64:
+    z = (z ^ (z >> np.uint64(30))) * _MIX_1
+    z = (z ^ (z >> np.uint64(27))) * _MIX_2
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def _integral(x: float, one_minus_s: float) -> float:
+    """H(x), the integral of t**-s from 1 to x; smooth where s passes 1."""
+    log_x = math.log(x)
+    t = one_minus_s * log_x
+    if abs(t) > _LIMIT_OF_SERIES:
+        return math.expm1(t) / one_minus_s
+    return log_x * (1.0 + t * 0.5 * (1.0 + t / 3.0))
+
+
+@njit(cache=True, nogil=True)
+def _inverse_integral(u: float, one_minus_s: float) -> float:
+    """The x with H(x) = u."""
+    t = u * one_minus_s
+    if abs(t) > _LIMIT_OF_SERIES:
+        # Rounding can put t just below -1, where the logarithm ends. Away from 0 the plain logarithm is as
+        # exact as log1p and twice as fast.
+        log_y = math.log(max(1.0 + t, 0.0)) if abs(t) > 0.5 else math.log1p(t)
+        return math.exp(log_y / one_minus_s)
+    return math.exp(u * (1.0 - t * (0.5 - t / 3.0)))
+
+
+@njit(cache=True, nogil=True)
+def _acceptance_limit(rank: int, exponent: float) -> float:
+    """The least u of ``rank``'s part of the hat that is accepted: the part above is as wide as its P."""
+    return _integral(rank + 0.5, 1.0 - exponent) - math.exp(-exponent * math.log(rank))
+
+
+@njit(cache=True, nogil=True)
+def draw_zipf_ranks(
+    stream_key: np.uint64, position: int, exponent: float, domain: int, out: npt.NDArray[np.int64]
+) -> None:
+    """Fill ``out`` with the ranks (1..domain) at ``position`` and after: P(rank k) ~ k**-exponent.
+
+    Rejection-inversion for a monotone discrete distribution (W. Hörmann & G. Derflinger, ACM TOMACS 6(3),
+    1996): invert the integral of the hat, round to a rank, reject the sliver by which the hat exceeds it.
+    Fewer than 1.02 tries a draw on average, whatever the exponent and domain.
+    """
+    oms = 1.0 - exponent
+    low = _integral(1.5, oms) - 1.0
+    high = _integral(domain + 0.5, oms)
+    # Ranks this close above x are accepted without looking at the hat (the paper's s).
+    squeeze = 2.0 - _inverse_integral(_integral(2.5, oms) - 2.0**-exponent, oms)
+    limits = np.empty(_TABLED)
+    for k in range(1, _TABLED):
+        limits[k] = _acceptance_limit(k, exponent)
+    start = stream_key + np.uint64(position) * _GOLDEN
+    for i in range(out.size):
+        z = _mix(start + np.uint64(i + 1) * _GOLDEN)
+        while True:
+            u = high + np.float64(z >> np.uint64(11)) * _TO_UNIT * (low - high)
+            x = _inverse_integral(u, oms)
+            # Compared as doubles, since x may be infinite and then has no integer.
+            rank = domain if x >= domain else max(1, int(x + 0.5))
+            if rank >= (1 << _FINE_BITS):
+                # Here the hat exceeds the rank by one part in 2**60, far less than the rounding of the
+                # test, which would reject good draws.
+                rank = _refine(rank, domain, z)
+                break
+            if rank - x <= squeeze or u >= (limits[rank] if rank < _TABLED else _acceptance_limit(rank, exponent)):
+                break
+            z = _mix(z + _RETRY)
+        out[i] = rank
+
+
+@njit(cache=True, nogil=True)
+def _refine(rank: int, domain: int, z: np.uint64) -> int:
+    """A rank drawn evenly from the block around ``rank`` that a double cannot resolve.
+
+    Within the block the probability hardly changes (one part in 2**31), and without this step most
+    ranks above 2**53 could never be drawn.
+    """
+    shift = max(1, math.frexp(rank)[1] - _FINE_BITS)
+    base = (rank >> shift) << shift
+    while True:
+        z = _mix(z + _RETRY)
+        fine = base + int(np.int64(z >> np.uint64(64 - shift)))
+        if fine <= domain:
+            return fine
+
+
+@njit(cache=True, nogil=True)
+def draw_uniform_ranks(
+    stream_key: np.uint64, position: int, domain: int, bits: int, out: npt.NDArray[np.int64]
+) -> None:
+    """Fill ``out`` with ranks 1..domain, all equally likely: exponent 0 without a rounding error.
+
+    ``bits`` is the bit length of ``domain - 1``; draws of that many bits are repeated until one fits.
+    """
+    start = stream_key + np.uint64(position) * _GOLDEN
+    shift, limit = np.uint64(64 - max(bits, 1)), np.uint64(domain)
+    for i in range(out.size):
+        z = _mix(start + np.uint64(i + 1) * _GOLDEN)
+        while (z >> shift) >= limit:
+            z = _mix(z + _RETRY)
+        out[i] = np.int64(z >> shift) + 1
+
+
+@njit(cache=True, nogil=True)
+def permute_ranks(
+    ranks: npt.NDArray[np.int64],
+    domain: int,
+    bits: int,
+    round_keys: npt.NDArray[np.uint64],
+    first: int,
+    out: npt.NDArray[np.int64],
+) -> None:
+    """Map rank r to ``first + p(r - 1)``, where p permutes [0, domain); ``out`` may be ``ranks``.
+
+    Each round (add, multiply by an odd number, fold the upper half onto the lower) is a bijection of
+    ``bits``-bit words, so their product is; walking its cycle until the word is below ``domain`` (Black &
+    Rogaway, CT-RSA 2002) makes it one of [0, domain), in fewer than two steps on average. ``round_keys``
+    holds an addend and an odd factor for every round.
+    """
+    mask = (_ONE << np.uint64(bits)) - _ONE
+    fold = np.uint64(max(1, (bits + 1) // 2))
+    limit = np.uint64(domain)
+    for i in range(ranks.size):
+        x = np.uint64(ranks[i] - 1)
+        while True:
+            for r in range(0, round_keys.size, 2):
+                x = ((x + round_keys[r]) * round_keys[r + 1]) & mask
+                x ^= x >> fold
+            if x < limit:
+                break
+        out[i] = np.int64(x) + first

@@ -1,0 +1,153 @@
+"""Key columns of any accepted type, converted exactly to the relation's type.
+
+Nothing here raises on a value: what the relation's type cannot hold is marked as impossible to match.
+Arrays are taken to be valid in Arrow's sense (``array.validate(full=True)``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types as is_a
+
+from semistream.errors import KeyTypeError
+from semistream.kernels.decimals import WORDS, rescale_decimals
+from semistream.key_types import UNITS_PER_SECOND, Family, family_of, has_order, hashed_as, value_type
+from semistream.key_values import ByteStrings, Codes, KeyValues, Mask, OrderedValues, WideDecimals, both, twist
+
+_INT64_MAX = np.iinfo(np.int64).max
+_DAY_MS = 86_400_000
+
+
+def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
+    """The values of ``array`` in the type ``like``, which must be comparable with the array's own.
+
+    >>> values = exact_values(pa.array([1000, 1500], pa.timestamp("ms")), pa.timestamp("s"))
+    >>> values.codes.tolist(), values.possible.tolist()
+    ([1, 1], [True, False])
+    """
+    family, like = family_of(like), value_type(like)
+    array = _decoded(array)
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    match family:
+        case Family.INTEGER:
+            codes, fits = _integers(array, like)
+        case Family.BOOLEAN:
+            codes, fits = _buffer(array.cast(pa.uint8()), np.uint8).astype(np.int64), None
+        case Family.DATE:
+            codes, fits = _days(array, like)
+        case Family.TIMESTAMP | Family.DURATION:
+            codes, fits = _change_unit(_integers(array, pa.int64())[0], array.type.unit, like.unit)
+        case Family.TIME:
+            # Through the relation's unit, so that what it cannot hold is impossible, then to nanoseconds.
+            coarse, fits = _change_unit(_integers(array, pa.int64())[0], array.type.unit, like.unit)
+            codes, in_range = _change_unit(coarse, like.unit, "ns")
+            fits = both(fits, in_range)
+        case Family.FLOAT:
+            codes, fits = _floats(array, like)
+        case Family.DECIMAL:
+            words, fits = _decimals(array, like)
+            if not has_order(like):
+                return WideDecimals(both(valid, fits), words)
+            codes = np.ascontiguousarray(words[:, :2]).view(np.int64).ravel()
+        case Family.STRING | Family.BINARY:
+            return _bytes(array, like, valid)
+        case None:
+            raise KeyTypeError(f"{like} cannot be a join key. Check the key types with KeyCodec.of first.")
+    return OrderedValues(both(valid, fits), codes, hashed_as(like))
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    if not is_a.is_dictionary(array.type):
+        return array
+    values = array.dictionary
+    if family_of(values.type) in (Family.STRING, Family.BINARY):
+        values = values.cast(pa.large_binary())  # decoding can pass the 2 GiB of 32-bit offsets
+    return values.take(array.indices)
+
+
+def _buffer(array: pa.Array, dtype: npt.DTypeLike, per_row: int = 1) -> npt.NDArray[Any]:
+    """The data of a fixed-width column as it lies in memory, this slice only."""
+    dtype, count = np.dtype(dtype), len(array) * per_row
+    if count == 0:
+        return np.empty(0, dtype=dtype)
+    start = array.offset * per_row * dtype.itemsize
+    return np.frombuffer(array.buffers()[1], dtype=dtype, count=count, offset=start)
+
+
+def _integers(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
+    kind = "u" if is_a.is_unsigned_integer(array.type) else "i"
+    values = _buffer(array, f"{kind}{array.type.bit_width // 8}")
+    if is_a.is_uint64(like):
+        return (values.astype(np.uint64) ^ np.uint64(1 << 63)).view(np.int64), None
+    limits = np.iinfo(f"{'u' if is_a.is_unsigned_integer(like) else 'i'}{like.bit_width // 8}")
+    own = np.iinfo(values.dtype)
+    fits = None
+    if own.min < limits.min or own.max > limits.max:
+        # Only the bound that the column's own type can cross: the other may not even fit its dtype.
+        above = values >= limits.min if own.min < limits.min else None
+        fits = both(above, values <= limits.max if own.max > limits.max else None)
+    return values.astype(np.int64, copy=False), fits
+
+
+def _days(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
+    days = _integers(array, pa.int64())[0]
+    if is_a.is_date32(array.type):
+        return days, None
+    days = days // _DAY_MS
+    if is_a.is_date64(like):
+        return days, None
+    return days, days == days.astype(np.int32)
+
+
+def _change_unit(values: Codes, unit: str, to: str) -> tuple[Codes, Mask | None]:
+    have, want = UNITS_PER_SECOND[unit], UNITS_PER_SECOND[to]
+    if have == want:
+        return values, None
+    if have > want:
+        coarse = values // (have // want)
+        return coarse, coarse * (have // want) == values
+    factor = want // have
+    return values * factor, (values >= -(_INT64_MAX // factor)) & (values <= _INT64_MAX // factor)
+
+
+def _floats(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
+    raw = _buffer(array, f"f{array.type.bit_width // 8}")
+    with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs, and values too large for `like`
+        values = raw.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+        nan = np.isnan(values)
+        fits = None
+        if like.bit_width < array.type.bit_width:
+            fits = (values.astype(f"f{like.bit_width // 8}") == values) | nan
+    values[nan] = np.nan
+    return twist(values.view(np.int64)), fits
+
+
+def _decimals(array: pa.Array, like: pa.DataType) -> tuple[npt.NDArray[np.uint32], Mask | None]:
+    width = array.type.bit_width // 32
+    words = _buffer(array, np.uint32, per_row=width).reshape(-1, width)
+    if array.type.scale == like.scale and array.type.precision <= like.precision:
+        target = 2 if has_order(like) else WORDS
+        if width >= target:
+            return words[:, :target], None
+        sign = (words[:, -1:].view(np.int32) >> 31).view(np.uint32)
+        return np.hstack([words, np.repeat(sign, target - width, axis=1)]), None
+    rescaled = np.empty((len(array), WORDS), dtype=np.uint32)
+    limit = np.frombuffer((10**like.precision).to_bytes(4 * WORDS, "little"), dtype=np.uint32)
+    exact = np.empty(len(array), dtype=np.bool_)
+    rescale_decimals(words, like.scale - array.type.scale, limit, rescaled, exact)
+    return rescaled, exact
+
+
+def _bytes(array: pa.Array, like: pa.DataType, valid: Mask | None) -> ByteStrings:
+    has_no_offsets = is_a.is_string_view(array.type) or is_a.is_binary_view(array.type)
+    if has_no_offsets or is_a.is_fixed_size_binary(array.type):
+        array = array.cast(pa.large_binary())
+    values = ByteStrings(valid, array)
+    if is_a.is_fixed_size_binary(like):
+        # Shorter and longer binaries have no equal among those of one width.
+        return ByteStrings(both(valid, np.diff(values.layout()[0]) == like.byte_width), array)
+    return values

@@ -1,0 +1,145 @@
+"""KeyCodec: the join-key columns of a relation and of a stream as 64-bit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import InvalidArgument, KeyTypeError
+from semistream.kernels.xxhash64 import SEED
+from semistream.key_conversion import exact_values
+from semistream.key_types import SUPPORTED, comparable, family_of, has_order, is_own_code
+from semistream.key_values import Codes, Mask, OrderedValues, both
+
+
+@dataclass(frozen=True)
+class KeyCodec:
+    """Maps key columns to int64 codes in the code space of one relation R.
+
+    Equal keys always get equal codes. If `ordered`, different keys get different codes, and codes sort as
+    the keys do. Otherwise the code is Spark's ``xxhash64(col1, col2, ...)``, and equal codes must be
+    verified with `equal`.
+
+    Ordered is a single column of: integers (uint64 with its top bit flipped, so that it sorts as signed),
+    bool, date (days), time (nanoseconds), timestamp and duration (R's unit), decimal up to 18 digits (the
+    unscaled value), float (all as float64; -0.0 is 0.0; every NaN is the same and the greatest, as in
+    Spark). Hashed are strings, binaries, longer decimals, and any composite. Of the types that Spark does
+    not have, float16 is hashed as float, and unsigned integers, times, durations and timestamps not in
+    microseconds as ``bigint`` of their ordered code. Dictionaries count as the values they encode.
+
+    >>> codec = KeyCodec.of(["id"], [pa.int32()])
+    >>> codec.accept(["order_id"], [pa.int64()])
+    >>> codes, possible = codec.encode([pa.array([7, None, 2**40])])
+    >>> codec.ordered, int(codes[0]), possible.tolist()
+    (True, 7, [True, False, False])
+    """
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+
+    def __post_init__(self) -> None:
+        if not self.names or len(self.names) != len(self.types):
+            raise InvalidArgument(
+                f"got {len(self.names)} key names and {len(self.types)} key types; "
+                "give at least one key column, and one type for each."
+            )
+        for name, type_ in zip(self.names, self.types, strict=True):
+            if family_of(type_) is None:
+                raise KeyTypeError(
+                    f"key column {name!r} has type {type_}, which cannot be a join key. "
+                    f"Keys can be {SUPPORTED}. Cast the column to one of them, or join on another."
+                )
+
+    @classmethod
+    def of(cls, names: Sequence[str], types: Sequence[pa.DataType]) -> KeyCodec:
+        """The codec of a relation whose key columns have these names and types."""
+        return cls(tuple(names), tuple(types))
+
+    @property
+    def ordered(self) -> bool:
+        """Whether codes are injective and sort as the keys do; if not, they are hashes."""
+        return len(self.types) == 1 and has_order(self.types[0])
+
+    @property
+    def in_place_code(self) -> bool:
+        """Whether the data buffer of R's one key column is the codes, so that none need be stored."""
+        return len(self.types) == 1 and is_own_code(self.types[0])
+
+    def accept(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
+        """Raise `KeyTypeError` unless a stream's key columns compare with R's without loss.
+
+        >>> KeyCodec.of(["day"], [pa.date32()]).accept(["at"], [pa.timestamp("us")])
+        Traceback (most recent call last):
+        semistream.errors.KeyTypeError: stream key 'at' is timestamp[us] but relation key 'day' is \
+date32[day]; they cannot be compared without loss. Cast one side to the type of the other.
+        """
+        if len(names) != len(self.names) or len(types) != len(self.names):
+            raise KeyTypeError(
+                f"the stream has {len(names)} key columns {list(names)} of {len(types)} types, the relation "
+                f"has {len(self.names)}: {list(self.names)}. Name one stream column for each."
+            )
+        for name, type_, own_name, own in zip(names, types, self.names, self.types, strict=True):
+            if not comparable(type_, own):
+                raise KeyTypeError(
+                    f"stream key {name!r} is {type_} but relation key {own_name!r} is {own}; "
+                    "they cannot be compared without loss. Cast one side to the type of the other."
+                )
+
+    def encode(self, columns: Sequence[pa.Array]) -> tuple[Codes, Mask | None]:
+        """Codes of the rows of a stream's or R's key columns, and which rows can match (None: all).
+
+        A row cannot match when a component is null or has no equal in R's type (out of its range, or
+        finer than its unit or scale); its code means nothing. Where R and the column are both int64, or
+        both a timestamp, duration or time64 of one unit, the codes are a read-only view of the column.
+        """
+        self._check(columns)
+        values = [exact_values(column, own) for column, own in zip(columns, self.types, strict=True)]
+        possible = reduce(both, (column.possible for column in values))
+        if possible is not None and possible.all():
+            possible = None
+        first = values[0]
+        if len(values) == 1 and isinstance(first, OrderedValues):
+            return first.codes, possible
+        hashes = np.full(len(columns[0]), SEED, dtype=np.uint64)
+        for column in values:
+            column.hash_into(hashes)
+        return hashes.view(np.int64), possible
+
+    def equal(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Mask:
+        """Row by row, whether the keys themselves are equal: ``left`` of the stream, ``right`` of R.
+
+        Null equals nothing, NaN equals NaN, -0.0 equals 0.0, and a value that R's type cannot hold equals
+        nothing in it.
+
+        >>> codec = KeyCodec.of(["name"], [pa.string()])
+        >>> codec.equal([pa.array(["a", None]).dictionary_encode()], [pa.array(["a", None])]).tolist()
+        [True, False]
+        """
+        self._check(left)
+        self._check(right)
+        if len(left[0]) != len(right[0]):
+            raise InvalidArgument(
+                f"the left keys have {len(left[0])} rows and the right keys {len(right[0])}; "
+                "equal compares row by row, so give as many on each side."
+            )
+        same = [
+            exact_values(a, own).equal(exact_values(b, own))
+            for a, b, own in zip(left, right, self.types, strict=True)
+        ]
+        return reduce(and_, same)
+
+    def _check(self, columns: Sequence[pa.Array]) -> None:
+        if len(columns) != len(self.names):
+            raise InvalidArgument(
+                f"got {len(columns)} key columns; the relation's key is {list(self.names)}. "
+                f"Give {len(self.names)}, in that order."
+            )
+        self.accept(self.names, [column.type for column in columns])
+        lengths = sorted({len(column) for column in columns})
+        if len(lengths) > 1:
+            raise InvalidArgument(f"the key columns have {lengths} rows; give columns of one length.")

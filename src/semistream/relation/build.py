@@ -1,0 +1,162 @@
+"""Build a relation: rows in any order become pages clustered by key code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.budget import parse_bytes
+from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument
+from semistream.keys import KeyCodec
+from semistream.relation.draft import Draft, new_version, seal_whole
+from semistream.relation.manifest import Manifest, WholeFile
+from semistream.relation.page_layout import CODE_COLUMN, PageLayout
+from semistream.relation.page_writer import PageWriter, code_column
+from semistream.relation.sort import sort_batches
+from semistream.relation.sources import open_source
+
+DEFAULT_PAGE_BYTES = 64 * 1024
+LEAST_PAGE_BYTES = 512
+LEAST_MEMORY = 64 * 10**6
+
+Progress = Callable[[str, int], None]
+
+
+def build_relation(
+    data: Any,
+    path: Path,
+    *,
+    key: str | Sequence[str],
+    page_bytes: int | None = None,
+    memory: int | str = "512MB",
+    fill_factor: float = 1.0,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Manifest:
+    """See `Relation.build`."""
+    memory_bytes = parse_bytes(memory)
+    if memory_bytes < LEAST_MEMORY:
+        raise BudgetError(f"memory is {memory!r}; the sort needs at least {LEAST_MEMORY} bytes. Raise it to 64MB.")
+    source = open_source(data)
+    names = key_names(key, source.schema)
+    options = PageOptions(page_bytes, fill_factor)
+    codec = KeyCodec.of(names, [source.schema.field(name).type for name in names])
+    layout = PageLayout.of(source.schema, names, codec)
+    with new_version(path, create=True, overwrite=overwrite) as draft:
+        draft.scratch.mkdir()
+        nulls = NullKeyRows(draft, source.schema)
+        coded = with_codes(_counted(source, "read", progress), names, codec, layout, nulls)
+        by = code_column(layout, names)
+        name = draft.name_file("0")
+        writer = PageWriter(path / name, layout, by, page_bytes=options.fill_bytes)
+        try:
+            ordered = sort_batches(coded, layout.schema, by=by, memory_bytes=memory_bytes // 2, scratch=draft.scratch)
+            for batch in _counted(ordered, "write", progress):
+                writer.write(batch)
+            file, table = writer.close(name, 0)
+        except BaseException:
+            writer.abandon()
+            nulls.abandon()
+            raise
+        return draft.publish(
+            key=names,
+            schema=source.schema,
+            page_bytes=options.page_bytes,
+            fill_factor=fill_factor,
+            files=[file],
+            table=table,
+            null_files=nulls.close(),
+            null_key_rows=nulls.rows,
+        )
+
+
+class PageOptions:
+    """How large pages are and how full they are made, checked."""
+
+    def __init__(self, page_bytes: int | None, fill_factor: float) -> None:
+        self.page_bytes = DEFAULT_PAGE_BYTES if page_bytes is None else page_bytes
+        if self.page_bytes < LEAST_PAGE_BYTES:
+            raise InvalidArgument(f"page_bytes is {self.page_bytes}; give at least {LEAST_PAGE_BYTES}.")
+        if not 0.1 <= fill_factor <= 1.0:
+            raise InvalidArgument(f"fill_factor is {fill_factor}; give a share between 0.1 and 1.0.")
+        self.fill_bytes = int(self.page_bytes * fill_factor)
+
+
+class NullKeyRows:
+    """Rows whose key is null: no join can reach them, so they lie in a file of their own, kept and counted."""
+
+    def __init__(self, draft: Draft, schema: pa.Schema) -> None:
+        self._draft = draft
+        self._schema = schema
+        self._name: str | None = None
+        self._sink: pa.OSFile | None = None
+        self._writer: Any = None
+        self.rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Put rows aside."""
+        if self._writer is None:
+            self._name = self._draft.name_file("null-keys")
+            self._sink = pa.OSFile(str(self._draft.folder / self._name), "wb")
+            self._writer = pa.ipc.new_file(self._sink, self._schema)
+        self._writer.write_batch(batch)
+        self.rows += batch.num_rows
+
+    def close(self) -> list[WholeFile]:
+        """Finish the file; empty when there were no such rows."""
+        if self._name is None:
+            return []
+        self._writer.close()
+        self.abandon()
+        return [seal_whole(self._draft.folder, self._name)]
+
+    def abandon(self) -> None:
+        """Close the file; the draft removes it if it fails."""
+        if self._sink is not None:
+            self._sink.close()
+
+
+def key_names(key: str | Sequence[str], schema: pa.Schema) -> tuple[str, ...]:
+    """The key columns' names, checked against the columns there are."""
+    names = (key,) if isinstance(key, str) else tuple(key)
+    if not names:
+        raise InvalidArgument("key is empty; name at least one column.")
+    if len(set(names)) < len(names):
+        raise InvalidArgument(f"key names a column twice: {', '.join(names)}.")
+    for name in names:
+        if name not in schema.names:
+            raise ColumnNotFound(name, schema.names, where="the relation's data")
+    if len(set(schema.names)) < len(schema.names):
+        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        raise InvalidArgument(f"the data has several columns called {', '.join(twice)}; rename them.")
+    return names
+
+
+def with_codes(
+    batches: Iterator[pa.RecordBatch], names: tuple[str, ...], codec: KeyCodec, layout: PageLayout, nulls: NullKeyRows
+) -> Iterator[pa.RecordBatch]:
+    """Batches as pages store them: with their key codes, and without the rows whose key is null."""
+    for batch in batches:
+        codes, matchable = codec.encode([batch.column(name) for name in names])
+        kept = batch
+        if matchable is not None and not matchable.all():
+            nulls.add(batch.filter(pa.array(~matchable)))
+            kept = batch.filter(pa.array(matchable))
+            codes = codes[matchable]
+        if CODE_COLUMN in layout.schema.names:
+            columns = [pa.array(np.ascontiguousarray(codes)), *kept.columns]
+            kept = pa.RecordBatch.from_arrays(columns, schema=layout.schema)
+        yield kept
+
+
+def _counted(batches: Iterator[pa.RecordBatch], phase: str, progress: Progress | None) -> Iterator[pa.RecordBatch]:
+    rows = 0
+    for batch in batches:
+        rows += batch.num_rows
+        if progress is not None:
+            progress(phase, rows)
+        yield batch

@@ -1,0 +1,166 @@
+"""How bytes of R reach memory: one interface that counts every request, page and byte.
+
+`DirectDisk` passes by the operating system's page cache, so that a memory budget means what it says; `BufferedDisk`
+goes through it; `SimulatedDisk` reads the same bytes and moves a clock by a seek and a transfer time, so that the disks
+of the papers can be had again exactly, and fast.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from semistream.errors import CorruptRelation, InvalidArgument
+from semistream.kernels.types import Bytes
+
+ALIGNMENT = 4096  # what O_DIRECT asks of offsets, lengths and memory on every file system we know
+
+
+def buffer_bytes(nbytes: int) -> int:
+    """Bytes of a buffer that any ``nbytes`` of a file can be read into, wherever they start."""
+    return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + ALIGNMENT
+
+
+def allocate_buffer(nbytes: int) -> Bytes:
+    """A zeroed buffer aligned for direct I/O; memory is taken by the page as it is first written."""
+    return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
+
+
+@dataclass
+class DiskCounts:
+    """What a disk was asked for. A request that goes on where the last one ended needs no seek."""
+
+    requests: int = 0
+    seeks: int = 0
+    pages: int = 0
+    bytes: int = 0
+
+    @property
+    def pages_sequential(self) -> int:
+        """Pages that followed another one; a seek's first page does not."""
+        return self.pages - self.seeks
+
+
+class Disk(ABC):
+    """Reads byte ranges of files into caller-owned buffers, and counts."""
+
+    def __init__(self) -> None:
+        self.counts = DiskCounts()
+        self._descriptors: dict[Path, int] = {}
+        self._head: tuple[Path, int] | None = None
+
+    @abstractmethod
+    def _open(self, path: Path) -> int: ...
+
+    def _range(self, offset: int, nbytes: int) -> tuple[int, int]:
+        return offset, nbytes
+
+    def read(self, path: Path, offset: int, nbytes: int, *, pages: int, into: Bytes) -> int:
+        """Read ``nbytes`` at ``offset``; gives where in ``into`` they start.
+
+        ``into`` needs `buffer_bytes` of room. A file that ends early is a `CorruptRelation`.
+        """
+        self._count(path, offset, nbytes, pages)
+        descriptor = self._descriptors.get(path)
+        if descriptor is None:
+            descriptor = self._descriptors[path] = self._open(path)
+        start, length = self._range(offset, nbytes)
+        view = into.data[:length]
+        done = 0
+        while done < length:
+            got = os.preadv(descriptor, [view[done:]], start + done)
+            done += got
+            if got == 0 or (done >= offset - start + nbytes):
+                break
+        if done < offset - start + nbytes:
+            raise CorruptRelation(
+                f"{path} ends at byte {start + done}, but bytes {offset} to {offset + nbytes} were expected. "
+                "The file is truncated: restore it or build the relation again."
+            )
+        return offset - start
+
+    def _count(self, path: Path, offset: int, nbytes: int, pages: int) -> bool:
+        """Count a request; true when it needs a seek."""
+        seek = self._head != (path, offset)
+        self.counts.requests += 1
+        self.counts.seeks += seek
+        self.counts.pages += pages
+        self.counts.bytes += nbytes
+        self._head = (path, offset + nbytes)
+        return seek
+
+    def close(self) -> None:
+        """Close the files; the disk opens them again when it is read from again."""
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
+
+class BufferedDisk(Disk):
+    """Reads through the operating system's page cache."""
+
+    def _open(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+class DirectDisk(Disk):
+    """Reads past the page cache (O_DIRECT): whole blocks around the range asked for."""
+
+    def _open(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+
+    def _range(self, offset: int, nbytes: int) -> tuple[int, int]:
+        start = offset // ALIGNMENT * ALIGNMENT
+        end = (offset + nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        return start, end - start
+
+
+class SimulatedDisk(BufferedDisk):
+    """A disk of ``seek_s`` seconds per seek and ``transfer_s`` per page, on a clock of its own.
+
+    >>> disk = SimulatedDisk(seek_s=0.01, transfer_s=0.0001)
+    >>> disk.now_s
+    0.0
+    """
+
+    def __init__(self, *, seek_s: float, transfer_s: float) -> None:
+        super().__init__()
+        if not (seek_s >= 0 and transfer_s >= 0):
+            raise InvalidArgument(f"seek_s is {seek_s} and transfer_s {transfer_s}; neither can be negative.")
+        self.seek_s = seek_s
+        self.transfer_s = transfer_s
+
+    @property
+    def now_s(self) -> float:
+        """Seconds that all requests so far have taken: a function of the counts alone."""
+        return self.counts.seeks * self.seek_s + self.counts.pages * self.transfer_s
+
+
+def open_disk(disk: str | Disk, path: Path) -> Disk:
+    """The disk named ``"direct"``, ``"buffered"`` or ``"auto"`` (direct where the file system at ``path`` can)."""
+    if isinstance(disk, Disk):
+        return disk
+    if disk == "buffered":
+        return BufferedDisk()
+    if disk == "direct" or (disk == "auto" and _takes_direct(path)):
+        return DirectDisk()
+    if disk == "auto":
+        return BufferedDisk()
+    raise InvalidArgument(f"disk is {disk!r}; give 'auto', 'direct', 'buffered' or a Disk.")
+
+
+def _takes_direct(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+    except OSError:
+        return False
+    try:
+        return os.preadv(descriptor, [mmap.mmap(-1, ALIGNMENT)], 0) >= 0
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)

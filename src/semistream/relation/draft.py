@@ -1,0 +1,160 @@
+"""A version in the making: files are written under names of their own, and one pointer swap publishes them."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import xxhash
+
+from semistream.errors import RelationError
+from semistream.relation.durable import sync_file, sync_folder
+from semistream.relation.lock import writer_lock
+from semistream.relation.manifest import (
+    CURRENT,
+    DATA,
+    VERSIONS,
+    DataFile,
+    Manifest,
+    WholeFile,
+    encode_schema,
+    get_current,
+    manifest_name,
+    set_current,
+    write_manifest,
+)
+from semistream.relation.page_table import PageTable
+
+_OURS = {CURRENT, DATA, VERSIONS, "lock", "lmdb"}
+
+
+class Draft:
+    """The next version of the relation in ``folder``. Nothing of it is seen by readers before `publish`."""
+
+    def __init__(self, folder: Path, version: int) -> None:
+        self.folder = folder
+        self.version = version
+        self._token = secrets.token_hex(4)
+        self._names: list[str] = []
+        self.scratch = folder / DATA / f".{self._token}"
+
+    def name_file(self, label: str) -> str:
+        """A fresh file name, relative to the folder, that is removed again if the draft fails."""
+        name = f"{DATA}/{self.version:06d}-{self._token}-{label}.arrow"
+        self._names.append(name)
+        return name
+
+    def adopt(self, name: str) -> None:
+        """Take over a file that someone else wrote for this draft."""
+        self._names.append(name)
+
+    def publish(
+        self,
+        *,
+        key: tuple[str, ...],
+        schema: pa.Schema,
+        page_bytes: int,
+        fill_factor: float,
+        files: Sequence[DataFile],
+        table: PageTable,
+        null_files: Sequence[WholeFile],
+        null_key_rows: int,
+    ) -> Manifest:
+        """Make this version the current one: after this call, and not before, readers open it."""
+        manifest = Manifest(
+            version=self.version,
+            key=key,
+            schema_bytes=encode_schema(schema),
+            page_bytes=page_bytes,
+            fill_factor=fill_factor,
+            num_rows=int(table.rows.sum()) + null_key_rows,
+            null_key_rows=null_key_rows,
+            files=tuple(files),
+            null_files=tuple(null_files),
+            page_table=self._write_page_table(table),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        sync_folder(self.folder / DATA)
+        self._names.append(manifest_name(self.version))
+        write_manifest(self.folder, manifest)
+        set_current(self.folder, self.version)
+        return manifest
+
+    def _write_page_table(self, table: PageTable) -> WholeFile:
+        name = f"{VERSIONS}/{self.version:06d}-{self._token}.pages.arrow"
+        self._names.append(name)
+        path = self.folder / name
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.to_arrow().schema) as writer:
+            writer.write_table(table.to_arrow())
+        return seal_whole(self.folder, name)
+
+    def discard(self) -> None:
+        """Remove every file of the draft."""
+        for name in self._names:
+            (self.folder / name).unlink(missing_ok=True)
+
+
+def seal_whole(folder: Path, name: str) -> WholeFile:
+    """Force a finished file to disk and take its checksum."""
+    path = folder / name
+    sync_file(path)
+    return WholeFile(name, path.stat().st_size, checksum_file(path))
+
+
+def checksum_file(path: Path) -> int:
+    """Checksum of all the bytes of a file."""
+    digest = xxhash.xxh3_64()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return int(digest.intdigest())
+
+
+@contextmanager
+def new_version(folder: Path, *, create: bool, overwrite: bool = False) -> Iterator[Draft]:
+    """Hold the writer's lock and draft the next version. On an error every file of the draft is removed.
+
+    ``create`` makes the relation's folder if need be; ``overwrite`` lets it replace a relation that is there.
+    """
+    made = not folder.exists()
+    if create:
+        _require_free(folder, overwrite)
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with writer_lock(folder):
+            for part in (DATA, VERSIONS):
+                (folder / part).mkdir(exist_ok=True)
+            version = get_current(folder) + 1 if (folder / CURRENT).exists() else 1
+            draft = Draft(folder, version)
+            try:
+                yield draft
+            except BaseException:
+                draft.discard()
+                raise
+            finally:
+                shutil.rmtree(draft.scratch, ignore_errors=True)
+    except BaseException:
+        if made and create:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _require_free(folder: Path, overwrite: bool) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise RelationError(f"{folder} is a file; a relation is a folder. Give another path.")
+    if (folder / CURRENT).exists():
+        if not overwrite:
+            raise RelationError(
+                f"{folder} holds a relation already. Give overwrite=True to publish a new version of it."
+            )
+    elif foreign := {entry.name for entry in folder.iterdir()} - _OURS:
+        raise RelationError(
+            f"{folder} holds other files ({', '.join(sorted(foreign)[:3])}). Give an empty or new path."
+        )

@@ -1,0 +1,154 @@
+"""The manifest of one version of a relation, and the pointer to the current one.
+
+A relation is a folder::
+
+    CURRENT                      which version readers open; swapping it publishes a version
+    lock                         held by the writer
+    versions/000003.json         the manifest: what this version is made of
+    versions/000003.pages.arrow  its page table
+    data/000003-9f2c41d0-0.arrow pages; a version refers to the files of earlier ones too
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from semistream.errors import CorruptRelation, NotARelation, RelationError, UnsupportedFormat
+from semistream.relation.durable import replace_file
+
+FORMAT = 1
+DATA, VERSIONS, CURRENT = "data", "versions", "CURRENT"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of pages, which lie in bytes ``begin`` to ``end``; ``edges`` is the checksum of the bytes around them."""
+
+    name: str
+    nbytes: int
+    begin: int
+    end: int
+    edges: int
+
+
+@dataclass(frozen=True)
+class WholeFile:
+    """A file that is checked as a whole."""
+
+    name: str
+    nbytes: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one version of a relation is made of. ``schema_bytes`` is the Arrow IPC form of the user's schema."""
+
+    version: int
+    key: tuple[str, ...]
+    schema_bytes: str
+    page_bytes: int
+    fill_factor: float
+    num_rows: int
+    null_key_rows: int
+    files: tuple[DataFile, ...]
+    null_files: tuple[WholeFile, ...]
+    page_table: WholeFile
+    created: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """R's columns as the user gave them."""
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema_bytes)))
+
+    @property
+    def file_names(self) -> set[str]:
+        """Every file that this version needs, relative to the relation's folder, without the manifest itself."""
+        return {f.name for f in self.files} | {f.name for f in self.null_files} | {self.page_table.name}
+
+
+def _check(text: str) -> str:
+    return xxhash.xxh3_64_hexdigest(text.encode())
+
+
+def encode_schema(schema: pa.Schema) -> str:
+    """A schema as the text that a manifest keeps."""
+    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+
+
+def manifest_name(version: int) -> str:
+    """Where the manifest of a version stands in the relation's folder."""
+    return f"{VERSIONS}/{version:06d}.json"
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write a manifest; it is not published before `set_current`."""
+    body = json.dumps(asdict(manifest), sort_keys=True)
+    record = {"format": FORMAT, "checksum": _check(body), "manifest": body}
+    replace_file(folder / manifest_name(manifest.version), json.dumps(record, indent=1).encode())
+
+
+def read_manifest(folder: Path, version: int) -> Manifest:
+    """Read and check the manifest of a version."""
+    path = folder / manifest_name(version)
+    try:
+        record = json.loads(path.read_bytes())
+        format_version, body, checksum = record["format"], record["manifest"], record["checksum"]
+    except FileNotFoundError:
+        have = ", ".join(map(str, list_versions(folder))) or "none"
+        raise RelationError(f"{folder} has no version {version}; it has {have}.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptRelation(f"{path} is not a readable manifest ({error}). Restore it from a copy.") from error
+    if format_version != FORMAT:
+        raise UnsupportedFormat(
+            f"{folder} is written in format {format_version!r}; this semistream reads format {FORMAT}. "
+            "Use the semistream that wrote it, or build the relation again."
+        )
+    if not isinstance(body, str) or _check(body) != checksum:
+        raise CorruptRelation(f"{path} does not match its checksum. Restore it from a copy.")
+    return _from_json(json.loads(body))
+
+
+def _from_json(fields: dict[str, Any]) -> Manifest:
+    return Manifest(
+        **{
+            **fields,
+            "key": tuple(fields["key"]),
+            "files": tuple(DataFile(**f) for f in fields["files"]),
+            "null_files": tuple(WholeFile(**f) for f in fields["null_files"]),
+            "page_table": WholeFile(**fields["page_table"]),
+        }
+    )
+
+
+def set_current(folder: Path, version: int) -> None:
+    """Publish a version: readers that open the relation from now on get it."""
+    text = f"semistream relation, version {version}"
+    replace_file(folder / CURRENT, f"{text}, check {_check(text)}\n".encode())
+
+
+def get_current(folder: Path) -> int:
+    """The published version."""
+    path = folder / CURRENT
+    try:
+        text, _, check = path.read_text(errors="replace").strip().rpartition(", check ")
+    except (FileNotFoundError, NotADirectoryError):
+        what = "does not exist" if not folder.exists() else "is not a relation: it has no file CURRENT"
+        raise NotARelation(f"{folder} {what}. Relation.build(data, path, key=...) makes one.") from None
+    if _check(text) != check:
+        raise CorruptRelation(
+            f"{path} does not match its checksum. Relation.open(path, version=...) opens a version by number."
+        )
+    return int(text.rpartition(" ")[2])
+
+
+def list_versions(folder: Path) -> list[int]:
+    """Versions that have a manifest, oldest first."""
+    return sorted(int(p.stem) for p in (folder / VERSIONS).glob("*.json") if p.stem.isdigit())

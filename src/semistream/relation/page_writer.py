@@ -1,0 +1,170 @@
+"""Writes sorted rows as pages: an Arrow IPC file whose record batches are the pages of R."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from semistream.kernels.ipc_pages import locate_blocks
+from semistream.kernels.page_cuts import cut_pages
+from semistream.kernels.types import Int64s
+from semistream.relation.durable import sync_file
+from semistream.relation.manifest import DataFile
+from semistream.relation.page_layout import CODE_COLUMN, PageLayout
+from semistream.relation.page_table import PageTable
+
+_TRAILER = 10  # footer length (4 bytes) and the closing magic
+
+
+class PageWriter:
+    """Writes one data file. Rows must come in ascending order of their codes.
+
+    ``page_bytes`` bounds a page, with all that Arrow puts around the rows; a single row that is larger gets a page of
+    its own. The file counts only when `close` has given its entry and its page table.
+    """
+
+    def __init__(self, path: Path, layout: PageLayout, code_column: str, *, page_bytes: int) -> None:
+        self._path = path
+        self._layout = layout
+        self._code_column = code_column
+        self._frame = _frame_bytes(layout)
+        self._room = page_bytes - self._frame
+        self._sink = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._sink, layout.schema)
+        self._rest: pa.RecordBatch | None = None
+        self._rows: list[Int64s] = []
+        self._first: list[Int64s] = []
+        self._last: list[Int64s] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; those that may still share a page with the next ones are kept back."""
+        if self._rest is not None:
+            batch = pa.concat_batches([self._rest, batch])
+        self._rest = None
+        if batch.num_rows:
+            cuts = cut_pages(row_ends(batch, self._layout), self._room)
+            self._write_pages(batch, cuts)
+            self._rest = batch.slice(int(cuts[-1]))
+
+    def write_apart(self, batch: pa.RecordBatch, *, most_bytes: int) -> None:
+        """Add rows that share no page with others: one page if ``most_bytes`` take them, else as many as needed."""
+        self.end_page()
+        if batch.num_rows and row_ends(batch, self._layout)[-1] <= most_bytes - self._frame:
+            self._rest = batch
+        else:
+            self.write(batch)
+        self.end_page()
+
+    @property
+    def pages(self) -> int:
+        """Pages written so far."""
+        return sum(part.size for part in self._rows)
+
+    def end_page(self) -> None:
+        """Let the next rows start a page of their own."""
+        if self._rest is not None:
+            self._write_pages(self._rest, np.array([0, self._rest.num_rows]))
+            self._rest = None
+
+    def _write_pages(self, batch: pa.RecordBatch, cuts: Int64s) -> None:
+        """Write the pages between consecutive cuts; what follows the last cut is not written."""
+        if cuts.size < 2:
+            return
+        codes = batch.column(self._code_column).view(pa.int64()).to_numpy()
+        rows = np.diff(cuts)
+        for start, length in zip(cuts[:-1].tolist(), rows.tolist(), strict=True):
+            self._writer.write_batch(batch.slice(start, length))
+        self._rows.append(rows)
+        self._first.append(codes[cuts[:-1]])
+        self._last.append(codes[cuts[1:] - 1])
+
+    def close(self, name: str, number: int) -> tuple[DataFile, PageTable]:
+        """Finish the file and force it to disk; its entry ``name`` and the page table with file ``number``."""
+        self.end_page()
+        self._writer.close()
+        self._sink.close()
+        sync_file(self._path)
+        return _seal(self._path, name, number, *(_joined(part) for part in (self._rows, self._first, self._last)))
+
+    def abandon(self) -> None:
+        """Close without a result and remove the file."""
+        self._sink.close()
+        self._path.unlink(missing_ok=True)
+
+
+def code_column(layout: PageLayout, key: tuple[str, ...]) -> str:
+    """The stored column that holds the key codes."""
+    return CODE_COLUMN if CODE_COLUMN in layout.schema.names else key[0]
+
+
+def row_ends(batch: pa.RecordBatch, layout: PageLayout) -> Int64s:
+    """Bytes that rows 0..i take in a page, for each i."""
+    bits = 0
+    ends = np.zeros(batch.num_rows, np.int64)
+    for column, array in zip(layout.columns, batch.columns, strict=True):
+        bits += 1 if array.null_count else 0
+        if column.kind == "bits":
+            bits += 1
+        elif column.kind == "fixed":
+            bits += 8 * column.width
+        elif column.kind == "binary":
+            offsets = np.frombuffer(
+                array.buffers()[1],
+                np.int32 if column.width == 4 else np.int64,
+                len(array) + 1,
+                array.offset * column.width,
+            )
+            bits += 8 * column.width
+            ends += offsets[1:] - offsets[0]
+        else:  # nested: rows are taken to be alike
+            bits += 8 * -(-array.nbytes // max(len(array), 1))
+    ends += (np.arange(1, batch.num_rows + 1, dtype=np.int64) * bits + 7) // 8
+    return ends
+
+
+def _frame_bytes(layout: PageLayout) -> int:
+    """What a page takes besides its rows: the message's metadata, padding, the last offset of strings."""
+    empty = pa.RecordBatch.from_pylist([], schema=layout.schema)
+    return int(pa.ipc.get_record_batch_size(empty)) + 8 * layout.num_buffers + 8 * len(layout.columns)
+
+
+def _joined(parts: list[Int64s]) -> Int64s:
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _seal(path: Path, name: str, number: int, rows: Int64s, first: Int64s, last: Int64s) -> tuple[DataFile, PageTable]:
+    """Read the finished file back and take the checksum of every page, and of the bytes around them."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(size - _TRAILER)
+        footer_bytes = int.from_bytes(file.read(4), "little")
+        file.seek(size - _TRAILER - footer_bytes)
+        blocks = locate_blocks(np.frombuffer(file.read(footer_bytes), np.uint8))
+        offsets, lengths = blocks[:, 0].copy(), blocks[:, 1].copy()
+        checksums = np.empty(offsets.size, np.uint64)
+        for page, (offset, length) in enumerate(zip(offsets.tolist(), lengths.tolist(), strict=True)):
+            file.seek(offset)
+            checksums[page] = xxhash.xxh3_64_intdigest(file.read(length))
+    table = PageTable(
+        np.full(offsets.size, number, np.int32),
+        offsets,
+        lengths,
+        rows.astype(np.int32),
+        first,
+        last,
+        checksums,
+    )
+    begin = int(offsets[0]) if offsets.size else 0
+    end = int(offsets[-1] + lengths[-1]) if offsets.size else 0
+    return DataFile(name, size, begin, end, edge_checksum(path, begin, end)), table
+
+
+def edge_checksum(path: Path, begin: int, end: int) -> int:
+    """Checksum of a data file's bytes outside ``begin`` to ``end``, where its pages lie."""
+    with path.open("rb") as file:
+        head = file.read(begin)
+        file.seek(end)
+        return int(xxhash.xxh3_64_intdigest(head + file.read()))

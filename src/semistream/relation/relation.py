@@ -1,0 +1,238 @@
+"""Relation: R on disk, paged, clustered by key, versioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import ColumnNotFound, CorruptRelation
+from semistream.keys import KeyCodec
+from semistream.relation.build import Progress, build_relation
+from semistream.relation.disk import Disk, open_disk
+from semistream.relation.draft import checksum_file
+from semistream.relation.lookup import lookup_rows
+from semistream.relation.manifest import Manifest, WholeFile, get_current, list_versions, read_manifest
+from semistream.relation.page_layout import PageLayout
+from semistream.relation.page_run import PageRun
+from semistream.relation.page_table import PageTable
+from semistream.relation.run_reader import Pages, RunReader
+from semistream.relation.update import update_relation
+from semistream.relation.vacuum import vacuum_relation
+from semistream.relation.verify import Verified, verify_relation
+
+SCAN_RUN_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Relation:
+    """One version of a relation on disk. Opening it reads the page table; rows are read when asked for.
+
+    >>> import tempfile
+    >>> products = pa.table({"id": [3, 1, 2], "name": ["cola", "tea", "water"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     relation = Relation.build(products, f"{folder}/products", key="id")
+    ...     relation.num_rows, relation.lookup([2]).to_pylist()
+    (3, [{'id': 2, 'name': 'water'}])
+    """
+
+    path: Path
+    manifest: Manifest
+    table: PageTable
+
+    @classmethod
+    def build(
+        cls,
+        data: Any,
+        path: str | Path,
+        *,
+        key: str | Sequence[str],
+        page_bytes: int | None = None,
+        memory: int | str = "512MB",
+        fill_factor: float = 1.0,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> Relation:
+        """Build a relation at ``path`` from ``data``, within ``memory``, however large the data is.
+
+        ``data`` is anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB), an iterable of record
+        batches, or a path to Parquet, Arrow IPC or CSV. ``key`` names the join columns; keys may repeat, and rows with
+        a null key are kept but joined with nothing. Pages hold at most ``page_bytes`` (64 KiB unless given), filled to
+        ``fill_factor`` to leave room for updates. ``progress(phase, rows)`` is called as rows are read and written.
+        Either the whole relation is published or nothing of it is left.
+        """
+        build_relation(
+            data,
+            Path(path),
+            key=key,
+            page_bytes=page_bytes,
+            memory=memory,
+            fill_factor=fill_factor,
+            overwrite=overwrite,
+            progress=progress,
+        )
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: str | Path, version: int | None = None) -> Relation:
+        """Open the current version, or the one named."""
+        folder = Path(path)
+        manifest = read_manifest(folder, get_current(folder) if version is None else version)
+        return cls(folder, manifest, _read_page_table(folder, manifest.page_table))
+
+    @property
+    def version(self) -> int:
+        """The version that is open; updates publish the next one."""
+        return self.manifest.version
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that rows are joined by."""
+        return self.manifest.key
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """R's columns."""
+        return self.manifest.schema
+
+    @property
+    def num_rows(self) -> int:
+        """Rows, those with a null key included."""
+        return self.manifest.num_rows
+
+    @property
+    def null_key_rows(self) -> int:
+        """Rows with a null key: kept, but out of reach of every join."""
+        return self.manifest.null_key_rows
+
+    @property
+    def num_pages(self) -> int:
+        """Pages that joins read."""
+        return len(self.table)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of the pages: what a full scan reads, and what a share like "10%" is a share of."""
+        return int(self.table.nbytes.sum())
+
+    @cached_property
+    def codec(self) -> KeyCodec:
+        """How key columns become codes."""
+        return KeyCodec.of(self.key, [self.schema.field(name).type for name in self.key])
+
+    @cached_property
+    def layout(self) -> PageLayout:
+        """How pages are laid out."""
+        return PageLayout.of(self.schema, self.key, self.codec)
+
+    @property
+    def data_files(self) -> list[Path]:
+        """The files that the page table refers to by number."""
+        return [self.path / file.name for file in self.manifest.files]
+
+    def disk(self, disk: str | Disk = "auto") -> Disk:
+        """A disk to read this relation through."""
+        return open_disk(disk, self.data_files[0])
+
+    def reader(self, *, run_bytes: int, disk: str | Disk = "auto", buffers: int = 2) -> RunReader:
+        """A reader of runs of pages of at most ``run_bytes``."""
+        return RunReader(
+            self.table, self.layout, self.data_files, self.disk(disk), run_bytes=run_bytes, buffers=buffers
+        )
+
+    def read_pages(
+        self, pages: Pages, *, run_bytes: int = SCAN_RUN_BYTES, disk: str | Disk = "auto"
+    ) -> Iterator[PageRun]:
+        """Read pages, by number, in runs that are contiguous on disk; each run is valid until the next one."""
+        run_bytes = max(run_bytes, int(self.table.nbytes[pages].max(initial=0)))
+        reader = self.reader(run_bytes=run_bytes, disk=disk)
+        try:
+            yield from reader.read_all(pages[a:b] for a, b in pairwise(self.table.cut_runs(pages, run_bytes)))
+        finally:
+            reader.close()
+
+    def scan(self, columns: Sequence[str] | None = None, *, disk: str | Disk = "auto") -> pa.RecordBatchReader:
+        """All rows, page by page in the order of their codes, then those with a null key."""
+        names = self.require_columns(columns)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return pa.RecordBatchReader.from_batches(schema, self._scan(names, schema, disk))
+
+    def _scan(self, names: list[str], schema: pa.Schema, disk: str | Disk) -> Iterator[pa.RecordBatch]:
+        no_rows = pa.RecordBatch.from_pylist([], schema=schema)
+        for run in self.read_pages(np.arange(len(self.table)), disk=disk):
+            batches = [run.batch(i, names) for i in range(run.pages.size)]
+            yield pa.concat_batches([*batches, no_rows])  # never one batch alone: a copy, as the buffer is used again
+        for file in self.manifest.null_files:
+            with pa.memory_map(str(self.path / file.name)) as source:
+                for batch in pa.ipc.open_file(source).read_all().select(names).to_batches():
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+    def lookup(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows whose key is among ``keys``, in the order of their codes: only their pages are read.
+
+        ``keys`` is a list or Arrow array of values, or for several key columns a table (or anything that makes one)
+        with columns called like the relation's.
+        """
+        return lookup_rows(self, keys, self.require_columns(columns))
+
+    def update(self, upserts: Any = None, deletes: Any = None) -> Relation:
+        """Publish the next version: rows of ``upserts`` replace all rows of their key, ``deletes`` names keys to drop.
+
+        Only pages that hold (or come to hold) a touched key are written again. A key in both is replaced. This version
+        stays readable until it is vacuumed.
+        """
+        update_relation(self, upserts, deletes)
+        return Relation.open(self.path)
+
+    def part(self, first_code: int | None = None, end_code: int | None = None) -> Relation:
+        """This version narrowed to the pages that may hold codes from ``first_code`` to below ``end_code``.
+
+        Joins and look-ups of such keys find all their rows in it. A page on the border is in the parts on both sides,
+        and the rows with a null key are in all of them.
+        """
+        chosen = np.ones(len(self.table), np.bool_)
+        if first_code is not None:
+            chosen &= self.table.last_code >= first_code
+        if end_code is not None:
+            chosen &= self.table.first_code < end_code
+        return Relation(self.path, self.manifest, self.table.take(np.flatnonzero(chosen)))
+
+    def refreshed(self) -> Relation:
+        """The version published last: this object if that is still the one."""
+        return self if get_current(self.path) == self.version else Relation.open(self.path)
+
+    def versions(self) -> list[int]:
+        """Versions that can be opened, oldest first."""
+        return [v for v in list_versions(self.path) if v <= get_current(self.path)]
+
+    def vacuum(self, keep: int = 1) -> list[str]:
+        """Remove all but the last ``keep`` versions, and files that none of them needs; gives their names."""
+        return vacuum_relation(self.path, keep)
+
+    def verify(self) -> Verified:
+        """Read every byte of this version and check checksums, order and counts; raises `CorruptRelation`."""
+        return verify_relation(self)
+
+    def require_columns(self, columns: Sequence[str] | None) -> list[str]:
+        """The names of existing columns, all of them for None."""
+        names = list(self.schema.names if columns is None else columns)
+        for name in names:
+            if name not in self.schema.names:
+                raise ColumnNotFound(name, self.schema.names, where=f"relation {self.path}")
+        return names
+
+
+def _read_page_table(folder: Path, file: WholeFile) -> PageTable:
+    path = folder / file.name
+    if not path.exists():
+        raise CorruptRelation(f"{path}, the page table, is missing. Restore it from a copy.")
+    if path.stat().st_size != file.nbytes or checksum_file(path) != file.checksum:
+        raise CorruptRelation(f"{path}, the page table, does not match its checksum. Restore it from a copy.")
+    with pa.OSFile(str(path)) as source:
+        return PageTable.from_arrow(pa.ipc.open_file(source).read_all())

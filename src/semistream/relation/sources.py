@@ -1,0 +1,106 @@
+"""Where the rows of a relation come from: anything Arrow, an iterable of batches, or files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from semistream.errors import InvalidArgument, RelationError
+
+_FORMATS = {
+    ".parquet": "parquet", ".pq": "parquet",
+    ".arrow": "ipc", ".ipc": "ipc", ".feather": "ipc",
+    ".csv": "csv",
+}  # fmt: skip
+_BATCH_ROWS = 1 << 16
+
+
+def open_source(data: Any) -> pa.RecordBatchReader:
+    """A reader over ``data``; see `Relation.build` for what it may be. Types are made storable.
+
+    Dictionaries, views and extension types become the plain type of their values.
+    """
+    reader = _open(data)
+    target = pa.schema([field.with_type(_storable(field.type)) for field in reader.schema])
+    return pa.RecordBatchReader.from_batches(target, _normalised(reader, target))
+
+
+def _open(data: Any) -> pa.RecordBatchReader:
+    if isinstance(data, str | Path):
+        return _open_path(Path(data))
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    if hasattr(data, "__arrow_c_array__"):
+        batch = pa.record_batch(data)
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    if isinstance(data, Iterable):
+        return _open_batches(data)
+    raise InvalidArgument(
+        f"data is a {type(data).__name__}; give an Arrow table (or anything with __arrow_c_stream__), "
+        "an iterable of record batches, or a path to Parquet, Arrow IPC or CSV."
+    )
+
+
+def _open_batches(data: Iterable[Any]) -> pa.RecordBatchReader:
+    batches = iter(data)
+    first = next(batches, None)
+    if first is None:
+        raise InvalidArgument("data is an iterable with no batches, so its columns are unknown. Give an empty table.")
+    if not isinstance(first, pa.RecordBatch | pa.Table):
+        raise InvalidArgument(f"data gives {type(first).__name__} objects; it must give pyarrow record batches.")
+    flat = (
+        b for item in chain([first], batches) for b in (item.to_batches() if isinstance(item, pa.Table) else [item])
+    )
+    return pa.RecordBatchReader.from_batches(first.schema, flat)
+
+
+def _open_path(path: Path) -> pa.RecordBatchReader:
+    if not path.exists():
+        raise RelationError(f"{path} does not exist.")
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")
+    formats = {_FORMATS.get(file.suffix.lower(), "") for file in files}
+    if len(formats) != 1 or formats == {""}:
+        suffixes = sorted({file.suffix or "(none)" for file in files})
+        raise RelationError(
+            f"{path} holds files ending in {', '.join(suffixes) or 'nothing'}; give one kind: {', '.join(_FORMATS)}."
+        )
+    dataset = ds.dataset(path, format=formats.pop(), partitioning="hive" if path.is_dir() else None)
+    scanner = dataset.scanner(batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
+    return scanner.to_reader()
+
+
+def _storable(type_: pa.DataType) -> pa.DataType:
+    """The plain type that pages keep for a type."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _storable(type_.storage_type)
+    if pa.types.is_dictionary(type_):
+        return _storable(type_.value_type)
+    if pa.types.is_run_end_encoded(type_):
+        return _storable(type_.value_type)
+    if type_ == pa.string_view():
+        return pa.string()
+    if type_ == pa.binary_view():
+        return pa.binary()
+    return type_
+
+
+def _normalised(reader: pa.RecordBatchReader, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in reader:
+        for start in range(0, batch.num_rows, _BATCH_ROWS):
+            piece = batch.slice(start, _BATCH_ROWS)
+            columns = [_plain(column, field.type) for column, field in zip(piece.columns, target, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _plain(column: pa.Array, target: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        return _plain(column.storage, target)
+    if pa.types.is_run_end_encoded(column.type):
+        return _plain(pc.run_end_decode(column), target)
+    return column if column.type == target else column.cast(target)

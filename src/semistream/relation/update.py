@@ -1,0 +1,139 @@
+"""Update a relation by copy-on-write: touched pages are written to a new file, the rest is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.errors import ColumnNotFound, InvalidArgument, SemistreamError
+from semistream.kernels.types import Int64s
+from semistream.relation.build import NullKeyRows, PageOptions, with_codes
+from semistream.relation.draft import Draft, new_version
+from semistream.relation.key_set import KeySet
+from semistream.relation.manifest import get_current
+from semistream.relation.page_table import PageTable
+from semistream.relation.page_writer import PageWriter, code_column
+from semistream.relation.sources import open_source
+
+if TYPE_CHECKING:
+    from semistream.relation.relation import Relation
+
+
+def update_relation(relation: Relation, upserts: Any, deletes: Any) -> None:
+    """See `Relation.update`. It is the current version that is updated, whichever one ``relation`` has open."""
+    if upserts is None and deletes is None:
+        raise InvalidArgument("update got neither upserts nor deletes; give at least one.")
+    with new_version(relation.path, create=False) as draft:
+        if get_current(relation.path) != relation.version:
+            relation = type(relation).open(relation.path)
+        rows = _upsert_rows(relation, upserts)
+        nulls = NullKeyRows(draft, relation.schema)
+        try:
+            _Update(relation, draft, rows, deletes, nulls).run()
+        finally:
+            nulls.abandon()
+
+
+class _Update:
+    def __init__(self, relation: Relation, draft: Draft, upserts: pa.Table, deletes: Any, nulls: NullKeyRows) -> None:
+        self._relation = relation
+        self._draft = draft
+        self._nulls = nulls
+        self._by = code_column(relation.layout, relation.key)
+        self._inserts = self._sorted_inserts(upserts)
+        self._insert_codes = self._codes(self._inserts)
+        self._touched = [KeySet(relation.codec, [_one_array(upserts, name) for name in relation.key])]
+        if deletes is not None:
+            self._touched.append(KeySet.of(relation, deletes))
+
+    def run(self) -> None:
+        relation, table, manifest = self._relation, self._relation.table, self._relation.manifest
+        last = max(len(table) - 1, 0)
+        home = np.minimum(np.searchsorted(table.last_code, self._insert_codes, "left"), last)
+        touched = np.logical_or.reduce([table.pages_holding(keys.codes) for keys in self._touched])
+        if len(table):
+            touched[home] = True
+        name = self._draft.name_file("0")
+        options = PageOptions(manifest.page_bytes, manifest.fill_factor)
+        writer = PageWriter(relation.path / name, relation.layout, self._by, page_bytes=options.fill_bytes)
+        origin: list[npt.NDArray[np.intp]] = []  # for each new page, the old page in whose place it stands
+        try:
+            for page, kept in self._kept_rows(np.flatnonzero(touched)):
+                begin, end = np.searchsorted(home, [page, page + 1]) if len(table) else (0, home.size)
+                before = writer.pages
+                writer.write_apart(self._merge(kept, int(begin), int(end)), most_bytes=options.page_bytes)
+                origin.append(np.full(writer.pages - before, page))
+            file, pages = writer.close(name, len(manifest.files))
+        except BaseException:
+            writer.abandon()
+            raise
+        stays = np.flatnonzero(~touched)
+        merged = PageTable.concat([table.take(stays), pages])
+        merged = merged.take(np.argsort(np.concatenate([stays, *origin]), kind="stable"))
+        used, merged_files = np.unique(merged.file, return_inverse=True)
+        files = [*manifest.files, file]
+        self._draft.publish(
+            key=relation.key,
+            schema=relation.schema,
+            page_bytes=manifest.page_bytes,
+            fill_factor=manifest.fill_factor,
+            files=[files[i] for i in used] or [file],
+            table=merged.with_files(merged_files.astype(np.int32)),
+            null_files=[*manifest.null_files, *self._nulls.close()],
+            null_key_rows=manifest.null_key_rows + self._nulls.rows,
+        )
+
+    def _sorted_inserts(self, upserts: pa.Table) -> pa.RecordBatch:
+        """The upserted rows as pages store them, in the order of their codes."""
+        relation = self._relation
+        coded = with_codes(iter(upserts.to_batches()), relation.key, relation.codec, relation.layout, self._nulls)
+        batch = pa.concat_batches([*coded, pa.RecordBatch.from_pylist([], schema=relation.layout.schema)])
+        return batch.take(pa.array(np.argsort(self._codes(batch), kind="stable")))
+
+    def _codes(self, batch: pa.RecordBatch) -> Int64s:
+        codes: Int64s = batch.column(self._by).view(pa.int64()).to_numpy()
+        return codes
+
+    def _kept_rows(self, pages: npt.NDArray[np.intp]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Each touched page with its rows that stay."""
+        relation = self._relation
+        if len(relation.table) == 0:
+            yield 0, pa.RecordBatch.from_pylist([], schema=relation.layout.schema)
+            return
+        for run in relation.read_pages(pages):
+            dropped = np.logical_or.reduce([keys.flag_rows(run) for keys in self._touched])
+            row = 0
+            for position, page in enumerate(run.pages.tolist()):
+                rows = int(run.rows[position])
+                yield page, run.batch(position).filter(pa.array(~dropped[row : row + rows]))
+                row += rows
+
+    def _merge(self, kept: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
+        if begin == end:
+            return kept
+        both = pa.concat_batches([kept, self._inserts.slice(begin, end - begin)])
+        return both.take(pa.array(np.argsort(self._codes(both), kind="stable")))
+
+
+def _upsert_rows(relation: Relation, upserts: Any) -> pa.Table:
+    """The upserts with R's columns in R's order and types."""
+    if upserts is None:
+        return relation.schema.empty_table()
+    table = open_source(upserts).read_all()
+    for name in relation.schema.names:
+        if name not in table.column_names:
+            raise ColumnNotFound(name, table.column_names, where="upserts")
+    if extra := [name for name in table.column_names if name not in relation.schema.names]:
+        raise InvalidArgument(f"upserts have columns that the relation has not: {', '.join(extra)}. Drop them.")
+    try:
+        return table.select(relation.schema.names).cast(relation.schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise SemistreamError(f"upserts do not fit the relation's columns: {error}. Cast them first.") from error
+
+
+def _one_array(table: pa.Table, name: str) -> pa.Array:
+    return pa.concat_arrays([*table.column(name).chunks, pa.array([], table.schema.field(name).type)])

@@ -1,0 +1,37 @@
+"""Remove versions that are no longer wanted, and files that no version needs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from semistream.errors import InvalidArgument
+from semistream.relation.lock import writer_lock
+from semistream.relation.manifest import DATA, VERSIONS, get_current, list_versions, manifest_name, read_manifest
+
+
+def vacuum_relation(folder: Path, keep: int) -> list[str]:
+    """Keep the last ``keep`` versions; gives the names of the files removed, relative to the folder.
+
+    What a writer left behind when it died goes too: the lock says that none is at work.
+    """
+    if keep < 1:
+        raise InvalidArgument(f"keep is {keep}; at least 1 version must stay, the current one.")
+    current = get_current(folder)
+    with writer_lock(folder):
+        kept = [v for v in list_versions(folder) if v <= current][-keep:]
+        needed = {manifest_name(v) for v in kept}
+        for version in kept:
+            needed |= read_manifest(folder, version).file_names
+        removed = []
+        # Manifests first: a crash half-way must not leave one that names files which are gone.
+        for part in (VERSIONS, DATA):
+            for path in sorted((folder / part).iterdir(), key=lambda p: p.suffix != ".json"):
+                name = f"{part}/{path.name}"
+                if name not in needed:
+                    removed.append(name)
+                    if path.is_dir():
+                        shutil.rmtree(path)
+                    else:
+                        path.unlink()
+    return removed
