@@ -90,7 +90,8 @@ class MemoryBudget:
         if self.limit < least:
             raise BudgetError(
                 f"a budget of {self.limit} bytes is too small for {purpose}: "
-                f"it needs at least {least} bytes ({format_bytes(least)}). Raise memory to that."
+                f"it needs at least {least} bytes ({format_bytes(least)}). Raise memory to that.",
+                least_bytes=least,
             )
 
     def charge(self, name: str, nbytes: int) -> None:

@@ -35,7 +35,11 @@ class KeyTypeError(SemistreamError, TypeError):
 
 
 class BudgetError(SemistreamError, ValueError):
-    """A memory budget cannot be read, or is smaller than the least that works."""
+    """A memory budget cannot be read, or is smaller than ``least_bytes``, the least that works."""
+
+    def __init__(self, message: str, *, least_bytes: int | None = None) -> None:
+        super().__init__(message)
+        self.least_bytes = least_bytes
 
 
 class BudgetExceeded(SemistreamError, MemoryError):

@@ -3,6 +3,7 @@
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.join import JoinedStream, join
 from semistream.joins.mesh import MeshJoin
+from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.stats import JoinStats
 
-__all__ = ["JoinStats", "JoinedStream", "MeshJoin", "SemiStreamJoin", "join"]
+__all__ = ["IndexNestedLoopJoin", "JoinStats", "JoinedStream", "MeshJoin", "SemiStreamJoin", "join"]

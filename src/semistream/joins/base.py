@@ -13,7 +13,7 @@ from semistream.budget import MemoryBudget
 from semistream.errors import InvalidArgument, JoinInProgress
 from semistream.joins.spec import JoinOn, JoinSpec
 from semistream.joins.stats import JoinStats
-from semistream.relation import Disk, Relation
+from semistream.relation import Disk, DiskCounts, Relation
 
 Results = Iterator[pa.RecordBatch]
 
@@ -80,6 +80,10 @@ class SemiStreamJoin(ABC):
         """End the background reader and close files. Tuples that still wait are dropped."""
         self._disk.close()
 
+    @property
+    def _disk_counts(self) -> DiskCounts:
+        return self._disk.counts
+
     @abstractmethod
     def _push(self, batch: pa.RecordBatch) -> Results: ...
 
@@ -103,7 +107,7 @@ class SemiStreamJoin(ABC):
         for batch in results:
             self.stats.outputs += batch.num_rows
             yield batch
-        self.stats.count_disk(self._disk.counts)
+        self.stats.count_disk(self._disk_counts)
         self.stats.peak_bytes = self.budget.peak
         self._busy = None
 

@@ -14,7 +14,7 @@ from semistream.budget import MemoryBudget
 from semistream.joins.row_sizes import fixed_row_bytes, row_sizes
 from semistream.joins.spec import JoinSpec
 from semistream.kernels.page_cuts import cut_pages
-from semistream.kernels.types import Int32s, Int64s
+from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.keys import KeyCodec
 from semistream.relation import PageRun
 
@@ -60,18 +60,22 @@ class Emitter:
                 right = run.gather(self._spec.payload, page[begin:end], row[begin:end])
                 yield pa.RecordBatch.from_arrays(left + right, schema=self._spec.schema)
 
-    def alone(self, batch: pa.RecordBatch, rows: npt.NDArray[np.intp]) -> Iterator[pa.RecordBatch]:
-        """Stream tuples without a partner; nulls stand in the relation's columns, if they come out."""
-        if rows.size == 0:
+    def finished(self, batch: pa.RecordBatch, matched: Bools) -> Iterator[pa.RecordBatch]:
+        """What is given out of stream tuples that have met all of R: the unmatched of a left or anti join, and the
+        matched of a semi join. Nulls stand in the relation's columns, if they come out.
+        """
+        if self._spec.how == "inner":
             return
-        sizes = row_sizes(batch)[rows] + self._null_bytes
-        for begin, end, nbytes in self._pieces(sizes):
+        rows = np.flatnonzero(matched if self._spec.how == "semi" else ~matched)
+        for begin, end, nbytes in self._pieces(row_sizes(batch)[rows] + self._null_bytes):
             with self._budget.charged("output", nbytes):
                 left = batch.take(pa.array(rows[begin:end])).columns
                 right = [pa.nulls(end - begin, column.type) for column in self._spec.payload]
                 yield pa.RecordBatch.from_arrays(left + right, schema=self._spec.schema)
 
     def _pieces(self, sizes: Int64s) -> Iterator[tuple[int, int, int]]:
+        if sizes.size == 0:
+            return
         ends = np.cumsum(sizes)
         cuts = [*cut_pages(ends, self._staging_bytes).tolist(), sizes.size]
         for begin, end in pairwise(cuts):

@@ -12,12 +12,13 @@ from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
 from semistream.joins.base import Results, SemiStreamJoin
 from semistream.joins.mesh import MeshJoin
+from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.spec import JoinOn
 from semistream.joins.stats import JoinStats
 from semistream.relation import Relation
 from semistream.relation.sources import open_source
 
-OPERATORS: dict[str, type[SemiStreamJoin]] = {MeshJoin.name: MeshJoin}
+OPERATORS: dict[str, type[SemiStreamJoin]] = {kind.name: kind for kind in (MeshJoin, IndexNestedLoopJoin)}
 
 
 def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]:

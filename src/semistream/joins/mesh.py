@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import BudgetError, InvalidArgument
+from semistream.errors import InvalidArgument
 from semistream.joins.base import Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
-from semistream.joins.mesh_memory import MeshMemory
-from semistream.joins.row_sizes import row_sizes
+from semistream.joins.intake import Intake
+from semistream.joins.memory_split import MemorySplit
 from semistream.joins.spec import JoinOn
-from semistream.joins.stream_window import Packet, StreamWindow
-from semistream.kernels.types import Bools
+from semistream.joins.stream_window import StreamWindow
 from semistream.relation import Disk, PageRun, Relation
 
 
@@ -62,8 +61,16 @@ class MeshJoin(SemiStreamJoin):
         for option, value in (("rows_per_step", rows_per_step), ("pages_per_step", pages_per_step)):
             if value is not None and value < 1:
                 raise InvalidArgument(f"{option} is {value}; it must be at least 1.")
-        split = MeshMemory.split(self.budget, relation, self.spec, pages_per_step)
-        self._split = split
+        split = MemorySplit.of(
+            self.budget,
+            relation,
+            self.spec,
+            purpose=f"a mesh join with {relation.path}",
+            index_bytes=relation.table.memory_bytes + 16 * relation.num_pages,  # and the scan's order and its cuts
+            slots_bytes=StreamWindow.index_bytes,
+            run_buffers=2,
+            run_pages=pages_per_step,
+        )
         self._rows_per_step = rows_per_step
         self._order = relation.table.scan_order()
         self._cuts = relation.table.cut_runs(self._order, split.run_bytes, pages_per_step)
@@ -71,7 +78,7 @@ class MeshJoin(SemiStreamJoin):
         self._emitter = Emitter(self.spec, relation.codec, self.budget, split.staging_bytes)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk)
         self._slot, self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(3))
-        self._payload_free = split.payload_bytes
+        self._intake = Intake(self.spec, relation.codec, split, self.budget)
         self._admitted_now = 0  # tuples admitted since the last iteration
         self._asked = 0  # runs asked of the reader, and
         self._joined = 0  # runs joined, since the start
@@ -91,28 +98,17 @@ class MeshJoin(SemiStreamJoin):
 
     def _admit(self, batch: pa.RecordBatch, start: int) -> int:
         """Take as many tuples from ``start`` on as there is room for now."""
-        room = min(self._window.free, self._split.admit_rows)
+        room = self._window.free
         if self._rows_per_step is not None:
             room = min(room, self._rows_per_step - self._admitted_now)
-        if room <= 0:
+        admitted = self._intake.admit(batch, start, room)
+        if admitted is None:
             return 0
-        piece = batch.slice(start, room)
-        sizes = row_sizes(piece)
-        self._require_narrow(int(sizes.max()))
-        fits = int(np.searchsorted(np.cumsum(sizes), self._payload_free, "right"))
-        if fits == 0:
-            return 0
-        piece, sizes = piece.slice(0, fits), sizes[:fits]
-        if piece.get_total_buffer_size() > 2 * piece.nbytes:
-            piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
-        codes, can_match = self.relation.codec.encode([piece.column(name) for name in self.spec.stream_keys])
-        taken = int(sizes.sum())
-        self.budget.charge("stream tuples", taken)
-        self._payload_free -= taken
-        self._admitted_now += fits
-        self.stats.rows_in += fits
-        self.stats.inserts += self._window.admit(piece, codes, can_match, sizes, self._joined)
-        return fits
+        self.stats.inserts += self._window.admit(admitted, self._joined)
+        rows = admitted.sizes.size
+        self._admitted_now += rows
+        self.stats.rows_in += rows
+        return rows
 
     def _step(self) -> Results:
         if not self._window.packets:
@@ -149,41 +145,17 @@ class MeshJoin(SemiStreamJoin):
             equal = self._emitter.verified(self._window, slot, run, page, row)
             slot, page, row = slot[equal], page[equal], row[equal]
             self._window.mark(slot)
-            if self.spec.how in ("inner", "left") and slot.size:
+            if self.spec.pairs and slot.size:
                 yield from self._emitter.joined(self._window, slot, run, page, row)
 
     def _expire(self) -> Results:
         """Let the oldest packet go: its tuples have met all of R."""
         packet, matched, removed = self._window.expire()
         self.stats.expiries += removed
-        self._finish(packet, matched)
-        if self.spec.how == "semi":
-            yield from self._emitter.alone(packet.batch, np.flatnonzero(matched))
-        elif self.spec.how != "inner":
-            yield from self._emitter.alone(packet.batch, np.flatnonzero(~matched))
-        taken = int(packet.sizes.sum())
-        self.budget.release("stream tuples", taken)
-        self._payload_free += taken
-
-    def _finish(self, packet: Packet, matched: Bools) -> None:
-        met = int(np.count_nonzero(matched))
-        self.stats.rows_done += packet.rows
-        self.stats.matched += met
-        self.stats.unmatched += packet.rows - met
-
-    def _require_narrow(self, nbytes: int) -> None:
-        most = min(self._split.payload_bytes, self._split.staging_bytes - self._split.widest_row)
-        if nbytes > most:
-            least = self.budget.limit + (nbytes - most) * 16
-            raise BudgetError(
-                f"a stream row of {nbytes} bytes does not fit a budget of {self.budget.limit} bytes, which has room "
-                f"for rows of up to {most}. Raise memory to {least} bytes."
-            )
+        self.stats.count_done(matched)
+        yield from self._emitter.finished(packet.batch, matched)
+        self._intake.release(packet.sizes)
 
     def close(self) -> None:
         """End the background reader and close files."""
         self._reader.close()
-
-
-def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.concat_batches([batch, pa.RecordBatch.from_pylist([], schema=batch.schema)])

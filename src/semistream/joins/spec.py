@@ -31,6 +31,11 @@ class JoinSpec:
     key_columns: tuple[ColumnLayout, ...]
     schema: pa.Schema
 
+    @property
+    def pairs(self) -> bool:
+        """Whether pairs of a stream tuple and an R-tuple come out, and not only stream tuples."""
+        return self.how in ("inner", "left")
+
     @classmethod
     def of(
         cls,

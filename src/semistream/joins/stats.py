@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+import numpy as np
+
+from semistream.kernels.types import Bools
 from semistream.relation.disk import DiskCounts
 
 
@@ -42,6 +45,13 @@ class JoinStats:
     def pages_read(self) -> int:
         """Pages of R read, by seek or sequentially."""
         return self.pages_seek + self.pages_sequential
+
+    def count_done(self, matched: Bools) -> None:
+        """Count stream tuples that are finished; ``matched`` says which met a partner."""
+        met = int(np.count_nonzero(matched))
+        self.rows_done += matched.size
+        self.matched += met
+        self.unmatched += matched.size - met
 
     def count_disk(self, counts: DiskCounts) -> None:
         """Take over what the operator's disk has counted."""

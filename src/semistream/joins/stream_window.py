@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
+from semistream.joins.intake import Admitted
 from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.kernels.window import expire_tuples, insert_tuples, mark_slots, probe_pages, rebuild_filter
 from semistream.relation import PageRun
@@ -66,16 +67,16 @@ class StreamWindow:
         """Slots that are empty."""
         return self.slots - self.used
 
-    def admit(self, batch: pa.RecordBatch, codes: Int64s, can_match: Bools | None, sizes: Int64s, entered: int) -> int:
+    def admit(self, tuples: Admitted, entered: int) -> int:
         """Put a packet of tuples behind the others; gives how many entered the hash table."""
         if self.used == 0:
             self._first_slot = 0
+        rows = tuples.codes.size
         first = (self._first_slot + self.used) % self.slots
-        self._matched[np.arange(first, first + codes.size) % self.slots] = 0
-        mask = _NO_MASK if can_match is None else can_match
+        self._matched[np.arange(first, first + rows) % self.slots] = 0
         inserted = insert_tuples(
-            codes,
-            mask,
+            tuples.codes,
+            _NO_MASK if tuples.can_match is None else tuples.can_match,
             first,
             self._codes,
             self._heads,
@@ -85,8 +86,8 @@ class StreamWindow:
             self._bits,
             self._filter_shift,
         )
-        self.used += codes.size
-        self.packets.append(Packet(batch, sizes, first, entered))
+        self.used += rows
+        self.packets.append(Packet(tuples.batch, tuples.sizes, first, entered))
         self._merge_small_packets()
         if self.used * _FILTER_BITS_PER_TUPLE > 2 * self._bits.size * 64 and self._bits.size < self._all_bits.size:
             self._resize_filter()

@@ -18,6 +18,7 @@ from semistream.relation.lock import writer_lock
 from semistream.relation.manifest import (
     CURRENT,
     DATA,
+    LMDB,
     VERSIONS,
     DataFile,
     Manifest,
@@ -30,7 +31,7 @@ from semistream.relation.manifest import (
 )
 from semistream.relation.page_table import PageTable
 
-_OURS = {CURRENT, DATA, VERSIONS, "lock", "lmdb"}
+_OURS = {CURRENT, DATA, VERSIONS, LMDB, "lock"}
 
 
 class Draft:

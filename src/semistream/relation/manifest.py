@@ -5,8 +5,9 @@ A relation is a folder::
     CURRENT                      which version readers open; swapping it publishes a version
     lock                         held by the writer
     versions/000003.json         the manifest: what this version is made of
-    versions/000003.pages.arrow  its page table
+    versions/000003-9f2c41d0.pages.arrow its page table
     data/000003-9f2c41d0-0.arrow pages; a version refers to the files of earlier ones too
+    lmdb/000003-9f2c41d0         the same pages as a B+tree, if a nested loop join has asked for it
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from semistream.errors import CorruptRelation, NotARelation, RelationError, Unsu
 from semistream.relation.durable import replace_file
 
 FORMAT = 1
-DATA, VERSIONS, CURRENT = "data", "versions", "CURRENT"
+DATA, VERSIONS, CURRENT, LMDB = "data", "versions", "CURRENT", "lmdb"
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ def encode_schema(schema: pa.Schema) -> str:
 def manifest_name(version: int) -> str:
     """Where the manifest of a version stands in the relation's folder."""
     return f"{VERSIONS}/{version:06d}.json"
+
+
+def lmdb_folder(manifest: Manifest) -> str:
+    """Where the B+tree of a version stands, if there is one. No two versions ever share the name."""
+    return f"{LMDB}/{Path(manifest.page_table.name).name.removesuffix('.pages.arrow')}"
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -75,11 +75,14 @@ class PageRun:
                 sizes += (self._nbytes // self.rows)[page]
         return sizes
 
+    def message(self, position: int) -> memoryview:
+        """The bytes of one page, without a copy."""
+        start = int(self._starts[position])
+        return self._buffer.data[start : start + int(self._nbytes[position])]
+
     def batch(self, position: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """One page as Arrow sees it, without a copy."""
-        start = int(self._starts[position])
-        message = pa.py_buffer(self._buffer.data[start : start + int(self._nbytes[position])])
-        batch = pa.ipc.read_record_batch(message, self.layout.schema)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(self.message(position)), self.layout.schema)
         return batch if columns is None else batch.select(list(columns))
 
     def _gather_column(self, column: ColumnLayout, page: Int32s, row: Int32s) -> pa.Array:

@@ -7,7 +7,16 @@ from pathlib import Path
 
 from semistream.errors import InvalidArgument
 from semistream.relation.lock import writer_lock
-from semistream.relation.manifest import DATA, VERSIONS, get_current, list_versions, manifest_name, read_manifest
+from semistream.relation.manifest import (
+    DATA,
+    LMDB,
+    VERSIONS,
+    get_current,
+    list_versions,
+    lmdb_folder,
+    manifest_name,
+    read_manifest,
+)
 
 
 def vacuum_relation(folder: Path, keep: int) -> list[str]:
@@ -22,11 +31,12 @@ def vacuum_relation(folder: Path, keep: int) -> list[str]:
         kept = [v for v in list_versions(folder) if v <= current][-keep:]
         needed = {manifest_name(v) for v in kept}
         for version in kept:
-            needed |= read_manifest(folder, version).file_names
+            manifest = read_manifest(folder, version)
+            needed |= manifest.file_names | {lmdb_folder(manifest)}
         removed = []
         # Manifests first: a crash half-way must not leave one that names files which are gone.
-        for part in (VERSIONS, DATA):
-            for path in sorted((folder / part).iterdir(), key=lambda p: p.suffix != ".json"):
+        for part in (VERSIONS, DATA, LMDB):
+            for path in sorted((folder / part).glob("*"), key=lambda p: p.suffix != ".json"):
                 name = f"{part}/{path.name}"
                 if name not in needed:
                     removed.append(name)

@@ -1,0 +1,68 @@
+"""Takes stream tuples into an operator as far as its budget allows, and lets them go again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.budget import MemoryBudget
+from semistream.joins.memory_split import MemorySplit
+from semistream.joins.row_sizes import row_sizes
+from semistream.joins.spec import JoinSpec
+from semistream.kernels.types import Bools, Int64s
+from semistream.keys import KeyCodec
+
+_CHARGE = "stream tuples"
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Tuples that were taken in: the rows, their bytes, their key codes, and which can match (None: all)."""
+
+    batch: pa.RecordBatch
+    sizes: Int64s
+    codes: Int64s
+    can_match: Bools | None
+
+
+class Intake:
+    """Charges stream tuples to the budget when they come and releases them when they leave."""
+
+    def __init__(self, spec: JoinSpec, codec: KeyCodec, split: MemorySplit, budget: MemoryBudget) -> None:
+        self._keys = spec.stream_keys
+        self._codec = codec
+        self._split = split
+        self._budget = budget
+        self._free = split.payload_bytes
+
+    def admit(self, batch: pa.RecordBatch, start: int, room: int) -> Admitted | None:
+        """Take up to ``room`` tuples from row ``start`` on; None when none fits now. A row too wide is refused."""
+        room = min(room, self._split.admit_rows)
+        if room <= 0:
+            return None
+        piece = batch.slice(start, room)
+        sizes = row_sizes(piece)
+        self._split.require_narrow(int(sizes.max()), self._budget)
+        fits = int(np.searchsorted(np.cumsum(sizes), self._free, "right"))
+        if fits == 0:
+            return None
+        piece, sizes = piece.slice(0, fits), sizes[:fits]
+        taken = int(sizes.sum())
+        self._budget.charge(_CHARGE, taken)
+        self._free -= taken
+        if piece.get_total_buffer_size() > 2 * piece.nbytes:
+            piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
+        codes, can_match = self._codec.encode([piece.column(name) for name in self._keys])
+        return Admitted(piece, sizes, codes, can_match)
+
+    def release(self, sizes: Int64s) -> None:
+        """Let tuples of these sizes go."""
+        given_back = int(sizes.sum())
+        self._budget.release(_CHARGE, given_back)
+        self._free += given_back
+
+
+def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.concat_batches([batch, pa.RecordBatch.from_pylist([], schema=batch.schema)])

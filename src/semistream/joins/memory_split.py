@@ -1,0 +1,121 @@
+"""How an operator splits its budget over index, page buffers, matches, stream tuples and output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from semistream.budget import MemoryBudget
+from semistream.errors import BudgetError
+from semistream.joins.row_sizes import fixed_row_bytes
+from semistream.joins.spec import JoinSpec
+from semistream.relation import Relation, RunReader
+
+_RUN_BYTES = 4 << 20
+_STAGING_BYTES = 8 << 20
+_MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are ordered and verified
+_LEAST_MATCHES = 64
+_LEAST_SLOTS = 16
+_ADMIT_ROWS = 1 << 16
+_ADMIT_ROW_BYTES = 40  # a tuple's code, mask, size and slot while it is admitted
+_GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
+
+
+@dataclass(frozen=True)
+class MemorySplit:
+    """The parts of a budget, in bytes and in what they hold. Together they never exceed it.
+
+    ``slots`` bounds the stream tuples held, ``payload_bytes`` their bytes, ``admit_rows`` how many are taken at once.
+    ``widest_row`` bounds a row of R: it cannot be wider than the largest page.
+    """
+
+    run_bytes: int
+    matches: int
+    staging_bytes: int
+    widest_row: int
+    slots: int
+    admit_rows: int
+    payload_bytes: int
+
+    @classmethod
+    def of(
+        cls,
+        budget: MemoryBudget,
+        relation: Relation,
+        spec: JoinSpec,
+        *,
+        purpose: str,
+        index_bytes: int,
+        slots_bytes: Callable[[int], int],
+        run_buffers: int,
+        run_pages: int | None = None,
+    ) -> MemorySplit:
+        """Split ``budget`` and charge all that is allocated up front; too small a budget is refused.
+
+        ``index_bytes`` is what the operator holds of R's index, ``slots_bytes(n)`` what it needs to find n stream
+        tuples, ``run_buffers`` how many runs of pages it holds at once, ``run_pages`` the size of a run if it is fixed.
+        """
+        largest = int(relation.table.nbytes.max(initial=0))
+        tuple_bytes = _expected_row_bytes(spec)
+        widest = 2 * largest + 4096  # a row's values and their validity take less than twice its page
+        least_staging = widest + 4 * tuple_bytes + 4096
+
+        def run_cost(run_bytes: int) -> int:
+            pages = -(-run_bytes // max(largest // 2, 1)) + 1
+            per_page = run_buffers * (8 * relation.layout.num_buffers + 64)
+            return RunReader.memory_bytes(run_bytes, run_buffers) + pages * per_page
+
+        def slots_cost(slots: int) -> int:
+            return slots_bytes(slots) + slots * (tuple_bytes + 8) + min(slots, _ADMIT_ROWS) * _ADMIT_ROW_BYTES
+
+        asked = largest * (run_pages or 1)
+        matches_bytes = _LEAST_MATCHES * _MATCH_BYTES
+        least = index_bytes + run_cost(asked) + matches_bytes + least_staging + slots_cost(_LEAST_SLOTS)
+        budget.require(least, purpose=purpose)
+
+        spare = budget.limit - least
+        run_bytes = asked if run_pages is not None else max(largest, min(_RUN_BYTES, spare // 12))
+        staging = least_staging + min(_STAGING_BYTES, spare // 6)
+        matches = max(_LEAST_MATCHES, min(1 << 16, spare // 12 // _MATCH_BYTES))
+        budget.charge("page index", index_bytes)
+        budget.charge("page buffers", run_cost(run_bytes))
+        budget.charge("matches", matches * _MATCH_BYTES)
+        slots = _most(budget.free - staging, slots_cost)
+        budget.charge("stream index", slots_cost(slots) - slots * tuple_bytes)
+        return cls(
+            run_bytes=run_bytes,
+            matches=matches,
+            staging_bytes=staging,
+            widest_row=widest,
+            slots=slots,
+            admit_rows=min(slots, _ADMIT_ROWS),
+            payload_bytes=budget.free - staging,
+        )
+
+    def require_narrow(self, row_bytes: int, budget: MemoryBudget) -> None:
+        """Refuse a stream row that is too wide to be held and given out."""
+        most = min(self.payload_bytes, self.staging_bytes - self.widest_row)
+        if row_bytes > most:
+            least = budget.limit + 16 * (row_bytes - most)  # staging and payload each get at least that share
+            raise BudgetError(
+                f"a stream row of {row_bytes} bytes does not fit a budget of {budget.limit} bytes, which has room for "
+                f"rows of up to {most}. Raise memory to {least} bytes.",
+                least_bytes=least,
+            )
+
+
+def _expected_row_bytes(spec: JoinSpec) -> int:
+    """Bytes of a stream tuple, as far as its types tell."""
+    irregular = sum(1 for field in spec.stream_schema if field.type.num_buffers != 2 or field.type.num_fields)
+    return fixed_row_bytes(spec.stream_schema) + irregular * _GUESSED_BYTES
+
+
+def _most(room: int, cost: Callable[[int], int]) -> int:
+    """The most slots whose cost fits ``room``."""
+    low, high = _LEAST_SLOTS, _LEAST_SLOTS
+    while cost(high) <= room and high < 1 << 31:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(middle) <= room else (low, middle)
+    return low

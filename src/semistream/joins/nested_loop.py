@@ -1,0 +1,158 @@
+"""IndexNestedLoopJoin: the papers' baseline, each stream tuple looked up in a clustered B+tree of R."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.joins.base import Results, SemiStreamJoin
+from semistream.joins.emitter import Emitter
+from semistream.joins.intake import Admitted, Intake
+from semistream.joins.lmdb_store import open_store
+from semistream.joins.memory_split import MemorySplit
+from semistream.joins.spec import JoinOn
+from semistream.kernels.merge import match_pages
+from semistream.kernels.types import Int32s, Int64s
+from semistream.relation import Disk, DiskCounts, PageRun, Relation
+from semistream.relation.disk import allocate_buffer, buffer_bytes
+
+_TUPLE_BYTES = 40  # a tuple's code, its place in the order of codes, its flag, while a step looks it up
+
+
+class IndexNestedLoopJoin(SemiStreamJoin):
+    """Index nested loops (MESH 1 and 5.1, there on Berkeley DB) on LMDB, built from the relation on first use.
+
+    The tuples of a step are looked up in the order of their codes, so that a page which several of them need is
+    descended to once; the papers look up one tuple after the other. Each page costs a random read, and no scan is
+    shared: this is what the other operators are measured against. LMDB maps its file, and the operating system holds
+    what it likes of it: that memory can be taken back at any time and is not charged to the budget, while every page is
+    copied into a buffer that is.
+    """
+
+    name = "nested_loop"
+
+    def __init__(
+        self,
+        relation: Relation,
+        stream_schema: pa.Schema,
+        *,
+        on: JoinOn,
+        how: str = "inner",
+        memory: int | str = "10%",
+        columns: Sequence[str] | None = None,
+        suffix: str = "_right",
+        disk: str | Disk = "auto",
+    ) -> None:
+        super().__init__(
+            relation, stream_schema, on=on, how=how, memory=memory, columns=columns, suffix=suffix, disk=disk
+        )
+        self._split = MemorySplit.of(
+            self.budget,
+            relation,
+            self.spec,
+            purpose=f"an index nested loop join with {relation.path}",
+            index_bytes=0,
+            slots_bytes=lambda slots: slots * _TUPLE_BYTES,
+            run_buffers=1,
+        )
+        self._store = open_store(relation)
+        self._emitter = Emitter(self.spec, relation.codec, self.budget, self._split.staging_bytes)
+        self._intake = Intake(self.spec, relation.codec, self._split, self.budget)
+        self._buffer = allocate_buffer(buffer_bytes(self._split.run_bytes))
+        self._position = np.empty(self._split.matches, np.int64)
+        self._page, self._row = (np.empty(self._split.matches, np.int32) for _ in range(2))
+        self._waiting: list[Admitted] = []
+        self._counts = DiskCounts()
+
+    @property
+    def _disk_counts(self) -> DiskCounts:
+        return self._counts
+
+    def _push(self, batch: pa.RecordBatch) -> Results:
+        done = 0
+        while done < batch.num_rows:
+            admitted = self._intake.admit(batch, done, self._split.slots - self.stats.rows_waiting)
+            if admitted is None:
+                yield from self._step()
+                continue
+            self._waiting.append(admitted)
+            self.stats.rows_in += admitted.sizes.size
+            done += admitted.sizes.size
+
+    def _step(self) -> Results:
+        """Look up the tuples that have waited longest: those of one admission."""
+        if not self._waiting:
+            return
+        self.stats.steps += 1
+        tuples = self._waiting.pop(0)
+        order = np.argsort(tuples.codes, kind="stable")
+        if tuples.can_match is not None:
+            order = order[tuples.can_match[order]]
+        codes = tuples.codes[order]
+        self.stats.probes += codes.size
+        matched = np.zeros(tuples.sizes.size, np.bool_)
+        stream = _BatchRows(tuples)
+        for run in self._runs(codes):
+            cursor = np.array([0, -1, -1], np.int64)
+            while cursor[0] < run.pages.size:
+                found = match_pages(
+                    run.words, run.code_starts, run.rows, codes, cursor, self._position, self._page, self._row
+                )
+                rows = order[self._position[:found]].astype(np.int32)
+                page, row = self._page[:found], self._row[:found]
+                equal = self._emitter.verified(stream, rows, run, page, row)
+                rows, page, row = rows[equal], page[equal], row[equal]
+                matched[rows] = True
+                if self.spec.pairs:
+                    yield from self._emitter.joined(stream, rows, run, page, row)
+        self.stats.count_done(matched)
+        yield from self._emitter.finished(tuples.batch, matched)
+        self._intake.release(tuples.sizes)
+
+    def _runs(self, codes: Int64s) -> Iterator[PageRun]:
+        """The pages that hold any of the ascending ``codes``, as many at a time as the buffer takes."""
+        pages: list[tuple[int, int, int, int]] = []  # number, start in the buffer, rows, bytes
+        used = 0
+        position = 0
+        while position < codes.size:
+            for leaf in self._store.leaves(int(codes[position])):
+                position += int(np.searchsorted(codes[position:], leaf.first_code, "left"))
+                if position == codes.size or codes[position] > leaf.last_code:
+                    break  # no code falls into this page: descend to the page of the next one
+                nbytes = len(leaf.data)
+                if used + nbytes > self._split.run_bytes:
+                    yield self._run(pages)
+                    pages, used = [], 0
+                self._buffer[used : used + nbytes] = np.frombuffer(leaf.data, np.uint8)
+                pages.append((leaf.page, used, leaf.rows, nbytes))
+                used += nbytes
+                self._counts.requests += 1
+                self._counts.seeks += 1
+                self._counts.pages += 1
+                self._counts.bytes += nbytes
+                # Tuples with the page's last code stay: the next page may hold more rows of it.
+                position += int(np.searchsorted(codes[position:], leaf.last_code, "left"))
+            else:
+                break  # the tree has no more pages
+        if pages:
+            yield self._run(pages)
+
+    def _run(self, pages: list[tuple[int, int, int, int]]) -> PageRun:
+        number, starts, rows, nbytes = (np.array(part, np.int64) for part in zip(*pages, strict=True))
+        return PageRun(self.relation.layout, self._buffer, number, starts, rows.astype(np.int32), nbytes)
+
+
+class _BatchRows:
+    """The tuples of one admission, by row."""
+
+    def __init__(self, tuples: Admitted) -> None:
+        self._tuples = tuples
+
+    def take(self, positions: Int32s, columns: list[int] | None = None) -> list[pa.Array]:
+        batch = self._tuples.batch if columns is None else self._tuples.batch.select(columns)
+        return list(batch.take(pa.array(positions)).columns)
+
+    def row_bytes(self, positions: Int32s) -> Int64s:
+        return self._tuples.sizes[positions]

@@ -1,0 +1,32 @@
+"""One quiet local Spark for all tests that need it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session on two local cores, in UTC, without UI, progress bars or log lines below ERROR."""
+    pyspark_sql = pytest.importorskip("pyspark.sql", reason="pip install 'semistream[spark]' to run these")
+    session = (
+        pyspark_sql.SparkSession.builder.master("local[2]")
+        .appName("semistream tests")
+        .config("spark.driver.memory", "2g")
+        .config("spark.pyspark.python", sys.executable)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
