@@ -25,11 +25,13 @@ _GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
 class MemorySplit:
     """The parts of a budget, in bytes and in what they hold. Together they never exceed it.
 
-    ``slots`` bounds the stream tuples held, ``payload_bytes`` their bytes, ``admit_rows`` how many are taken at once.
-    ``widest_row`` bounds a row of R: it cannot be wider than the largest page.
+    A run of pages has at most ``run_bytes`` and ``run_pages``. ``slots`` bounds the stream tuples held,
+    ``payload_bytes`` their bytes, ``admit_rows`` how many are taken at once. ``widest_row`` bounds a row of R: it
+    cannot be wider than the largest page.
     """
 
     run_bytes: int
+    run_pages: int
     matches: int
     staging_bytes: int
     widest_row: int
@@ -61,9 +63,8 @@ class MemorySplit:
         least_staging = widest + 4 * tuple_bytes + 4096
 
         def run_cost(run_bytes: int) -> int:
-            pages = -(-run_bytes // max(largest // 2, 1)) + 1
             per_page = run_buffers * (8 * relation.layout.num_buffers + 64)
-            return RunReader.memory_bytes(run_bytes, run_buffers) + pages * per_page
+            return RunReader.memory_bytes(run_bytes, run_buffers) + _run_pages(run_bytes, largest) * per_page
 
         def slots_cost(slots: int) -> int:
             return slots_bytes(slots) + slots * (tuple_bytes + 8) + min(slots, _ADMIT_ROWS) * _ADMIT_ROW_BYTES
@@ -74,7 +75,9 @@ class MemorySplit:
         budget.require(least, purpose=purpose)
 
         spare = budget.limit - least
-        run_bytes = asked if run_pages is not None else max(largest, min(_RUN_BYTES, spare // 12))
+        run_bytes = max(largest, min(_RUN_BYTES, spare // 12))
+        if run_pages is not None or relation.num_pages == 0 or run_cost(run_bytes) - run_cost(asked) > spare // 3:
+            run_bytes = asked
         staging = least_staging + min(_STAGING_BYTES, spare // 6)
         matches = max(_LEAST_MATCHES, min(1 << 16, spare // 12 // _MATCH_BYTES))
         budget.charge("page index", index_bytes)
@@ -84,6 +87,7 @@ class MemorySplit:
         budget.charge("stream index", slots_cost(slots) - slots * tuple_bytes)
         return cls(
             run_bytes=run_bytes,
+            run_pages=run_pages or _run_pages(run_bytes, largest),
             matches=matches,
             staging_bytes=staging,
             widest_row=widest,
@@ -102,6 +106,11 @@ class MemorySplit:
                 f"rows of up to {most}. Raise memory to {least} bytes.",
                 least_bytes=least,
             )
+
+
+def _run_pages(run_bytes: int, largest: int) -> int:
+    """Pages that a run may have: twice as many as there would be if all were as large as the largest."""
+    return 2 * run_bytes // max(largest, 1) + 1
 
 
 def _expected_row_bytes(spec: JoinSpec) -> int:

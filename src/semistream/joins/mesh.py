@@ -73,7 +73,7 @@ class MeshJoin(SemiStreamJoin):
         )
         self._rows_per_step = rows_per_step
         self._order = relation.table.scan_order()
-        self._cuts = relation.table.cut_runs(self._order, split.run_bytes, pages_per_step)
+        self._cuts = relation.table.cut_runs(self._order, split.run_bytes, split.run_pages)
         self._window = StreamWindow(split.slots, self.budget)
         self._emitter = Emitter(self.spec, relation.codec, self.budget, split.staging_bytes)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk)

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from semistream.errors import InvalidArgument
 from semistream.joins.base import Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Admitted, Intake
-from semistream.joins.lmdb_store import open_store
+from semistream.joins.lmdb_store import Leaf, LmdbStore, open_store
 from semistream.joins.memory_split import MemorySplit
 from semistream.joins.spec import JoinOn
 from semistream.kernels.merge import match_pages
@@ -57,7 +58,7 @@ class IndexNestedLoopJoin(SemiStreamJoin):
             slots_bytes=lambda slots: slots * _TUPLE_BYTES,
             run_buffers=1,
         )
-        self._store = open_store(relation)
+        self._store: LmdbStore | None = open_store(relation)
         self._emitter = Emitter(self.spec, relation.codec, self.budget, self._split.staging_bytes)
         self._intake = Intake(self.spec, relation.codec, self._split, self.budget)
         self._buffer = allocate_buffer(buffer_bytes(self._split.run_bytes))
@@ -117,12 +118,12 @@ class IndexNestedLoopJoin(SemiStreamJoin):
         used = 0
         position = 0
         while position < codes.size:
-            for leaf in self._store.leaves(int(codes[position])):
+            for leaf in self._leaves(int(codes[position])):
                 position += int(np.searchsorted(codes[position:], leaf.first_code, "left"))
                 if position == codes.size or codes[position] > leaf.last_code:
                     break  # no code falls into this page: descend to the page of the next one
                 nbytes = len(leaf.data)
-                if used + nbytes > self._split.run_bytes:
+                if used + nbytes > self._split.run_bytes or len(pages) == self._split.run_pages:
                     yield self._run(pages)
                     pages, used = [], 0
                 self._buffer[used : used + nbytes] = np.frombuffer(leaf.data, np.uint8)
@@ -138,6 +139,16 @@ class IndexNestedLoopJoin(SemiStreamJoin):
                 break  # the tree has no more pages
         if pages:
             yield self._run(pages)
+
+    def _leaves(self, code: int) -> Iterator[Leaf]:
+        if self._store is None:
+            raise InvalidArgument("the operator is closed; make a new one.")
+        return self._store.leaves(code)
+
+    def close(self) -> None:
+        """Let go of the tree; it is closed with the last operator that uses it."""
+        self._store = None
+        super().close()
 
     def _run(self, pages: list[tuple[int, int, int, int]]) -> PageRun:
         number, starts, rows, nbytes = (np.array(part, np.int64) for part in zip(*pages, strict=True))

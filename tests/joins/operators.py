@@ -1,0 +1,39 @@
+"""The one list of operators: every check of the conformance suite runs on each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from semistream import Relation, SemiStreamJoin
+from semistream.errors import BudgetError
+from semistream.joins import IndexNestedLoopJoin, MeshJoin
+from tests.joins.cases import Case
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes operators of one kind, with the options that it is to be tried with."""
+
+    kind: Callable[..., SemiStreamJoin]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def make(self, relation: Relation, case: Case, memory: int | str) -> SemiStreamJoin:
+        return self.kind(relation, case.stream_schema, on=case.on, how=case.how, memory=memory, **self.options)
+
+    def least_memory(self, relation: Relation, case: Case) -> int:
+        with pytest.raises(BudgetError) as refused:
+            self.make(relation, case, 1)
+        assert refused.value.least_bytes is not None
+        return refused.value.least_bytes
+
+
+OPERATORS = [
+    pytest.param(Maker(MeshJoin), id="mesh"),
+    pytest.param(Maker(MeshJoin, {"rows_per_step": 3, "pages_per_step": 2}), id="mesh-w3-b2"),
+    pytest.param(Maker(MeshJoin, {"disk": "buffered", "pages_per_step": 1}), id="mesh-buffered-b1"),
+    pytest.param(Maker(IndexNestedLoopJoin), id="nested_loop"),
+]
