@@ -1,9 +1,7 @@
 """KeyCodec against brute force over every accepted pair of types, and its contract by example."""
 
-import doctest
 import pickle
 from decimal import Decimal
-from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
@@ -196,11 +194,3 @@ def test_every_nan_is_the_same_key():
 def test_a_codec_survives_pickling_and_compares_by_value():
     codec = KeyCodec.of(["a", "b"], [pa.timestamp("us", "UTC"), pa.decimal128(38, 4)])
     assert pickle.loads(pickle.dumps(codec)) == codec
-
-
-MODULES = ["keys", "key_types", "key_values", "key_conversion", "kernels.xxhash64", "kernels.decimals"]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_the_examples_in_the_docstrings_run(module):
-    assert doctest.testmod(import_module(f"semistream.{module}")).failed == 0

@@ -1,11 +1,21 @@
-"""semistream: join a fast stream with a relation far larger than memory, inside one byte budget."""
+"""semistream: join a fast stream with a relation far larger than memory, inside one byte budget.
 
-from semistream.budget import MemoryBudget
-from semistream.errors import SemistreamError
-from semistream.joins import JoinedStream, JoinStats, MeshJoin, SemiStreamJoin, join
-from semistream.relation import Relation
+The names are loaded when they are first used, so that ``import semistream`` (and the command line) starts at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from semistream.budget import MemoryBudget
+    from semistream.errors import SemistreamError
+    from semistream.joins import IndexNestedLoopJoin, JoinedStream, JoinStats, MeshJoin, SemiStreamJoin, join
+    from semistream.relation import Relation
 
 __all__ = [
+    "IndexNestedLoopJoin",
     "JoinStats",
     "JoinedStream",
     "MemoryBudget",
@@ -16,3 +26,27 @@ __all__ = [
     "join",
 ]
 __version__ = "0.1.0"
+
+_HOMES = {
+    "IndexNestedLoopJoin": "semistream.joins",
+    "JoinStats": "semistream.joins",
+    "JoinedStream": "semistream.joins",
+    "MemoryBudget": "semistream.budget",
+    "MeshJoin": "semistream.joins",
+    "Relation": "semistream.relation",
+    "SemiStreamJoin": "semistream.joins",
+    "SemistreamError": "semistream.errors",
+    "join": "semistream.joins",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value  # asked for once
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -17,6 +17,7 @@ from semistream.kernels.page_cuts import cut_pages
 from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.keys import KeyCodec
 from semistream.relation import PageRun
+from semistream.relation.row_gatherer import RowGatherer, row_bytes
 
 
 class StreamRows(Protocol):
@@ -30,7 +31,11 @@ class StreamRows(Protocol):
 
 
 class Emitter:
-    """Makes the results of one join. A batch has at most ``staging_bytes`` (a single row may not be larger)."""
+    """Makes the results of one join, in batches of at most ``staging_bytes`` (no single row may be larger).
+
+    Pairs are staged run after run and come out when the staging is full or `emit` is called, so that many small runs
+    make few batches. What is staged is charged to the budget until the consumer has asked for more.
+    """
 
     def __init__(self, spec: JoinSpec, codec: KeyCodec, budget: MemoryBudget, staging_bytes: int) -> None:
         self._spec = spec
@@ -39,6 +44,11 @@ class Emitter:
         self._staging_bytes = staging_bytes
         self._key_positions = [spec.stream_schema.get_field_index(name) for name in spec.stream_keys]
         self._null_bytes = fixed_row_bytes(pa.schema([pa.field(c.name, c.type) for c in spec.payload]))
+        least_row = fixed_row_bytes(spec.stream_schema) + sum(column.fixed_bytes for column in spec.payload)
+        self._capacity = max(staging_bytes // max(least_row, 1), 1)
+        self._gatherer = RowGatherer(spec.payload, self._capacity)
+        self._positions: list[Int32s] = []
+        self._staged_bytes = 0
 
     def verified(
         self, stream: StreamRows, positions: Int32s, run: PageRun, page: Int32s, row: Int32s
@@ -49,34 +59,52 @@ class Emitter:
         left = stream.take(positions, self._key_positions)
         return np.flatnonzero(self._codec.equal(left, run.gather(self._spec.key_columns, page, row)))
 
-    def joined(
+    def stage(
         self, stream: StreamRows, positions: Int32s, run: PageRun, page: Int32s, row: Int32s
     ) -> Iterator[pa.RecordBatch]:
-        """Pairs of a stream tuple and an R-tuple."""
-        sizes = stream.row_bytes(positions) + run.row_bytes(self._spec.payload, page, row)
-        for begin, end, nbytes in self._pieces(sizes):
-            with self._budget.charged("output", nbytes):
-                left = stream.take(positions[begin:end])
-                right = run.gather(self._spec.payload, page[begin:end], row[begin:end])
-                yield pa.RecordBatch.from_arrays(left + right, schema=self._spec.schema)
+        """Take pairs of a stream tuple and an R-tuple; gives batches as the staging fills up."""
+        ends = np.cumsum(stream.row_bytes(positions) + row_bytes(run, self._spec.payload, page, row))
+        begin = 0
+        while begin < positions.size:
+            before = int(ends[begin - 1]) if begin else 0
+            room = self._staging_bytes - self._staged_bytes
+            end = int(np.searchsorted(ends, before + room, "right"))
+            end = min(end, begin + self._capacity - self._gatherer.rows)
+            if end <= begin:
+                yield from self.emit(stream)
+                continue
+            nbytes = int(ends[end - 1]) - before
+            self._budget.charge("output", nbytes)
+            self._staged_bytes += nbytes
+            self._positions.append(positions[begin:end].copy())
+            self._gatherer.append(run, page[begin:end], row[begin:end])
+            begin = end
 
-    def finished(self, batch: pa.RecordBatch, matched: Bools) -> Iterator[pa.RecordBatch]:
-        """What is given out of stream tuples that have met all of R: the unmatched of a left or anti join, and the
-        matched of a semi join. Nulls stand in the relation's columns, if they come out.
+    def emit(self, stream: StreamRows) -> Iterator[pa.RecordBatch]:
+        """Give out what is staged. It must be called before a staged tuple leaves ``stream``."""
+        if not self._positions:
+            return
+        positions = self._positions[0] if len(self._positions) == 1 else np.concatenate(self._positions)
+        self._positions = []
+        columns = stream.take(positions) + self._gatherer.finish()
+        yield pa.RecordBatch.from_arrays(columns, schema=self._spec.schema)
+        self._budget.release("output", self._staged_bytes)
+        self._staged_bytes = 0
+
+    def finished(self, stream: StreamRows, batch: pa.RecordBatch, matched: Bools) -> Iterator[pa.RecordBatch]:
+        """What is given out of stream tuples that have met all of R, after all that is staged: the unmatched of a left
+        or anti join, the matched of a semi join. Nulls stand in the relation's columns, if they come out.
         """
+        yield from self.emit(stream)
         if self._spec.how == "inner":
             return
         rows = np.flatnonzero(matched if self._spec.how == "semi" else ~matched)
-        for begin, end, nbytes in self._pieces(row_sizes(batch)[rows] + self._null_bytes):
+        if rows.size == 0:
+            return
+        ends = np.cumsum(row_sizes(batch)[rows] + self._null_bytes)
+        for begin, end in pairwise([*cut_pages(ends, self._staging_bytes).tolist(), rows.size]):
+            nbytes = int(ends[end - 1]) - (int(ends[begin - 1]) if begin else 0)
             with self._budget.charged("output", nbytes):
                 left = batch.take(pa.array(rows[begin:end])).columns
                 right = [pa.nulls(end - begin, column.type) for column in self._spec.payload]
                 yield pa.RecordBatch.from_arrays(left + right, schema=self._spec.schema)
-
-    def _pieces(self, sizes: Int64s) -> Iterator[tuple[int, int, int]]:
-        if sizes.size == 0:
-            return
-        ends = np.cumsum(sizes)
-        cuts = [*cut_pages(ends, self._staging_bytes).tolist(), sizes.size]
-        for begin, end in pairwise(cuts):
-            yield begin, end, int(ends[end - 1] - (ends[begin - 1] if begin else 0))

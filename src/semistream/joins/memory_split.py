@@ -11,13 +11,12 @@ from semistream.joins.row_sizes import fixed_row_bytes
 from semistream.joins.spec import JoinSpec
 from semistream.relation import Relation, RunReader
 
-_RUN_BYTES = 4 << 20
+_RUN_BYTES = 8 << 20
 _STAGING_BYTES = 8 << 20
 _MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are ordered and verified
 _LEAST_MATCHES = 64
 _LEAST_SLOTS = 16
-_ADMIT_ROWS = 1 << 16
-_ADMIT_ROW_BYTES = 40  # a tuple's code, mask, size and slot while it is admitted
+_ADMIT_ROW_BYTES = 24  # a tuple's code, mask and size while it is admitted
 _GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
 
 
@@ -66,8 +65,10 @@ class MemorySplit:
             per_page = run_buffers * (8 * relation.layout.num_buffers + 64)
             return RunReader.memory_bytes(run_bytes, run_buffers) + _run_pages(run_bytes, largest) * per_page
 
+        most_admitted = max(_LEAST_SLOTS, budget.limit // 16 // _ADMIT_ROW_BYTES)
+
         def slots_cost(slots: int) -> int:
-            return slots_bytes(slots) + slots * (tuple_bytes + 8) + min(slots, _ADMIT_ROWS) * _ADMIT_ROW_BYTES
+            return slots_bytes(slots) + slots * tuple_bytes + min(slots, most_admitted) * _ADMIT_ROW_BYTES
 
         asked = largest * (run_pages or 1)
         matches_bytes = _LEAST_MATCHES * _MATCH_BYTES
@@ -92,7 +93,7 @@ class MemorySplit:
             staging_bytes=staging,
             widest_row=widest,
             slots=slots,
-            admit_rows=min(slots, _ADMIT_ROWS),
+            admit_rows=min(slots, most_admitted),
             payload_bytes=budget.free - staging,
         )
 
@@ -114,9 +115,9 @@ def _run_pages(run_bytes: int, largest: int) -> int:
 
 
 def _expected_row_bytes(spec: JoinSpec) -> int:
-    """Bytes of a stream tuple, as far as its types tell."""
+    """Bytes of a stream tuple, as far as its types tell, and of its size where sizes differ."""
     irregular = sum(1 for field in spec.stream_schema if field.type.num_buffers != 2 or field.type.num_fields)
-    return fixed_row_bytes(spec.stream_schema) + irregular * _GUESSED_BYTES
+    return fixed_row_bytes(spec.stream_schema) + irregular * _GUESSED_BYTES + (8 if irregular else 0)
 
 
 def _most(room: int, cost: Callable[[int], int]) -> int:

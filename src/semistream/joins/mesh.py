@@ -94,7 +94,8 @@ class MeshJoin(SemiStreamJoin):
             admitted = self._admit(batch, done)
             done += admitted
             if admitted == 0:
-                yield from self._step()
+                yield from self._iterate()
+        yield from self._emitter.emit(self._window)
 
     def _admit(self, batch: pa.RecordBatch, start: int) -> int:
         """Take as many tuples from ``start`` on as there is room for now."""
@@ -111,6 +112,15 @@ class MeshJoin(SemiStreamJoin):
         return rows
 
     def _step(self) -> Results:
+        yield from self._iterate()
+        yield from self._emitter.emit(self._window)
+
+    def _flush(self) -> Results:
+        while self._window.packets:
+            yield from self._iterate()
+
+    def _iterate(self) -> Results:
+        """One iteration of MESH Fig. 4; its results may stay staged for the next one to add to."""
         if not self._window.packets:
             return
         self.stats.steps += 1
@@ -140,20 +150,18 @@ class MeshJoin(SemiStreamJoin):
             slot, page, row = self._slot[:found], self._page[:found], self._row[:found]
             if found == 0:
                 continue
-            grouped = self._window.group(slot)
-            slot, page, row = slot[grouped], page[grouped], row[grouped]
             equal = self._emitter.verified(self._window, slot, run, page, row)
             slot, page, row = slot[equal], page[equal], row[equal]
             self._window.mark(slot)
             if self.spec.pairs and slot.size:
-                yield from self._emitter.joined(self._window, slot, run, page, row)
+                yield from self._emitter.stage(self._window, slot, run, page, row)
 
     def _expire(self) -> Results:
         """Let the oldest packet go: its tuples have met all of R."""
-        packet, matched, removed = self._window.expire()
-        self.stats.expiries += removed
+        packet, matched = self._window.packets[0], self._window.oldest_matched()
+        yield from self._emitter.finished(self._window, packet.batch, matched)
         self.stats.count_done(matched)
-        yield from self._emitter.finished(packet.batch, matched)
+        self.stats.expiries += self._window.expire()
         self._intake.release(packet.sizes)
 
     def close(self) -> None:

@@ -107,9 +107,9 @@ class IndexNestedLoopJoin(SemiStreamJoin):
                 rows, page, row = rows[equal], page[equal], row[equal]
                 matched[rows] = True
                 if self.spec.pairs:
-                    yield from self._emitter.joined(stream, rows, run, page, row)
+                    yield from self._emitter.stage(stream, rows, run, page, row)
         self.stats.count_done(matched)
-        yield from self._emitter.finished(tuples.batch, matched)
+        yield from self._emitter.finished(stream, tuples.batch, matched)
         self._intake.release(tuples.sizes)
 
     def _runs(self, codes: Int64s) -> Iterator[PageRun]:

@@ -10,7 +10,10 @@ from semistream.kernels.types import Int64s
 
 def row_sizes(batch: pa.RecordBatch) -> Int64s:
     """Bytes of each row, rounded up: exact for flat types; nested columns are taken to be alike in all rows."""
-    sizes = np.full(batch.num_rows, fixed_row_bytes(batch.schema), np.int64)
+    fixed = np.int64(fixed_row_bytes(batch.schema))
+    if not any(_offset_bytes(type_) or _is_irregular(type_) for type_ in batch.schema.types):
+        return np.broadcast_to(fixed, batch.num_rows)  # takes no memory of its own
+    sizes = np.full(batch.num_rows, fixed)
     for column in batch.columns:
         width = _offset_bytes(column.type)
         if width:

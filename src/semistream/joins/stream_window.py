@@ -93,11 +93,15 @@ class StreamWindow:
             self._resize_filter()
         return int(inserted)
 
-    def expire(self) -> tuple[Packet, Bools, int]:
-        """Remove the oldest packet: the packet, which of its tuples met a partner, how many were in the table."""
-        packet = self.packets.popleft()
+    def oldest_matched(self) -> Bools:
+        """Which tuples of the oldest packet have met a partner."""
+        packet = self.packets[0]
         slots = np.arange(packet.first_slot, packet.first_slot + packet.rows) % self.slots
-        matched = self._matched[slots].view(np.bool_)
+        return self._matched[slots].view(np.bool_)
+
+    def expire(self) -> int:
+        """Remove the oldest packet; gives how many of its tuples were in the table."""
+        packet = self.packets.popleft()
         removed = expire_tuples(
             packet.first_slot, packet.rows, self._codes, self._heads, self._links, self._bucket_shift
         )
@@ -106,7 +110,7 @@ class StreamWindow:
         self._expired += packet.rows
         if self._expired >= max(self.used, 1) or self.used == 0:
             self._resize_filter()
-        return packet, matched, int(removed)
+        return int(removed)
 
     def probe(self, run: PageRun, cursor: Int64s, slot: Int32s, page: Int32s, row: Int32s) -> int:
         """Fill in pairs of tuples and rows of the run with equal codes, from ``cursor`` on; see `probe_pages`."""
@@ -131,36 +135,41 @@ class StreamWindow:
         """Remember that these tuples met a partner."""
         mark_slots(slots, self._matched)
 
-    def group(self, slots: Int32s) -> npt.NDArray[np.intp] | slice:
-        """The order in which tuples of one packet stand together, as `take` and `row_bytes` want them."""
-        if len(self.packets) == 1:
-            return slice(None)
-        return np.argsort(self._packet_of(slots), kind="stable")
-
     def take(self, positions: Int32s, columns: list[int] | None = None) -> list[pa.Array]:
-        """Copies of the tuples in grouped slots."""
-        pieces = [
-            packet.batch.select(columns) if columns is not None else packet.batch
-            for packet, _ in self._parts(positions)
+        """Copies of the tuples in some slots."""
+        order, parts = self._parts(positions)
+        taken = [
+            (packet.batch if columns is None else packet.batch.select(columns)).take(pa.array(rows))
+            for packet, rows in parts
         ]
-        taken = [piece.take(pa.array(rows)) for piece, (_, rows) in zip(pieces, self._parts(positions), strict=True)]
-        return list((taken[0] if len(taken) == 1 else pa.concat_batches(taken)).columns)
+        if order is None:
+            return list(taken[0].columns)
+        back = np.empty(order.size, np.int64)
+        back[order] = np.arange(order.size)
+        return list(pa.concat_batches(taken).take(pa.array(back)).columns)
 
     def row_bytes(self, positions: Int32s) -> Int64s:
-        """Bytes of the tuples in grouped slots."""
-        return np.concatenate([packet.sizes[rows] for packet, rows in self._parts(positions)])
+        """Bytes of the tuples in some slots."""
+        order, parts = self._parts(positions)
+        if order is None:
+            packet, rows = parts[0]
+            return packet.sizes[rows]
+        sizes = np.empty(positions.size, np.int64)
+        sizes[order] = np.concatenate([packet.sizes[rows] for packet, rows in parts])
+        return sizes
 
-    def _parts(self, positions: Int32s) -> list[tuple[Packet, Int32s]]:
-        """Grouped slots as (packet, rows of the packet)."""
+    def _parts(self, slots: Int32s) -> tuple[npt.NDArray[np.intp] | None, list[tuple[Packet, Int32s]]]:
+        """Slots as rows of packets, and the order in which they stand there (None: as they were given)."""
         if len(self.packets) == 1:
-            return [(self.packets[0], (positions - self.packets[0].first_slot) % self.slots)]
-        numbers = self._packet_of(positions)
-        begins = np.concatenate([np.zeros(min(numbers.size, 1), np.int64), np.flatnonzero(np.diff(numbers)) + 1])
-        ends = np.append(begins[1:], numbers.size)
-        packets = [self.packets[number] for number in numbers[begins].tolist()]
-        return [
-            (packet, (positions[begin:end] - packet.first_slot) % self.slots)
-            for packet, begin, end in zip(packets, begins.tolist(), ends.tolist(), strict=True)
+            return None, [(self.packets[0], (slots - self.packets[0].first_slot) % self.slots)]
+        numbers = self._packet_of(slots)
+        order = np.argsort(numbers, kind="stable")
+        numbers, slots = numbers[order], slots[order]
+        begins = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
+        packets = [self.packets[int(numbers[begin])] for begin in begins]
+        return order, [
+            (packet, (slots[begin:end] - packet.first_slot) % self.slots)
+            for packet, begin, end in zip(packets, begins, [*begins[1:], slots.size], strict=True)
         ]
 
     def _packet_of(self, slots: Int32s) -> npt.NDArray[np.int16]:

@@ -15,10 +15,20 @@ from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 
 
 @njit(cache=True, nogil=True)
-def gather_values(values: npt.NDArray[Any], starts: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]) -> None:
-    """Fixed-width values; ``values`` is the run viewed as the value's type, ``starts`` count values."""
-    for i in range(page.size):
-        out[i] = values[starts[page[i]] + row[i]]
+def gather_columns(
+    values: npt.NDArray[Any], positions: Int64s, buffers: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]
+) -> None:
+    """Columns of one fixed width; ``values`` is the run viewed as the width's type.
+
+    ``positions[page, buffer]`` is where a buffer stands in the run, ``buffers`` are those of the columns, and
+    ``out[column]`` takes the column's values.
+    """
+    width = values.itemsize
+    for column in range(buffers.size):
+        buffer = buffers[column]
+        target = out[column]
+        for i in range(page.size):
+            target[i] = values[positions[page[i], buffer] // width + row[i]]
 
 
 @njit(cache=True, nogil=True)

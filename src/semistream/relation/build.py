@@ -21,7 +21,7 @@ from semistream.relation.sources import open_source
 
 DEFAULT_PAGE_BYTES = 64 * 1024
 LEAST_PAGE_BYTES = 512
-LEAST_MEMORY = 64 * 10**6
+LEAST_MEMORY = 128 * 10**6
 
 Progress = Callable[[str, int], None]
 
@@ -40,7 +40,7 @@ def build_relation(
     """See `Relation.build`."""
     memory_bytes = parse_bytes(memory)
     if memory_bytes < LEAST_MEMORY:
-        raise BudgetError(f"memory is {memory!r}; the sort needs at least {LEAST_MEMORY} bytes. Raise it to 64MB.")
+        raise BudgetError(f"memory is {memory!r}; the sort needs at least {LEAST_MEMORY} bytes. Raise it to 128MB.")
     source = open_source(data)
     names = key_names(key, source.schema)
     options = PageOptions(page_bytes, fill_factor)
@@ -130,10 +130,15 @@ def key_names(key: str | Sequence[str], schema: pa.Schema) -> tuple[str, ...]:
     for name in names:
         if name not in schema.names:
             raise ColumnNotFound(name, schema.names, where="the relation's data")
+    require_distinct(schema, where="the data")
+    return names
+
+
+def require_distinct(schema: pa.Schema, *, where: str) -> None:
+    """Refuse columns of one name."""
     if len(set(schema.names)) < len(schema.names):
         twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-        raise InvalidArgument(f"the data has several columns called {', '.join(twice)}; rename them.")
-    return names
+        raise InvalidArgument(f"{where} has several columns called {', '.join(twice)}; rename them.")
 
 
 def with_codes(

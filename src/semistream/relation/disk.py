@@ -68,7 +68,12 @@ class Disk(ABC):
         self._count(path, offset, nbytes, pages)
         descriptor = self._descriptors.get(path)
         if descriptor is None:
-            descriptor = self._descriptors[path] = self._open(path)
+            try:
+                descriptor = self._descriptors[path] = self._open(path)
+            except FileNotFoundError:
+                raise CorruptRelation(
+                    f"{path} is missing. It was vacuumed, or lost: open the current version, or restore it."
+                ) from None
         start, length = self._range(offset, nbytes)
         view = into.data[:length]
         done = 0

@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import RelationError
-from semistream.relation.durable import sync_file, sync_folder
+from semistream.errors import CorruptRelation, RelationError
+from semistream.relation.durable import leftovers, sync_file, sync_folder
 from semistream.relation.lock import writer_lock
 from semistream.relation.manifest import (
     CURRENT,
@@ -94,6 +94,11 @@ class Draft:
             writer.write_table(table.to_arrow())
         return seal_whole(self.folder, name)
 
+    @property
+    def is_published(self) -> bool:
+        """Whether readers open this version."""
+        return (self.folder / CURRENT).exists() and get_current(self.folder) == self.version
+
     def discard(self) -> None:
         """Remove every file of the draft."""
         for name in self._names:
@@ -107,9 +112,19 @@ def seal_whole(folder: Path, name: str) -> WholeFile:
     return WholeFile(name, path.stat().st_size, checksum_file(path))
 
 
+def check_whole(folder: Path, file: WholeFile) -> Path:
+    """The path of a file that is there and has its bytes as they were sealed."""
+    path = folder / file.name
+    if not path.exists():
+        raise CorruptRelation(f"{path} is missing. Restore it from a copy, or build the relation again.")
+    if path.stat().st_size != file.nbytes or checksum_file(path) != file.checksum:
+        raise CorruptRelation(f"{path} does not match its checksum. Restore it from a copy.")
+    return path
+
+
 def checksum_file(path: Path) -> int:
     """Checksum of all the bytes of a file."""
-    digest = xxhash.xxh3_64()
+    digest = xxhash.xxh64()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
@@ -122,27 +137,38 @@ def new_version(folder: Path, *, create: bool, overwrite: bool = False) -> Itera
 
     ``create`` makes the relation's folder if need be; ``overwrite`` lets it replace a relation that is there.
     """
-    made = not folder.exists()
+    made = False
     if create:
         _require_free(folder, overwrite)
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with writer_lock(folder):
-            for part in (DATA, VERSIONS):
-                (folder / part).mkdir(exist_ok=True)
-            version = get_current(folder) + 1 if (folder / CURRENT).exists() else 1
-            draft = Draft(folder, version)
-            try:
-                yield draft
-            except BaseException:
+        made = _make(folder)
+    else:
+        get_current(folder)
+    with writer_lock(folder):
+        if create:
+            _require_free(folder, overwrite)  # again: another writer may have published before we had the lock
+        for part in (DATA, VERSIONS):
+            (folder / part).mkdir(exist_ok=True)
+        version = get_current(folder) + 1 if (folder / CURRENT).exists() else 1
+        draft = Draft(folder, version)
+        try:
+            yield draft
+        except BaseException:
+            if not draft.is_published:  # an interrupt after the swap of the pointer takes nothing back
                 draft.discard()
-                raise
-            finally:
-                shutil.rmtree(draft.scratch, ignore_errors=True)
-    except BaseException:
-        if made and create:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+                if made:
+                    shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            shutil.rmtree(draft.scratch, ignore_errors=True)
+
+
+def _make(folder: Path) -> bool:
+    """Make a folder; false when it is there already, be it by another writer a moment ago."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _require_free(folder: Path, overwrite: bool) -> None:
@@ -155,7 +181,7 @@ def _require_free(folder: Path, overwrite: bool) -> None:
             raise RelationError(
                 f"{folder} holds a relation already. Give overwrite=True to publish a new version of it."
             )
-    elif foreign := {entry.name for entry in folder.iterdir()} - _OURS:
+    elif foreign := {entry.name for entry in set(folder.iterdir()) - leftovers(folder / CURRENT)} - _OURS:
         raise RelationError(
             f"{folder} holds other files ({', '.join(sorted(foreign)[:3])}). Give an empty or new path."
         )

@@ -18,6 +18,11 @@ def sync_file(path: Path) -> None:
 sync_folder = sync_file  # a folder is synced like a file: what becomes durable are its names
 
 
+def leftovers(path: Path) -> set[Path]:
+    """Files that writers of ``path`` left behind when they died."""
+    return set(path.parent.glob(f".{path.name}.*.tmp"))
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Put ``content`` at ``path``: a reader sees the old bytes or the new ones, after a crash too."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import InvalidArgument
+from semistream.errors import InvalidArgument, KeyTypeError
 from semistream.kernels.merge import match_pages
 from semistream.kernels.types import Bools, Int64s
 from semistream.keys import KeyCodec
@@ -76,9 +76,8 @@ def key_columns(relation: Relation, keys: Any) -> list[pa.Array]:
 def _is_tabular(keys: Any) -> bool:
     if isinstance(keys, pa.Array | pa.ChunkedArray):
         return False
-    return (
-        isinstance(keys, pa.Table | pa.RecordBatch | dict) or hasattr(keys, "column_names") or hasattr(keys, "columns")
-    )
+    tables = pa.Table | pa.RecordBatch | pa.RecordBatchReader | dict
+    return isinstance(keys, tables) or hasattr(keys, "column_names") or hasattr(keys, "columns")
 
 
 def _values(keys: Any, declared: pa.DataType) -> pa.Array:
@@ -86,10 +85,16 @@ def _values(keys: Any, declared: pa.DataType) -> pa.Array:
         return _one_array(keys)
     if isinstance(keys, pa.Array):
         return keys
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        raise InvalidArgument(f"keys is {keys!r}; give a list or array of keys, also for a single one.")
+    keys = keys if hasattr(keys, "__len__") else list(keys)
     try:
         return pa.array(keys, declared)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
-        return pa.array(keys)  # of another type: the codec says whether it can be compared
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        try:
+            return pa.array(keys)  # of another type: the codec says whether it can be compared
+        except (pa.ArrowException, OverflowError) as error:
+            raise KeyTypeError(f"keys are not values of one Arrow type: {error}. The key is {declared}.") from error
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

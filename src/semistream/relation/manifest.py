@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ class Manifest:
 
 
 def _check(text: str) -> str:
-    return xxhash.xxh3_64_hexdigest(text.encode())
+    return xxhash.xxh64_hexdigest(text.encode())
 
 
 def encode_schema(schema: pa.Schema) -> str:
@@ -108,8 +109,7 @@ def read_manifest(folder: Path, version: int) -> Manifest:
         record = json.loads(path.read_bytes())
         format_version, body, checksum = record["format"], record["manifest"], record["checksum"]
     except FileNotFoundError:
-        have = ", ".join(map(str, list_versions(folder))) or "none"
-        raise RelationError(f"{folder} has no version {version}; it has {have}.") from None
+        raise CorruptRelation(f"{path}, the manifest of version {version}, is missing. Restore it.") from None
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptRelation(f"{path} is not a readable manifest ({error}). Restore it from a copy.") from error
     if format_version != FORMAT:
@@ -156,5 +156,22 @@ def get_current(folder: Path) -> int:
 
 
 def list_versions(folder: Path) -> list[int]:
-    """Versions that have a manifest, oldest first."""
-    return sorted(int(p.stem) for p in (folder / VERSIONS).glob("*.json") if p.stem.isdigit())
+    """Published versions that have a manifest, oldest first; all that have one if the pointer is damaged.
+
+    A manifest past the current version was left by a writer that died: the next one takes its number.
+    """
+    try:
+        current = get_current(folder)
+    except CorruptRelation:
+        current = sys.maxsize
+    versions = sorted(int(p.stem) for p in (folder / VERSIONS).glob("*.json") if p.stem.isdigit())
+    return [version for version in versions if version <= current]
+
+
+def require_version(folder: Path, version: int) -> int:
+    """A version that the caller named, if it was published and is still there."""
+    versions = list_versions(folder)
+    if version not in versions:
+        have = ", ".join(map(str, versions)) or "none"
+        raise RelationError(f"{folder} has no version {version}; it has {have}.")
+    return version

@@ -26,6 +26,11 @@ class ColumnLayout:
     kind: str
     width: int
 
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes of a value apart from what varies, with its bit of validity (and of a boolean) as a byte."""
+        return self.width + (2 if self.kind == "bits" else 1)
+
 
 @dataclass(frozen=True)
 class PageLayout:

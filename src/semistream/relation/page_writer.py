@@ -15,6 +15,7 @@ from semistream.relation.durable import sync_file
 from semistream.relation.manifest import DataFile
 from semistream.relation.page_layout import CODE_COLUMN, PageLayout
 from semistream.relation.page_table import PageTable
+from semistream.relation.row_ends import count_offsets, row_ends
 
 _TRAILER = 10  # footer length (4 bytes) and the closing magic
 
@@ -100,35 +101,11 @@ def code_column(layout: PageLayout, key: tuple[str, ...]) -> str:
     return CODE_COLUMN if CODE_COLUMN in layout.schema.names else key[0]
 
 
-def row_ends(batch: pa.RecordBatch, layout: PageLayout) -> Int64s:
-    """Bytes that rows 0..i take in a page, for each i."""
-    bits = 0
-    ends = np.zeros(batch.num_rows, np.int64)
-    for column, array in zip(layout.columns, batch.columns, strict=True):
-        bits += 1 if array.null_count else 0
-        if column.kind == "bits":
-            bits += 1
-        elif column.kind == "fixed":
-            bits += 8 * column.width
-        elif column.kind == "binary":
-            offsets = np.frombuffer(
-                array.buffers()[1],
-                np.int32 if column.width == 4 else np.int64,
-                len(array) + 1,
-                array.offset * column.width,
-            )
-            bits += 8 * column.width
-            ends += offsets[1:] - offsets[0]
-        else:  # nested: rows are taken to be alike
-            bits += 8 * -(-array.nbytes // max(len(array), 1))
-    ends += (np.arange(1, batch.num_rows + 1, dtype=np.int64) * bits + 7) // 8
-    return ends
-
-
 def _frame_bytes(layout: PageLayout) -> int:
     """What a page takes besides its rows: the message's metadata, padding, the last offset of strings."""
     empty = pa.RecordBatch.from_pylist([], schema=layout.schema)
-    return int(pa.ipc.get_record_batch_size(empty)) + 8 * layout.num_buffers + 8 * len(layout.columns)
+    last_offsets = 8 * sum(count_offsets(column.type) for column in layout.columns)
+    return int(pa.ipc.get_record_batch_size(empty)) + 8 * layout.num_buffers + last_offsets
 
 
 def _joined(parts: list[Int64s]) -> Int64s:
@@ -147,7 +124,7 @@ def _seal(path: Path, name: str, number: int, rows: Int64s, first: Int64s, last:
         checksums = np.empty(offsets.size, np.uint64)
         for page, (offset, length) in enumerate(zip(offsets.tolist(), lengths.tolist(), strict=True)):
             file.seek(offset)
-            checksums[page] = xxhash.xxh3_64_intdigest(file.read(length))
+            checksums[page] = xxhash.xxh64_intdigest(file.read(length))
     table = PageTable(
         np.full(offsets.size, number, np.int32),
         offsets,
@@ -167,4 +144,4 @@ def edge_checksum(path: Path, begin: int, end: int) -> int:
     with path.open("rb") as file:
         head = file.read(begin)
         file.seek(end)
-        return int(xxhash.xxh3_64_intdigest(head + file.read()))
+        return int(xxhash.xxh64_intdigest(head + file.read()))

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import ColumnNotFound, CorruptRelation
+from semistream.errors import ColumnNotFound
 from semistream.keys import KeyCodec
 from semistream.relation.build import Progress, build_relation
 from semistream.relation.disk import Disk, open_disk
-from semistream.relation.draft import checksum_file
+from semistream.relation.draft import check_whole
 from semistream.relation.lookup import lookup_rows
-from semistream.relation.manifest import Manifest, WholeFile, get_current, list_versions, read_manifest
+from semistream.relation.manifest import Manifest, get_current, list_versions, read_manifest, require_version
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
 from semistream.relation.page_table import PageTable
@@ -83,8 +83,10 @@ class Relation:
     def open(cls, path: str | Path, version: int | None = None) -> Relation:
         """Open the current version, or the one named."""
         folder = Path(path)
-        manifest = read_manifest(folder, get_current(folder) if version is None else version)
-        return cls(folder, manifest, _read_page_table(folder, manifest.page_table))
+        number = get_current(folder) if version is None else require_version(folder, version)
+        manifest = read_manifest(folder, number)
+        with pa.OSFile(str(check_whole(folder, manifest.page_table))) as source:
+            return cls(folder, manifest, PageTable.from_arrow(pa.ipc.open_file(source).read_all()))
 
     @property
     def version(self) -> int:
@@ -101,10 +103,10 @@ class Relation:
         """R's columns."""
         return self.manifest.schema
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
         """Rows, those with a null key included."""
-        return self.manifest.num_rows
+        return int(self.table.rows.sum()) + self.null_key_rows
 
     @property
     def null_key_rows(self) -> int:
@@ -169,7 +171,7 @@ class Relation:
             batches = [run.batch(i, names) for i in range(run.pages.size)]
             yield pa.concat_batches([*batches, no_rows])  # never one batch alone: a copy, as the buffer is used again
         for file in self.manifest.null_files:
-            with pa.memory_map(str(self.path / file.name)) as source:
+            with pa.memory_map(str(check_whole(self.path, file))) as source:
                 for batch in pa.ipc.open_file(source).read_all().select(names).to_batches():
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
@@ -209,7 +211,7 @@ class Relation:
 
     def versions(self) -> list[int]:
         """Versions that can be opened, oldest first."""
-        return [v for v in list_versions(self.path) if v <= get_current(self.path)]
+        return list_versions(self.path)
 
     def vacuum(self, keep: int = 1) -> list[str]:
         """Remove all but the last ``keep`` versions, and files that none of them needs; gives their names."""
@@ -226,13 +228,3 @@ class Relation:
             if name not in self.schema.names:
                 raise ColumnNotFound(name, self.schema.names, where=f"relation {self.path}")
         return names
-
-
-def _read_page_table(folder: Path, file: WholeFile) -> PageTable:
-    path = folder / file.name
-    if not path.exists():
-        raise CorruptRelation(f"{path}, the page table, is missing. Restore it from a copy.")
-    if path.stat().st_size != file.nbytes or checksum_file(path) != file.checksum:
-        raise CorruptRelation(f"{path}, the page table, does not match its checksum. Restore it from a copy.")
-    with pa.OSFile(str(path)) as source:
-        return PageTable.from_arrow(pa.ipc.open_file(source).read_all())

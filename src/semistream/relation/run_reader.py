@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import xxhash
 
 from semistream.errors import CorruptRelation, InvalidArgument
-from semistream.kernels.types import Bytes
+from semistream.kernels.types import Bytes, Int64s
+from semistream.kernels.xxhash64 import hash_bytes
 from semistream.relation.disk import Disk, allocate_buffer, buffer_bytes
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
@@ -107,13 +107,11 @@ class RunReader:
         self._verify(file, pages, buffer, starts, lengths)
         return PageRun(self._layout, buffer, pages, starts, table.rows[pages], lengths)
 
-    def _verify(
-        self, file: Path, pages: Pages, buffer: Bytes, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-    ) -> None:
-        view = buffer.data
-        digest = xxhash.xxh3_64_intdigest
-        sums = [digest(view[s : s + n]) for s, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
-        wrong = np.flatnonzero(np.array(sums, np.uint64) != self._table.checksum[pages])
+    def _verify(self, file: Path, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
+        """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on."""
+        sums = np.zeros(pages.size, np.uint64)
+        hash_bytes(np.append(starts, starts[-1] + lengths[-1]), buffer, sums)
+        wrong = np.flatnonzero(sums != self._table.checksum[pages])
         if wrong.size:
             page = int(pages[wrong[0]])
             offset = int(self._table.offset[page])

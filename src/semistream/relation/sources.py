@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from semistream.errors import InvalidArgument, RelationError
+from semistream.relation.nested_types import map_children
 
 _FORMATS = {
     ".parquet": "parquet", ".pq": "parquet",
@@ -27,7 +28,7 @@ def open_source(data: Any) -> pa.RecordBatchReader:
     Dictionaries, views and extension types become the plain type of their values.
     """
     reader = _open(data)
-    target = pa.schema([field.with_type(_storable(field.type)) for field in reader.schema])
+    target = pa.schema([field.with_type(_storable(field.type, field.name)) for field in reader.schema])
     return pa.RecordBatchReader.from_batches(target, _normalised(reader, target))
 
 
@@ -54,10 +55,15 @@ def _open_batches(data: Iterable[Any]) -> pa.RecordBatchReader:
         raise InvalidArgument("data is an iterable with no batches, so its columns are unknown. Give an empty table.")
     if not isinstance(first, pa.RecordBatch | pa.Table):
         raise InvalidArgument(f"data gives {type(first).__name__} objects; it must give pyarrow record batches.")
-    flat = (
-        b for item in chain([first], batches) for b in (item.to_batches() if isinstance(item, pa.Table) else [item])
-    )
-    return pa.RecordBatchReader.from_batches(first.schema, flat)
+    return pa.RecordBatchReader.from_batches(first.schema, _flat(chain([first], batches), first.schema))
+
+
+def _flat(items: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for item in items:
+        if not isinstance(item, pa.RecordBatch | pa.Table) or not item.schema.equals(schema):
+            found = item.schema.to_string() if isinstance(item, pa.RecordBatch | pa.Table) else type(item).__name__
+            raise InvalidArgument(f"data gives batches that differ: first\n{schema.to_string()}\nthen\n{found}")
+        yield from item.to_batches() if isinstance(item, pa.Table) else [item]
 
 
 def _open_path(path: Path) -> pa.RecordBatchReader:
@@ -75,19 +81,21 @@ def _open_path(path: Path) -> pa.RecordBatchReader:
     return scanner.to_reader()
 
 
-def _storable(type_: pa.DataType) -> pa.DataType:
-    """The plain type that pages keep for a type."""
+def _storable(type_: pa.DataType, name: str, *, nested: bool = False) -> pa.DataType:
+    """The plain type that pages keep for the type of the column ``name``."""
+    t = pa.types
     if isinstance(type_, pa.BaseExtensionType):
-        return _storable(type_.storage_type)
-    if pa.types.is_dictionary(type_):
-        return _storable(type_.value_type)
-    if pa.types.is_run_end_encoded(type_):
-        return _storable(type_.value_type)
-    if type_ == pa.string_view():
+        return _storable(type_.storage_type, name, nested=nested)
+    if t.is_dictionary(type_) or (t.is_run_end_encoded(type_) and not nested):
+        return _storable(type_.value_type, name, nested=nested)
+    if t.is_string_view(type_):
         return pa.string()
-    if type_ == pa.binary_view():
+    if t.is_binary_view(type_):
         return pa.binary()
-    return type_
+    has_own_layout = t.is_union(type_) or t.is_list_view(type_) or t.is_large_list_view(type_)
+    if has_own_layout or (nested and (t.is_null(type_) or t.is_run_end_encoded(type_))):
+        raise InvalidArgument(f"column {name!r} has {type_} in its type, which pages cannot hold. Cast it, or drop it.")
+    return map_children(type_, lambda child: _storable(child, name, nested=True))
 
 
 def _normalised(reader: pa.RecordBatchReader, target: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from semistream.errors import ColumnNotFound, InvalidArgument, SemistreamError
 from semistream.kernels.types import Int64s
-from semistream.relation.build import NullKeyRows, PageOptions, with_codes
+from semistream.relation.build import NullKeyRows, PageOptions, require_distinct, with_codes
 from semistream.relation.draft import Draft, new_version
 from semistream.relation.key_set import KeySet
-from semistream.relation.manifest import get_current
 from semistream.relation.page_table import PageTable
 from semistream.relation.page_writer import PageWriter, code_column
 from semistream.relation.sources import open_source
@@ -28,8 +27,7 @@ def update_relation(relation: Relation, upserts: Any, deletes: Any) -> None:
     if upserts is None and deletes is None:
         raise InvalidArgument("update got neither upserts nor deletes; give at least one.")
     with new_version(relation.path, create=False) as draft:
-        if get_current(relation.path) != relation.version:
-            relation = type(relation).open(relation.path)
+        relation = type(relation).open(relation.path)  # not the one given, which may be old, or a part
         rows = _upsert_rows(relation, upserts)
         nulls = NullKeyRows(draft, relation.schema)
         try:
@@ -76,6 +74,8 @@ class _Update:
         merged = merged.take(np.argsort(np.concatenate([stays, *origin]), kind="stable"))
         used, merged_files = np.unique(merged.file, return_inverse=True)
         files = [*manifest.files, file]
+        if used.size and used[-1] < len(manifest.files):
+            (relation.path / name).unlink()  # it has no pages: none was touched, or nothing of them stays
         self._draft.publish(
             key=relation.key,
             schema=relation.schema,
@@ -124,6 +124,7 @@ def _upsert_rows(relation: Relation, upserts: Any) -> pa.Table:
     if upserts is None:
         return relation.schema.empty_table()
     table = open_source(upserts).read_all()
+    require_distinct(table.schema, where="upserts")
     for name in relation.schema.names:
         if name not in table.column_names:
             raise ColumnNotFound(name, table.column_names, where="upserts")

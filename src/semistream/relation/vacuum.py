@@ -6,8 +6,10 @@ import shutil
 from pathlib import Path
 
 from semistream.errors import InvalidArgument
+from semistream.relation.durable import leftovers
 from semistream.relation.lock import writer_lock
 from semistream.relation.manifest import (
+    CURRENT,
     DATA,
     LMDB,
     VERSIONS,
@@ -26,14 +28,17 @@ def vacuum_relation(folder: Path, keep: int) -> list[str]:
     """
     if keep < 1:
         raise InvalidArgument(f"keep is {keep}; at least 1 version must stay, the current one.")
-    current = get_current(folder)
+    get_current(folder)
     with writer_lock(folder):
-        kept = [v for v in list_versions(folder) if v <= current][-keep:]
+        get_current(folder)  # unharmed, so that the list is of published versions
+        kept = list_versions(folder)[-keep:]
         needed = {manifest_name(v) for v in kept}
         for version in kept:
             manifest = read_manifest(folder, version)
             needed |= manifest.file_names | {lmdb_folder(manifest)}
-        removed = []
+        removed = [path.name for path in sorted(leftovers(folder / CURRENT))]
+        for name in removed:
+            (folder / name).unlink()
         # Manifests first: a crash half-way must not leave one that names files which are gone.
         for part in (VERSIONS, DATA, LMDB):
             for path in sorted((folder / part).glob("*"), key=lambda p: p.suffix != ".json"):

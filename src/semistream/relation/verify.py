@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistream.errors import CorruptRelation
-from semistream.relation.draft import checksum_file
+from semistream.relation.draft import check_whole
+from semistream.relation.manifest import get_current
 from semistream.relation.page_writer import edge_checksum
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Verified:
 
 def verify_relation(relation: Relation) -> Verified:
     """Every checksum, the order of the codes within and between pages, and the row counts."""
+    get_current(relation.path)
+    relation = type(relation).open(relation.path, relation.version)  # read again, and whole if it is a part
     manifest, table = relation.manifest, relation.table
     nbytes = 0
     for file in manifest.files:
@@ -36,9 +39,7 @@ def verify_relation(relation: Relation) -> Verified:
         _require(edge_checksum(path, file.begin, file.end) == file.edges, f"the schema or footer of {path} is damaged")
         nbytes += file.nbytes
     for whole in manifest.null_files:
-        path = relation.path / whole.name
-        _require(path.exists(), f"{path} is missing")
-        _require(checksum_file(path) == whole.checksum, f"{path} does not match its checksum")
+        check_whole(relation.path, whole)
         nbytes += whole.nbytes
     rows = _verify_pages(relation) + manifest.null_key_rows
     _require(rows == manifest.num_rows, f"the pages hold {rows} rows, the manifest says {manifest.num_rows}")

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from semistream.errors import InvalidArgument, KeyTypeError
 from semistream.kernels.xxhash64 import SEED
-from semistream.key_conversion import exact_values
-from semistream.key_types import SUPPORTED, comparable, family_of, has_order, is_own_code
-from semistream.key_values import Codes, Mask, OrderedValues, both
+from semistream.keys.conversion import exact_values
+from semistream.keys.types import SUPPORTED, comparable, family_of, has_order, is_own_code
+from semistream.keys.values import Codes, Mask, OrderedValues, both
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,7 @@ date32[day]; they cannot be compared without loss. Cast one side to the type of 
                 "equal compares row by row, so give as many on each side."
             )
         same = [
-            exact_values(a, own).equal(exact_values(b, own))
-            for a, b, own in zip(left, right, self.types, strict=True)
+            exact_values(a, own).equal(exact_values(b, own)) for a, b, own in zip(left, right, self.types, strict=True)
         ]
         return reduce(and_, same)
 
@@ -139,7 +138,9 @@ date32[day]; they cannot be compared without loss. Cast one side to the type of 
                 f"got {len(columns)} key columns; the relation's key is {list(self.names)}. "
                 f"Give {len(self.names)}, in that order."
             )
-        self.accept(self.names, [column.type for column in columns])
+        types = [column.type for column in columns]
+        if types != list(self.types):
+            self.accept(self.names, types)
         lengths = sorted({len(column) for column in columns})
         if len(lengths) > 1:
             raise InvalidArgument(f"the key columns have {lengths} rows; give columns of one length.")

@@ -44,23 +44,21 @@ class HashAs(Enum):
     DOUBLE = "hashLong of doubleToLongBits"
 
 
-_TESTS = (
-    (is_a.is_integer, Family.INTEGER),
-    (is_a.is_boolean, Family.BOOLEAN),
-    (is_a.is_date, Family.DATE),
-    (is_a.is_time, Family.TIME),
-    (is_a.is_timestamp, Family.TIMESTAMP),
-    (is_a.is_duration, Family.DURATION),
-    (is_a.is_decimal, Family.DECIMAL),
-    (is_a.is_floating, Family.FLOAT),
-    (is_a.is_string, Family.STRING),
-    (is_a.is_large_string, Family.STRING),
-    (is_a.is_string_view, Family.STRING),
-    (is_a.is_binary, Family.BINARY),
-    (is_a.is_large_binary, Family.BINARY),
-    (is_a.is_binary_view, Family.BINARY),
-    (is_a.is_fixed_size_binary, Family.BINARY),
-)
+_EXAMPLES = {
+    Family.INTEGER: [pa.int8(), pa.int16(), pa.int32(), pa.int64(),
+                     pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()],
+    Family.BOOLEAN: [pa.bool_()],
+    Family.DATE: [pa.date32(), pa.date64()],
+    Family.TIME: [pa.time32("s"), pa.time64("us")],
+    Family.TIMESTAMP: [pa.timestamp("us")],
+    Family.DURATION: [pa.duration("us")],
+    Family.DECIMAL: [pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1)],
+    Family.FLOAT: [pa.float16(), pa.float32(), pa.float64()],
+    Family.STRING: [pa.string(), pa.large_string(), pa.string_view()],
+    Family.BINARY: [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)],
+}  # fmt: skip
+# By type id: one look-up, as this is asked for every column of every batch.
+_FAMILY = {type_.id: family for family, examples in _EXAMPLES.items() for type_ in examples}
 
 
 def value_type(type_: pa.DataType) -> pa.DataType:
@@ -74,8 +72,7 @@ def family_of(type_: pa.DataType) -> Family | None:
     >>> family_of(pa.dictionary(pa.int32(), pa.string())), family_of(pa.null())
     (<Family.STRING: 'string'>, None)
     """
-    values = value_type(type_)
-    return next((family for test, family in _TESTS if test(values)), None)
+    return _FAMILY.get(value_type(type_).id)
 
 
 def comparable(left: pa.DataType, right: pa.DataType) -> bool:

@@ -1,6 +1,6 @@
 """The exact forms of a key column in the relation's type: what codes, hashes and equality are made of.
 
-`semistream.key_conversion.exact_values` makes them. They share one promise: a row whose ``possible`` is
+`semistream.keys.conversion.exact_values` makes them. They share one promise: a row whose ``possible`` is
 False has no equal in the relation's type (it is null, or converting it would lose something), and two
 possible rows are equal exactly when their values are.
 
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import types as is_a
 
 from semistream.kernels.xxhash64 import hash_big_integers, hash_bytes, hash_ints, hash_longs
-from semistream.key_types import HashAs
+from semistream.keys.types import HashAs
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

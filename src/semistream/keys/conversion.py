@@ -15,8 +15,8 @@ from pyarrow import types as is_a
 
 from semistream.errors import KeyTypeError
 from semistream.kernels.decimals import WORDS, rescale_decimals
-from semistream.key_types import UNITS_PER_SECOND, Family, family_of, has_order, hashed_as, value_type
-from semistream.key_values import ByteStrings, Codes, KeyValues, Mask, OrderedValues, WideDecimals, both, twist
+from semistream.keys.types import UNITS_PER_SECOND, Family, family_of, has_order, hashed_as, value_type
+from semistream.keys.values import ByteStrings, Codes, KeyValues, Mask, OrderedValues, WideDecimals, both, twist
 
 _INT64_MAX = np.iinfo(np.int64).max
 _DAY_MS = 86_400_000
@@ -40,10 +40,10 @@ def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
         case Family.DATE:
             codes, fits = _days(array, like)
         case Family.TIMESTAMP | Family.DURATION:
-            codes, fits = _change_unit(_integers(array, pa.int64())[0], array.type.unit, like.unit)
+            codes, fits = _change_unit(_stored(array).astype(np.int64, copy=False), array.type.unit, like.unit)
         case Family.TIME:
             # Through the relation's unit, so that what it cannot hold is impossible, then to nanoseconds.
-            coarse, fits = _change_unit(_integers(array, pa.int64())[0], array.type.unit, like.unit)
+            coarse, fits = _change_unit(_stored(array).astype(np.int64, copy=False), array.type.unit, like.unit)
             codes, in_range = _change_unit(coarse, like.unit, "ns")
             fits = both(fits, in_range)
         case Family.FLOAT:
@@ -78,11 +78,17 @@ def _buffer(array: pa.Array, dtype: npt.DTypeLike, per_row: int = 1) -> npt.NDAr
     return np.frombuffer(array.buffers()[1], dtype=dtype, count=count, offset=start)
 
 
-def _integers(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
+def _stored(array: pa.Array) -> npt.NDArray[Any]:
     kind = "u" if is_a.is_unsigned_integer(array.type) else "i"
-    values = _buffer(array, f"{kind}{array.type.bit_width // 8}")
+    return _buffer(array, f"{kind}{array.type.bit_width // 8}")
+
+
+def _integers(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
+    values = _stored(array)
     if is_a.is_uint64(like):
         return (values.astype(np.uint64) ^ np.uint64(1 << 63)).view(np.int64), None
+    if array.type == like:
+        return values.astype(np.int64, copy=False), None
     limits = np.iinfo(f"{'u' if is_a.is_unsigned_integer(like) else 'i'}{like.bit_width // 8}")
     own = np.iinfo(values.dtype)
     fits = None
@@ -94,7 +100,7 @@ def _integers(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
 
 
 def _days(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
-    days = _integers(array, pa.int64())[0]
+    days = _stored(array).astype(np.int64, copy=False)
     if is_a.is_date32(array.type):
         return days, None
     days = days // _DAY_MS

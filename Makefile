@@ -1,0 +1,48 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint bench clean java python
+.DEFAULT_GOAL := help
+
+help:  ## what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "semistream needs Python 3.11 or newer; '$(PYTHON)' is not. Install it:"; \
+	  echo "  Debian, Ubuntu: sudo apt-get install python3.11 python3.11-venv    macOS: brew install python@3.11"; \
+	  echo "and name it: make PYTHON=python3.11 ..."; exit 1; }
+
+java:
+	@version=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1); \
+	if [ -z "$$version" ] || [ "$$version" -lt 17 ]; then \
+	  echo "Spark needs Java 17 or newer; found $${version:-none}. Install it:"; \
+	  echo "  Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless    macOS: brew install openjdk@17"; exit 1; fi
+
+$(STAMP): pyproject.toml constraints.txt | python
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark,plot,bench,dev]'
+	@touch $@
+
+demo: java $(STAMP)  ## install, then run the demo pipeline on local Spark
+	$(BIN)/semistream demo
+
+test: java $(STAMP) lint  ## install, then check style, types and imports, and run all tests
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)  ## style, types, and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: java $(STAMP)  ## measure semistream beside its peers (SCALE=0.1 for a quick run)
+	$(BIN)/python -m benchmarks --scale $(or $(SCALE),1)
+
+clean:  ## remove all that make has made
+	rm -rf $(VENV) demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

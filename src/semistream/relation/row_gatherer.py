@@ -1,0 +1,148 @@
+"""Collects chosen rows of R, run after run, as Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.kernels.gather import gather_bits, gather_bytes, gather_columns, gather_lengths, gather_wide
+from semistream.kernels.types import Bools, Int32s, Int64s
+from semistream.relation.page_layout import ColumnLayout
+
+if TYPE_CHECKING:
+    from semistream.relation.page_run import PageRun
+
+_VALUE_TYPES: dict[int, type[np.generic]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class RowGatherer:
+    """Copies rows of ``columns`` out of runs until `finish`; holds at most ``capacity`` rows at a time.
+
+    Columns of one width are copied together by one kernel, into one block of memory.
+    """
+
+    def __init__(self, columns: Sequence[ColumnLayout], capacity: int) -> None:
+        self._columns = columns
+        self._capacity = capacity
+        self._blocks: dict[int, list[int]] = {}  # the columns of each plain width
+        for i, column in enumerate(columns):
+            if column.kind == "fixed" and column.width in _VALUE_TYPES:
+                self._blocks.setdefault(column.width, []).append(i)
+        self._starts = {w: np.array([columns[i].first_buffer + 1 for i in group]) for w, group in self._blocks.items()}
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows = 0
+        self._values: dict[int, npt.NDArray[Any]] = {}  # one block per width: a row for each of its columns
+        self._bytes: dict[int, npt.NDArray[Any]] = {}  # by column: bits, and values of other widths
+        self._valid: dict[int, Bools] = {}
+        self._pieces: dict[int, list[pa.Array]] = {}  # strings and nested values, one piece per run
+
+    def append(self, run: PageRun, page: Int32s, row: Int32s) -> None:
+        """Copy rows of a run behind those that are there."""
+        begin, end = self.rows, self.rows + page.size
+        for width, buffers in self._starts.items():
+            value_type = _VALUE_TYPES[width]
+            block = self._values.get(width)
+            if block is None:
+                block = self._values[width] = np.empty((buffers.size, self._capacity), value_type)
+            gather_columns(run.view(value_type), run.positions, buffers, page, row, block[:, begin:end])
+        for i, column in enumerate(self._columns):
+            if column.kind == "binary":
+                self._pieces.setdefault(i, []).append(_gather_binary(run, column, page, row))
+            elif column.kind == "arrow":
+                self._pieces.setdefault(i, []).append(_gather_by_arrow(run, column, page, row))
+            else:
+                if column.width not in self._blocks:
+                    self._append_bytes(i, run, page, row)
+                if run.has_nulls(column):
+                    valid = self._valid.setdefault(i, np.ones(self._capacity, np.bool_))
+                    gather_bits(run.buffer, run.positions[:, column.first_buffer], page, row, valid[begin:end])
+        self.rows = end
+
+    def _append_bytes(self, i: int, run: PageRun, page: Int32s, row: Int32s) -> None:
+        column = self._columns[i]
+        starts = run.positions[:, column.first_buffer + 1]
+        if column.kind == "bits":
+            bits = self._bytes.setdefault(i, np.empty(self._capacity, np.bool_))
+            gather_bits(run.buffer, starts, page, row, bits[self.rows : self.rows + page.size])
+        else:
+            wide = self._bytes.setdefault(i, np.empty(self._capacity * column.width, np.uint8))
+            gather_wide(run.buffer, column.width, starts, page, row, wide[self.rows * column.width :])
+
+    def finish(self) -> list[pa.Array]:
+        """The rows collected, one array per column; the gatherer is empty again."""
+        arrays = [self._array(i) for i in range(len(self._columns))]
+        self._clear()
+        return arrays
+
+    def _array(self, i: int) -> pa.Array:
+        column = self._columns[i]
+        if column.kind in ("binary", "arrow"):
+            return pa.concat_arrays(self._pieces[i]) if self._pieces else pa.array([], column.type)
+        if column.width in self._blocks:
+            block = self._values.get(column.width)
+            data = np.empty(0, np.uint8) if block is None else block[self._blocks[column.width].index(i), : self.rows]
+            values = pa.py_buffer(data)
+        elif column.kind == "bits":
+            values = _packed(self._bytes.get(i, np.empty(0, np.bool_))[: self.rows])
+        else:
+            values = pa.py_buffer(self._bytes.get(i, np.empty(0, np.uint8))[: self.rows * column.width])
+        valid = self._valid.get(i)
+        validity = None if valid is None else _packed(valid[: self.rows])
+        return pa.Array.from_buffers(column.type, self.rows, [validity, values])
+
+
+def _gather_binary(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s) -> pa.Array:
+    offset_type = np.int32 if column.width == 4 else np.int64
+    offsets = run.view(offset_type)
+    starts = run.positions[:, column.first_buffer + 1] // column.width
+    out_offsets = np.empty(page.size + 1, offset_type)
+    out = np.empty(int(gather_lengths(offsets, starts, page, row, out_offsets)), np.uint8)
+    data_starts = run.positions[:, column.first_buffer + 2]
+    gather_bytes(run.buffer, offsets, starts, data_starts, page, row, out_offsets, out)
+    validity = None
+    if run.has_nulls(column):
+        valid = np.empty(page.size, np.bool_)
+        gather_bits(run.buffer, run.positions[:, column.first_buffer], page, row, valid)
+        validity = _packed(valid)
+    return pa.Array.from_buffers(column.type, page.size, [validity, pa.py_buffer(out_offsets), pa.py_buffer(out)])
+
+
+def _gather_by_arrow(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s) -> pa.Array:
+    """Nested values: one take per stretch of rows of the same page."""
+    if page.size == 0:
+        return pa.array([], column.type)
+    begins = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(np.diff(page)) + 1])
+    ends = np.append(begins[1:], page.size)
+    return pa.concat_arrays(
+        [
+            run.batch(int(page[begin]), [column.name]).column(0).take(pa.array(row[begin:end]))
+            for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+        ]
+    )
+
+
+def row_bytes(run: PageRun, columns: Sequence[ColumnLayout], page: Int32s, row: Int32s) -> Int64s:
+    """Bytes that each of the chosen rows takes when gathered; those of nested columns are taken to be alike."""
+    fixed = np.int64(sum(column.fixed_bytes for column in columns))
+    if all(column.kind in ("fixed", "bits") for column in columns):
+        return np.broadcast_to(fixed, page.size)
+    sizes = np.full(page.size, fixed)
+    for column in columns:
+        if column.kind == "binary":
+            starts = run.positions[:, column.first_buffer + 1] // column.width
+            ends = np.empty(page.size + 1, np.int64)
+            gather_lengths(run.view(np.int32 if column.width == 4 else np.int64), starts, page, row, ends)
+            sizes += np.diff(ends)
+        elif column.kind == "arrow":
+            sizes += run.mean_row_bytes[page]
+    return sizes
+
+
+def _packed(bits: Bools) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(bits, bitorder="little"))

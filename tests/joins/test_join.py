@@ -1,0 +1,167 @@
+"""The public function: how a join is written, what it refuses, and what it gives back."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import semistream
+from semistream import MeshJoin, Relation
+from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError, NotARelation
+from semistream.keys import KeyCodec
+from tests.oracle import batch_join, multiset
+
+ORDERS = pa.table({"product": [3, 1, 9, 3, None], "amount": [5, 6, 7, 8, 9]})
+PRODUCTS = pa.table({"id": [1, 2, 3], "name": ["tea", "cola", "milk"], "amount": [10, 20, 30]})
+
+
+@pytest.fixture
+def products(tmp_path: Path) -> Relation:
+    return Relation.build(PRODUCTS, tmp_path / "products", key="id")
+
+
+def joined(relation: Relation | str, **options: object) -> pa.Table:
+    return semistream.join(ORDERS, relation, on={"product": "id"}, memory="1MB", **options).read_all()
+
+
+def test_columns_of_s_then_those_of_r_without_its_key(products: Relation) -> None:
+    result = joined(products)
+    assert result.column_names == ["product", "amount", "name", "amount_right"]
+    assert sorted(result.to_pylist(), key=str) == [
+        {"product": 1, "amount": 6, "name": "tea", "amount_right": 10},
+        {"product": 3, "amount": 5, "name": "milk", "amount_right": 30},
+        {"product": 3, "amount": 8, "name": "milk", "amount_right": 30},
+    ]
+
+
+def test_columns_and_suffix_are_the_users_choice(products: Relation) -> None:
+    assert joined(products, columns=["amount", "id"], suffix="_r").column_names == [
+        "product",
+        "amount",
+        "amount_r",
+        "id",
+    ]
+    assert joined(products, columns=[]).column_names == ["product", "amount"]
+
+
+def test_a_left_joins_columns_can_be_null(products: Relation) -> None:
+    not_null = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string(), nullable=False)])
+    relation = Relation.build(PRODUCTS.select(["id", "name"]).cast(not_null), products.path, key="id", overwrite=True)
+    result = semistream.join(ORDERS, relation, on={"product": "id"}, how="left", memory="1MB")
+    assert result.schema.field("name").nullable
+    assert result.read_all().column("name").null_count == 2
+
+
+@pytest.mark.parametrize("operator", ["auto", "mesh", "nested_loop", MeshJoin])
+def test_operators_by_name_and_by_class(products: Relation, operator: object) -> None:
+    assert joined(products, operator=operator).num_rows == 3
+
+
+def test_a_stream_can_be_anything_arrow_or_a_file(products: Relation, tmp_path: Path) -> None:
+    pq.write_table(ORDERS, tmp_path / "orders.parquet")
+    connection = duckdb.connect()
+    sources = [
+        ORDERS,
+        ORDERS.to_batches(max_chunksize=2),
+        iter(ORDERS.to_batches()),
+        ORDERS.to_reader(),
+        ORDERS.drop_null().to_pandas(),
+        connection.sql("SELECT * FROM ORDERS"),
+        str(tmp_path / "orders.parquet"),
+    ]
+    for source in sources:
+        result = semistream.join(source, str(products.path), on={"product": "id"}, memory="1MB").read_all()
+        assert sorted(result.column("name").to_pylist()) == ["milk", "milk", "tea"]
+    connection.close()
+
+
+def test_the_result_is_an_arrow_stream(products: Relation) -> None:
+    result = semistream.join(ORDERS, products, on={"product": "id"}, memory="1MB")
+    assert pa.table(result).num_rows == 3
+    assert result.stats.matched == 3
+    assert result.stats.unmatched == 2
+
+
+def test_explain_names_operator_relation_and_budget(products: Relation) -> None:
+    text = semistream.join(ORDERS, products, on={"product": "id"}, memory="1MB").explain()
+    for part in ("mesh", "version 1", "3 rows", "budget 1 MB", "page buffers"):
+        assert part in text
+
+
+def test_dropping_the_result_half_way_ends_the_thread(products: Relation) -> None:
+    threads = set(threading.enumerate())
+    stream = (pa.record_batch({"id": np.arange(100)}) for _ in range(1000))
+    result = semistream.join(stream, products, on="id", memory="200kB")
+    next(result)
+    result.close()
+    assert set(threading.enumerate()) == threads
+
+
+def test_every_hash_match_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def collide(self, columns):
+        nulls = np.logical_or.reduce([column.is_null().to_numpy(zero_copy_only=False) for column in columns])
+        return np.zeros(len(columns[0]), np.int64), ~nulls
+
+    monkeypatch.setattr(KeyCodec, "encode", collide)
+    relation = pa.table({"k": ["a", "b", "b", "c"] * 30, "n": range(120)})
+    stream = pa.table({"s": ["b", "x", "a", None, "c"] * 9, "at": range(45)})
+    built = Relation.build(relation, tmp_path / "r", key="k", page_bytes=512)
+    for how in ("inner", "left", "semi", "anti"):
+        expected = multiset(batch_join(stream, relation, {"s": "k"}, how, ["n"]))
+        for operator in ("mesh", "nested_loop"):
+            result = semistream.join(stream, built, on={"s": "k"}, how=how, memory="1MB", operator=operator)
+            assert multiset(result.read_all()) == expected
+    assert expected  # the anti join has rows: "x" and null
+
+
+def test_keys_of_another_width_are_widened(products: Relation) -> None:
+    narrow = ORDERS.set_column(0, "product", ORDERS["product"].cast(pa.int8()))
+    assert semistream.join(narrow, products, on={"product": "id"}, memory="1MB").read_all().num_rows == 3
+
+
+def test_what_cannot_work_is_refused_by_name(products: Relation, tmp_path: Path) -> None:
+    with pytest.raises(ColumnNotFound, match=r"stream has no column 'prodct'.*Did you mean 'product'"):
+        semistream.join(ORDERS, products, on={"prodct": "id"})
+    with pytest.raises(ColumnNotFound, match="no column 'ident'"):
+        semistream.join(ORDERS, products, on={"product": "ident"})
+    with pytest.raises(InvalidArgument, match=r"clustered by \(id\).*build a relation"):
+        semistream.join(ORDERS, products, on={"product": "amount"})
+    with pytest.raises(KeyTypeError, match=r"string.*int64"):
+        semistream.join(pa.table({"product": ["1"]}), products, on={"product": "id"})
+    with pytest.raises(InvalidArgument, match="how is 'outer'; give one of inner, left, semi, anti"):
+        joined(products, how="outer")
+    with pytest.raises(InvalidArgument, match="operator is 'hash'; give 'auto', 'mesh', 'nested_loop'"):
+        joined(products, operator="hash")
+    with pytest.raises(ColumnNotFound, match="'colour'"):
+        joined(products, columns=["colour"])
+    with pytest.raises(InvalidArgument, match="columns does not go with how='semi'"):
+        joined(products, how="semi", columns=["name"])
+    with pytest.raises(InvalidArgument, match="'amount' would come out twice"):
+        joined(products, suffix="")
+    with pytest.raises(BudgetError, match=r"1000 bytes is too small.*at least \d+ bytes"):
+        semistream.join(ORDERS, products, on={"product": "id"}, memory="1kB")
+    with pytest.raises(NotARelation, match="does not exist"):
+        semistream.join(ORDERS, tmp_path / "nowhere", on="id")
+
+
+def test_a_batch_with_other_columns_is_refused(products: Relation) -> None:
+    with MeshJoin(products, ORDERS.schema, on={"product": "id"}, memory="1MB") as join:
+        with pytest.raises(InvalidArgument, match=r"columns \(x: int64\).*declared with \(product: int64"):
+            join.push(pa.record_batch({"x": [1]}))
+        assert list(join.flush()) == []  # the refused call has not begun anything
+
+
+def test_a_stream_row_wider_than_the_budget_is_refused(products: Relation) -> None:
+    wide = pa.table({"id": [1], "text": ["x" * 2_000_000]})
+    with pytest.raises(
+        BudgetError, match=r"a stream row of 2\d+ bytes does not fit a budget of 1000000 bytes"
+    ) as refused:
+        semistream.join(wide, products, on="id", memory="1MB").read_all()
+    least = refused.value.least_bytes
+    assert semistream.join(wide, products, on="id", memory=least).read_all().num_rows == 1
