@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
-from semistream.joins.row_sizes import fixed_row_bytes, row_sizes
+from semistream.joins.row_sizes import fixed_row_bytes, is_regular, row_sizes
 from semistream.joins.spec import JoinSpec
 from semistream.kernels.page_cuts import cut_pages
 from semistream.kernels.types import Bools, Int32s, Int64s
@@ -44,8 +44,9 @@ class Emitter:
         self._staging_bytes = staging_bytes
         self._key_positions = [spec.stream_schema.get_field_index(name) for name in spec.stream_keys]
         self._null_bytes = fixed_row_bytes(pa.schema([pa.field(c.name, c.type) for c in spec.payload]))
-        least_row = fixed_row_bytes(spec.stream_schema) + sum(column.fixed_bytes for column in spec.payload)
-        self._capacity = max(staging_bytes // max(least_row, 1), 1)
+        self._regular = is_regular(spec.stream_schema) and all(c.kind in ("fixed", "bits") for c in spec.payload)
+        self._row_bytes = fixed_row_bytes(spec.stream_schema) + sum(c.fixed_bytes for c in spec.payload)  # at least
+        self._capacity = max(staging_bytes // self._row_bytes, 1)
         self._gatherer = RowGatherer(spec.payload, self._capacity)
         self._positions: list[Int32s] = []
         self._staged_bytes = 0
@@ -63,22 +64,31 @@ class Emitter:
         self, stream: StreamRows, positions: Int32s, run: PageRun, page: Int32s, row: Int32s
     ) -> Iterator[pa.RecordBatch]:
         """Take pairs of a stream tuple and an R-tuple; gives batches as the staging fills up."""
-        ends = np.cumsum(stream.row_bytes(positions) + row_bytes(run, self._spec.payload, page, row))
+        ends = None
+        if not self._regular:
+            ends = np.cumsum(stream.row_bytes(positions) + row_bytes(run, self._spec.payload, page, row))
         begin = 0
         while begin < positions.size:
-            before = int(ends[begin - 1]) if begin else 0
-            room = self._staging_bytes - self._staged_bytes
-            end = int(np.searchsorted(ends, before + room, "right"))
-            end = min(end, begin + self._capacity - self._gatherer.rows)
-            if end <= begin:
+            end, nbytes = self._fitting(ends, begin, positions.size)
+            if end == begin:
                 yield from self.emit(stream)
                 continue
-            nbytes = int(ends[end - 1]) - before
             self._budget.charge("output", nbytes)
             self._staged_bytes += nbytes
             self._positions.append(positions[begin:end].copy())
             self._gatherer.append(run, page[begin:end], row[begin:end])
             begin = end
+
+    def _fitting(self, ends: Int64s | None, begin: int, end: int) -> tuple[int, int]:
+        """How far the staging takes pairs from ``begin`` on, and their bytes; ``ends`` is None if all are alike."""
+        room = self._staging_bytes - self._staged_bytes
+        if ends is None:
+            rows = min(end - begin, room // self._row_bytes)
+            return begin + rows, rows * self._row_bytes
+        before = int(ends[begin - 1]) if begin else 0
+        fits = int(np.searchsorted(ends, before + room, "right"))
+        end = max(min(fits, begin + self._capacity - self._gatherer.rows), begin)
+        return end, (int(ends[end - 1]) if end else 0) - before
 
     def emit(self, stream: StreamRows) -> Iterator[pa.RecordBatch]:
         """Give out what is staged. It must be called before a staged tuple leaves ``stream``."""

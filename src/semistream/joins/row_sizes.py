@@ -11,7 +11,7 @@ from semistream.kernels.types import Int64s
 def row_sizes(batch: pa.RecordBatch) -> Int64s:
     """Bytes of each row, rounded up: exact for flat types; nested columns are taken to be alike in all rows."""
     fixed = np.int64(fixed_row_bytes(batch.schema))
-    if not any(_offset_bytes(type_) or _is_irregular(type_) for type_ in batch.schema.types):
+    if is_regular(batch.schema):
         return np.broadcast_to(fixed, batch.num_rows)  # takes no memory of its own
     sizes = np.full(batch.num_rows, fixed)
     for column in batch.columns:
@@ -24,6 +24,11 @@ def row_sizes(batch: pa.RecordBatch) -> Int64s:
         elif _is_irregular(column.type):
             sizes += -(-column.nbytes // max(len(column), 1))
     return sizes
+
+
+def is_regular(schema: pa.Schema) -> bool:
+    """Whether all rows take the same bytes."""
+    return not any(_offset_bytes(type_) or _is_irregular(type_) for type_ in schema.types)
 
 
 def fixed_row_bytes(schema: pa.Schema) -> int:

@@ -65,9 +65,13 @@ class PageRun:
         """Bytes of a row of each page, on average, rounded up."""
         return -(-self._nbytes // self.rows)
 
+    @cached_property
+    def _filled(self) -> list[bool]:
+        return list(np.any(self.positions >= 0, axis=0).tolist())
+
     def has_nulls(self, column: ColumnLayout) -> bool:
         """Whether any page has a null in a column."""
-        return bool((self.positions[:, column.first_buffer] >= 0).any())
+        return self._filled[column.first_buffer]
 
     def gather(self, columns: Sequence[ColumnLayout], page: Int32s, row: Int32s) -> list[pa.Array]:
         """Copies of the chosen rows, one array per column."""

@@ -35,6 +35,8 @@ class PageWriter:
         self._room = page_bytes - self._frame
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._sink, layout.schema)
+        self._no_rows = pa.RecordBatch.from_pylist([], schema=layout.schema)
+        self._nested = any(pa.types.is_nested(column.type) for column in layout.columns)
         self._rest: pa.RecordBatch | None = None
         self._rows: list[Int64s] = []
         self._first: list[Int64s] = []
@@ -77,7 +79,9 @@ class PageWriter:
         codes = batch.column(self._code_column).view(pa.int64()).to_numpy()
         rows = np.diff(cuts)
         for start, length in zip(cuts[:-1].tolist(), rows.tolist(), strict=True):
-            self._writer.write_batch(batch.slice(start, length))
+            page = batch.slice(start, length)
+            # Of nested values Arrow writes bitmaps that start at bit 0 to their end, far beyond the page: copy them.
+            self._writer.write_batch(pa.concat_batches([page, self._no_rows]) if self._nested else page)
         self._rows.append(rows)
         self._first.append(codes[cuts[:-1]])
         self._last.append(codes[cuts[1:] - 1])
@@ -103,9 +107,11 @@ def code_column(layout: PageLayout, key: tuple[str, ...]) -> str:
 
 def _frame_bytes(layout: PageLayout) -> int:
     """What a page takes besides its rows: the message's metadata, padding, the last offset of strings."""
-    empty = pa.RecordBatch.from_pylist([], schema=layout.schema)
+    columns = [pa.nulls(1, column.type) for column in layout.columns]
+    message = pa.RecordBatch.from_arrays(columns, names=layout.schema.names).serialize()
+    metadata = 8 + int.from_bytes(message[4:8], "little")
     last_offsets = 8 * sum(count_offsets(column.type) for column in layout.columns)
-    return int(pa.ipc.get_record_batch_size(empty)) + 8 * layout.num_buffers + last_offsets
+    return metadata + 8 * layout.num_buffers + last_offsets
 
 
 def _joined(parts: list[Int64s]) -> Int64s:

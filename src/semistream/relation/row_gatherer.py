@@ -129,10 +129,7 @@ def _gather_by_arrow(run: PageRun, column: ColumnLayout, page: Int32s, row: Int3
 
 def row_bytes(run: PageRun, columns: Sequence[ColumnLayout], page: Int32s, row: Int32s) -> Int64s:
     """Bytes that each of the chosen rows takes when gathered; those of nested columns are taken to be alike."""
-    fixed = np.int64(sum(column.fixed_bytes for column in columns))
-    if all(column.kind in ("fixed", "bits") for column in columns):
-        return np.broadcast_to(fixed, page.size)
-    sizes = np.full(page.size, fixed)
+    sizes = np.full(page.size, sum(column.fixed_bytes for column in columns), np.int64)
     for column in columns:
         if column.kind == "binary":
             starts = run.positions[:, column.first_buffer + 1] // column.width
