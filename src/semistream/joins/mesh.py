@@ -66,7 +66,7 @@ class MeshJoin(SemiStreamJoin):
             relation,
             self.spec,
             purpose=f"a mesh join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + 16 * relation.num_pages,  # and the scan's order and its cuts
+            index_bytes=relation.table.memory_bytes + 17 * relation.num_pages,  # and the scan's order, cuts and checks
             slots_bytes=StreamWindow.index_bytes,
             run_buffers=2,
             run_pages=pages_per_step,

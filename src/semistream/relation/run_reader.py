@@ -49,6 +49,7 @@ class RunReader:
         self._pending: deque[tuple[Future[PageRun], Bytes]] = deque()
         self._taken: Bytes | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._verified = np.zeros(len(table), np.bool_)
 
     @staticmethod
     def memory_bytes(run_bytes: int, buffers: int = 2) -> int:
@@ -108,7 +109,13 @@ class RunReader:
         return PageRun(self._layout, buffer, pages, starts, table.rows[pages], lengths)
 
     def _verify(self, file: Path, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
-        """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on."""
+        """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
+
+        A page is checked when this reader reads it for the first time. Files never change once they are published, so
+        a scan that comes round again trusts what it has seen.
+        """
+        if self._verified[pages].all():
+            return
         sums = np.zeros(pages.size, np.uint64)
         hash_bytes(np.append(starts, starts[-1] + lengths[-1]), buffer, sums)
         wrong = np.flatnonzero(sums != self._table.checksum[pages])
@@ -119,6 +126,7 @@ class RunReader:
                 f"page {page} ({file}, bytes {offset} to {offset + int(self._table.nbytes[page])}) does not match its "
                 "checksum. Restore the file from a copy, or build the relation again."
             )
+        self._verified[pages] = True
 
     def close(self) -> None:
         """Wait for the thread, end it, and close the disk's files."""
