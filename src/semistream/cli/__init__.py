@@ -1,0 +1,1 @@
+"""The command line: commands here, what they print in `output`."""

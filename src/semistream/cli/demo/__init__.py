@@ -1,0 +1,1 @@
+"""``semistream demo``: orders and products through Spark, beside Spark's own join."""

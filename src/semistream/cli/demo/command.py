@@ -1,0 +1,41 @@
+"""``semistream demo``: the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semistream.cli.demo.prerequisites import require_java, require_packages
+from semistream.cli.options import AsJson
+from semistream.errors import SemistreamError
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for everything; that of an earlier demo is emptied.")] = Path(
+        "demo-out"
+    ),
+    orders: Annotated[int, typer.Option(help="How many orders arrive in all.", min=1)] = 1_000_000,
+    products: Annotated[int, typer.Option(help="How many products there are.", min=1)] = 2_000_000,
+    mean_batch: Annotated[int, typer.Option(help="Mean number of orders in a micro-batch.", min=1)] = 50_000,
+    spark_batches: Annotated[
+        int, typer.Option(help="How many of the micro-batches Spark's own join gets; it is slow.", min=1)
+    ] = 8,
+    cores: Annotated[int, typer.Option(help="Task slots of the local Spark.", min=1)] = 2,
+    seed: Annotated[int, typer.Option(help="Fixes the orders.", min=0)] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Bursts of orders, joined with products under 10% of their size, on Spark, beside Spark's own join."""
+    require_packages()
+    require_java()
+    from semistream.cli.demo.data import Workload
+    from semistream.cli.demo.folder import DemoFolder
+    from semistream.cli.demo.run import run_demo
+    from semistream.cli.output import show
+
+    workload = Workload(orders=orders, products=products, mean_batch=mean_batch, seed=seed)
+    report = run_demo(workload, DemoFolder.make(out), cores=cores, spark_batches=spark_batches)
+    show(report, as_json=as_json)
+    if not (report.semistream.equals_duckdb and report.spark.equals_duckdb):
+        raise SemistreamError("a result differs from DuckDB's; this is a bug in semistream, please report it.")

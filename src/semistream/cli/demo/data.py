@@ -1,0 +1,101 @@
+"""The demo's data: a table of products, and orders that come in bursts and ask for few of them most of the time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from semistream.streams import Bursty, Zipf
+
+KNOWN_SHARE = 0.98  # of the products that are ordered, those that the table of products has
+_VIRTUAL_STREAMS = 5  # bursts on scales from 2 to 32 micro-batches
+_ROW_GROUPS = 4  # in each file, so that several tasks can share one
+_EPOCH = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1_000_000)
+
+_DRAW = "CREATE TEMP MACRO draw(id, salt, n) AS CAST(hash(id, salt) % n AS INTEGER)"
+_PRODUCTS = """
+COPY (
+    SELECT
+        id,
+        printf('SKU-%09d', draw(id, 0, 1000000000)) AS sku,
+        ['Basic', 'Classic', 'Deluxe', 'Eco', 'Compact', 'Heavy-duty', 'Portable'][1 + draw(id, 1, 7)] || ' '
+            || ['kettle', 'lamp', 'drill', 'backpack', 'keyboard', 'water bottle'][1 + draw(id, 2, 6)]
+            || ' no. ' || id AS name,
+        ['kitchen', 'lighting', 'tools', 'outdoor', 'office', 'sports'][1 + draw(id, 2, 6)] AS category,
+        printf('Supplier %05d Ltd.', draw(id, 3, 40000)) AS supplier,
+        ['DE', 'FR', 'IT', 'NL', 'PL', 'CN', 'US', 'VN'][1 + draw(id, 4, 8)] AS origin,
+        CAST(1 + draw(id, 5, 99900) / 100.0 AS DECIMAL(10, 2)) AS price,
+        50 + draw(id, 6, 20000) AS weight_g,
+        1.0 + draw(id, 7, 41) / 10.0 AS rating,
+        draw(id, 8, 5000) AS in_stock,
+        TIMESTAMPTZ '2020-01-01 00:00:00+00' + to_seconds(draw(id, 9, 150000000)) AS listed_at
+    FROM range($products) AS t(id)
+) TO '{path}' (FORMAT parquet, COMPRESSION lz4_raw)
+"""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """How much is ordered of how much. ``mean_batch`` is the mean number of orders in a micro-batch."""
+
+    orders: int
+    products: int
+    mean_batch: int
+    seed: int
+
+    def write_products(self, path: Path) -> None:
+        """The table of products, about 150 bytes a row, as a Parquet file."""
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.execute(_DRAW)
+            connection.execute(_PRODUCTS.format(path=str(path).replace("'", "''")), {"products": self.products})
+
+    def write_orders(self, folder: Path) -> list[int]:
+        """One Parquet file per micro-batch; gives how many orders each has.
+
+        Spark takes files in the order of their times, so these are set one second apart.
+        """
+        folder.mkdir()
+        sizes = []
+        for number, batch in enumerate(self.order_batches()):
+            path = folder / order_file(number)
+            pa.parquet.write_table(
+                pa.Table.from_batches([batch]), path, row_group_size=max(1, -(-batch.num_rows // _ROW_GROUPS))
+            )
+            second = _EPOCH // 1_000_000 + number
+            os.utime(path, (second, second))
+            sizes.append(batch.num_rows)
+        return sizes
+
+    def order_batches(self) -> Iterator[pa.RecordBatch]:
+        """Orders in micro-batches that swell and fade; some are for products that nobody knows."""
+        values = Zipf(1.0, max(1, round(self.products / KNOWN_SHARE)), seed=self.seed)
+        stream = Bursty(values, streams=_VIRTUAL_STREAMS, seed=self.seed)
+        rng = np.random.default_rng(self.seed)
+        for batch in stream.micro_batches(self.orders, self.mean_batch, name="product_id"):
+            rows = batch.num_rows
+            ordered_at = (
+                _EPOCH + batch.column("step").to_numpy() * 1_000_000 + np.sort(rng.integers(0, 1_000_000, rows))
+            )
+            yield pa.record_batch(
+                {
+                    "order_id": batch.column("seq"),
+                    "product_id": batch.column("product_id"),
+                    "customer_id": pa.array(rng.integers(0, 500_000, rows, dtype=np.int32)),
+                    "quantity": pa.array(rng.integers(1, 10, rows, dtype=np.int32)),
+                    "ordered_at": pa.array(ordered_at).view(pa.timestamp("us", "UTC")),
+                }
+            )
+
+
+def order_file(number: int) -> str:
+    """The name of the file of a micro-batch."""
+    return f"orders-{number:05d}.parquet"

@@ -1,0 +1,78 @@
+"""The command ``semistream``: its sub-commands, and how errors become messages and exit codes.
+
+Nothing heavy is imported before a command runs, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from semistream import __version__
+from semistream.cli.demo.command import demo
+from semistream.cli.join import join
+from semistream.cli.relation import app as relation
+from semistream.errors import SemistreamError
+
+
+class _Commands(TyperGroup):
+    """Reports what went wrong on stderr, without a traceback: 1 is a refusal or a failure, 2 a wrong command line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SemistreamError as error:
+            message = str(error)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            message = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
+        except Exception as error:
+            if not _is_data_error(error):
+                raise  # a bug: its traceback is wanted
+            message = f"the data cannot be read or written: {error}"
+        typer.echo(f"semistream: {message}", err=True)
+        raise typer.Exit(1)
+
+
+def _is_data_error(error: Exception) -> bool:
+    """Whether pyarrow or DuckDB raised it over some data; neither is imported to find out."""
+    arrow, duckdb = sys.modules.get("pyarrow"), sys.modules.get("duckdb")
+    return (arrow is not None and isinstance(error, arrow.ArrowException)) or (
+        duckdb is not None and isinstance(error, duckdb.Error)
+    )
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Join a fast stream with a relation far larger than memory, exactly, inside one byte budget.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(relation, name="relation")
+app.command()(join)
+app.command()(demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"semistream {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options that go before the command."""
+
+
+def run() -> None:
+    """The entry point."""
+    app(prog_name="semistream")

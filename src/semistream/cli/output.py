@@ -1,0 +1,133 @@
+"""What the user sees: reports as text or JSON on stdout, messages and progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+
+from semistream.budget import format_bytes
+from semistream.cli.reports import Joined, RelationInfo, Spread, Vacuumed, VerifiedRelation, Written
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+def show(report: DataclassInstance, *, as_json: bool) -> None:
+    """Print a report on stdout: as one JSON object, or as a person likes to read it."""
+    if as_json:
+        print(json.dumps(asdict(report), indent=2))
+    else:
+        # Cells of a table are folded at the console's width: a pipe has none, so it gets a generous one.
+        console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False, emoji=False)
+        console.print(render(report), soft_wrap=True)
+
+
+def messages() -> Console:
+    """Where progress and messages go: stdout is for reports."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def facts(*rows: tuple[str, object], title: str | None = None) -> Table:
+    """A two-column table of names and values."""
+    table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    return table
+
+
+def size(nbytes: int) -> str:
+    """Bytes, for a person and exactly."""
+    return f"{format_bytes(nbytes)} ({nbytes:,} bytes)" if nbytes >= 1000 else format_bytes(nbytes)
+
+
+@singledispatch
+def render(report: DataclassInstance) -> RenderableType:
+    """A report as text; each kind registers its own."""
+    raise NotImplementedError(type(report).__name__)
+
+
+@render.register
+def _(report: RelationInfo) -> RenderableType:
+    columns = Table(box=None, pad_edge=False, header_style="bold")
+    for header in ("column", "type", ""):
+        columns.add_column(header)
+    for column in report.columns:
+        place = f"key {report.key.index(column.name) + 1}" if column.name in report.key else ""
+        marks = [place, "" if column.nullable else "not null"]
+        columns.add_row(column.name, column.type, " ".join(filter(None, marks)))
+    unreachable = " (no join reaches them)" if report.null_key_rows else ""
+    return Group(
+        facts(
+            ("version", f"{report.version} of {', '.join(map(str, report.versions))} (published {report.created})"),
+            ("key", ", ".join(report.key)),
+            ("rows", report.rows),
+            ("null-key rows", f"{report.null_key_rows:,}{unreachable}"),
+            ("bytes", size(report.bytes)),
+            ("pages", f"{report.pages:,} of up to {format_bytes(report.page_bytes)}, filled to {report.fill_factor:g}"),
+            ("bytes per page", _spread(report.bytes_per_page)),
+            ("rows per page", _spread(report.rows_per_page)),
+            title=report.path,
+        ),
+        "",
+        columns,
+    )
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return "no pages"
+    return f"least {spread.least:,}, median {spread.median:,}, 90th percentile {spread.p90:,}, most {spread.most:,}"
+
+
+@render.register
+def _(report: Written) -> RenderableType:
+    rate = f" ({report.rows / report.seconds:,.0f} rows/s)" if report.before is None and report.seconds else ""
+    change = f" (version {report.before} had {report.rows_before:,})" if report.before is not None else ""
+    return facts(
+        ("version", report.version),
+        ("rows", f"{report.rows:,}{change}"),
+        ("null-key rows", report.null_key_rows),
+        ("pages", report.pages),
+        ("bytes", size(report.bytes)),
+        ("time", f"{report.seconds:.2f} s{rate}"),
+        title=report.path,
+    )
+
+
+@render.register
+def _(report: VerifiedRelation) -> RenderableType:
+    return (
+        f"{report.path}: version {report.version} is intact: {report.rows:,} rows in {report.pages:,} pages, "
+        f"{report.files} files, {format_bytes(report.bytes)} read in {report.seconds:.2f} s"
+    )
+
+
+@render.register
+def _(report: Vacuumed) -> RenderableType:
+    kept = ", ".join(map(str, report.versions))
+    return Group(*report.removed, f"{report.path}: {len(report.removed)} files removed, versions left: {kept}")
+
+
+@render.register
+def _(report: Joined) -> RenderableType:
+    stats = report.stats
+    return facts(
+        ("rows in", stats["rows_in"]),
+        ("  matched", stats["matched"]),
+        ("  unmatched", stats["unmatched"]),
+        ("rows out", stats["outputs"]),
+        ("pages read", f"{stats['pages_read']:,} in {stats['requests']:,} requests"),
+        ("bytes read", format_bytes(stats["bytes_read"])),
+        ("budget", f"{format_bytes(stats['budget_bytes'])}, peak {format_bytes(stats['peak_bytes'])}"),
+        ("time", f"{report.seconds:.2f} s ({report.rows_per_s:,} rows/s)"),
+        ("written", f"{report.out} ({format_bytes(report.out_bytes)})"),
+        title=f"{report.stream} {report.how} join {report.relation} (version {report.relation_version})",
+    )

@@ -1,0 +1,142 @@
+"""``semistream relation``: build, inspect, verify, update and vacuum a relation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semistream.cli.options import AsJson
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from semistream.relation import Relation
+
+app = typer.Typer(help="R on disk: build, inspect, verify, update and vacuum it.", no_args_is_help=True)
+
+RelationPath = Annotated[Path, typer.Argument(metavar="PATH", help="The relation's folder.", show_default=False)]
+Version = Annotated[
+    int | None, typer.Option("--version", help="A version by its number; else the current one.", show_default=False)
+]
+
+
+@app.command()
+def build(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="A Parquet, Arrow IPC or CSV file, or a folder of one kind.")
+    ],
+    path: RelationPath,
+    key: Annotated[list[str], typer.Option("--key", help="Column to join by; repeat it for a composite key.")],
+    page_bytes: Annotated[
+        int | None, typer.Option(help="Most bytes a page holds: 65536 unless given.", show_default=False)
+    ] = None,
+    memory: Annotated[str, typer.Option(help="What the sort may use.")] = "512MB",
+    fill_factor: Annotated[float, typer.Option(help="How full pages are made; less leaves room for updates.")] = 1.0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a relation that is there already.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build a relation from files of any size: rows become pages clustered by key."""
+    from semistream.cli.output import show
+    from semistream.cli.progress import build_progress
+    from semistream.cli.reports import Written
+    from semistream.relation import Relation
+
+    start = perf_counter()
+    with build_progress() as progress:
+        relation = Relation.build(
+            source,
+            path,
+            key=key,
+            page_bytes=page_bytes,
+            memory=memory,
+            fill_factor=fill_factor,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    show(Written.of(relation, perf_counter() - start), as_json=as_json)
+
+
+@app.command()
+def info(path: RelationPath, version: Version = None, as_json: AsJson = False) -> None:
+    """Show a relation's rows, pages, versions, key and columns."""
+    from semistream.cli.output import show
+    from semistream.cli.reports import RelationInfo
+    from semistream.relation import Relation
+
+    show(RelationInfo.of(Relation.open(path, version)), as_json=as_json)
+
+
+@app.command()
+def verify(path: RelationPath, version: Version = None, as_json: AsJson = False) -> None:
+    """Read every byte and check checksums, order and counts; exit code 1 names what is damaged."""
+    from semistream.cli.output import messages, show
+    from semistream.cli.reports import VerifiedRelation
+    from semistream.relation import Relation
+
+    start = perf_counter()
+    relation = Relation.open(path, version)
+    with messages().status(f"verifying {path}"):
+        found = relation.verify()
+    report = VerifiedRelation(
+        path=str(path),
+        version=relation.version,
+        files=found.files,
+        pages=found.pages,
+        rows=found.rows,
+        bytes=found.bytes,
+        seconds=round(perf_counter() - start, 3),
+    )
+    show(report, as_json=as_json)
+
+
+@app.command()
+def update(
+    path: RelationPath,
+    upserts: Annotated[
+        Path | None, typer.Option(help="File or folder of rows that replace all rows of their keys.")
+    ] = None,
+    deletes: Annotated[
+        Path | None, typer.Option(help="File or folder with the keys to drop, in columns called like the key's.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish the next version; only the pages that hold touched keys are written again."""
+    from semistream.cli.output import messages, show
+    from semistream.cli.reports import Written
+    from semistream.relation import Relation
+
+    if upserts is None and deletes is None:
+        raise typer.BadParameter("give --upserts, --deletes or both.")
+    start = perf_counter()
+    before = Relation.open(path)
+    with messages().status(f"updating {path}"):
+        after = before.update(upserts=upserts, deletes=None if deletes is None else _read_keys(before, deletes))
+    show(Written.of(after, perf_counter() - start, before), as_json=as_json)
+
+
+def _read_keys(relation: Relation, path: Path) -> pa.Table:
+    """The key columns of a file; those that it has beside them are of no interest."""
+    from semistream.relation.build import key_names
+    from semistream.relation.sources import open_source
+
+    table = open_source(path).read_all()
+    return table.select(key_names(relation.key, table.schema))
+
+
+@app.command()
+def vacuum(
+    path: RelationPath,
+    keep: Annotated[int, typer.Option(help="How many of the last versions stay.", min=1)] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old versions, and files that no version needs."""
+    from semistream.cli.output import show
+    from semistream.cli.reports import Vacuumed
+    from semistream.relation import Relation
+
+    relation = Relation.open(path)
+    removed = relation.vacuum(keep)
+    show(Vacuumed(str(path), relation.versions(), removed), as_json=as_json)

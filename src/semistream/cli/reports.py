@@ -1,0 +1,153 @@
+"""What the commands found out or did, as data: `output` turns it into text or JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from semistream.joins import JoinStats
+    from semistream.kernels.types import Int32s, Int64s
+    from semistream.relation import Relation
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a quantity of the pages is distributed."""
+
+    least: int
+    median: int
+    p90: int
+    most: int
+
+    @classmethod
+    def of(cls, values: Int64s | Int32s) -> Spread | None:
+        """The spread of some values; None when there are none."""
+        if values.size == 0:
+            return None
+        import numpy as np
+
+        return cls(*(int(q) for q in np.percentile(values, [0, 50, 90, 100], method="nearest")))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a relation."""
+
+    name: str
+    type: str
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class RelationInfo:
+    """One version of a relation. ``bytes`` are those of the pages: what a full scan reads."""
+
+    path: str
+    version: int
+    versions: list[int]
+    created: str
+    key: list[str]
+    rows: int
+    null_key_rows: int
+    pages: int
+    bytes: int
+    page_bytes: int
+    fill_factor: float
+    bytes_per_page: Spread | None
+    rows_per_page: Spread | None
+    columns: list[Column]
+
+    @classmethod
+    def of(cls, relation: Relation) -> RelationInfo:
+        """Read off an open relation; no page is read."""
+        manifest = relation.manifest
+        return cls(
+            path=str(relation.path),
+            version=relation.version,
+            versions=relation.versions(),
+            created=manifest.created,
+            key=list(relation.key),
+            rows=relation.num_rows,
+            null_key_rows=relation.null_key_rows,
+            pages=relation.num_pages,
+            bytes=relation.nbytes,
+            page_bytes=manifest.page_bytes,
+            fill_factor=manifest.fill_factor,
+            bytes_per_page=Spread.of(relation.table.nbytes),
+            rows_per_page=Spread.of(relation.table.rows),
+            columns=[Column(f.name, str(f.type), f.nullable) for f in relation.schema],
+        )
+
+
+@dataclass(frozen=True)
+class Written:
+    """A version that was published: by a build (``before`` is None) or an update of version ``before``."""
+
+    path: str
+    version: int
+    rows: int
+    null_key_rows: int
+    pages: int
+    bytes: int
+    seconds: float
+    before: int | None = None
+    rows_before: int | None = None
+
+    @classmethod
+    def of(cls, relation: Relation, seconds: float, before: Relation | None = None) -> Written:
+        """The version that ``relation`` has open."""
+        return cls(
+            path=str(relation.path),
+            version=relation.version,
+            rows=relation.num_rows,
+            null_key_rows=relation.null_key_rows,
+            pages=relation.num_pages,
+            bytes=relation.nbytes,
+            seconds=round(seconds, 3),
+            before=before.version if before else None,
+            rows_before=before.num_rows if before else None,
+        )
+
+
+@dataclass(frozen=True)
+class VerifiedRelation:
+    """A version whose every byte was read and found to be right."""
+
+    path: str
+    version: int
+    files: int
+    pages: int
+    rows: int
+    bytes: int
+    seconds: float
+    ok: bool = True
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """What a vacuum removed, and the versions that are left."""
+
+    path: str
+    versions: list[int]
+    removed: list[str]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A join that was written to ``out``; ``stats`` are the counts of `JoinStats` and ``pages_read``."""
+
+    stream: str
+    relation: str
+    relation_version: int
+    how: str
+    out: str
+    out_bytes: int
+    seconds: float
+    rows_per_s: int
+    stats: dict[str, Any]
+
+    @staticmethod
+    def counts(stats: JoinStats) -> dict[str, int]:
+        """The operator's counts with their sums."""
+        return {**stats.as_dict(), "pages_read": stats.pages_read}

@@ -1,0 +1,66 @@
+"""Write results to one file that is there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from semistream.errors import InvalidArgument
+from semistream.relation.durable import sync_file, sync_folder
+
+_WRITERS: dict[str, Callable[[Any, pa.Schema], Any]] = {
+    ".parquet": pyarrow.parquet.ParquetWriter,
+    ".arrow": pa.ipc.new_file,
+    ".csv": pyarrow.csv.CSVWriter,
+}
+_GROUP_ROWS = 1 << 17
+_GROUP_BYTES = 32 << 20
+
+
+def write_results(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: Path) -> int:
+    """Write ``batches`` to ``out`` in the format that its name ends in; gives the file's bytes.
+
+    They go to a temporary file beside it that takes the name when all of it is on the disk. When anything fails, the
+    temporary file is removed and what was at ``out`` before stays.
+    """
+    open_writer = _WRITERS.get(out.suffix.lower())
+    if open_writer is None:
+        raise InvalidArgument(f"out is {str(out)!r}; its name must end in one of {', '.join(_WRITERS)}.")
+    if out.is_dir():
+        raise InvalidArgument(f"out is {str(out)!r}, a folder; name a file in it.")
+    if not out.parent.is_dir():
+        raise InvalidArgument(f"out is {str(out)!r}, but there is no folder {str(out.parent)!r}. Make it first.")
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as sink, open_writer(sink, schema) as writer:
+            for batch in _regroup(batches):
+                writer.write_batch(batch)
+        sync_file(temporary)
+        nbytes = temporary.stat().st_size
+        temporary.replace(out)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(out.parent)
+    return nbytes
+
+
+def _regroup(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows in larger batches: operators give out small ones, and each becomes a row group of the file."""
+    held: list[pa.RecordBatch] = []
+    rows = nbytes = 0
+    for batch in batches:
+        held.append(batch)
+        rows += batch.num_rows
+        nbytes += batch.nbytes
+        if rows >= _GROUP_ROWS or nbytes >= _GROUP_BYTES:
+            yield pa.concat_batches(held)
+            held, rows, nbytes = [], 0, 0
+    if rows:
+        yield pa.concat_batches(held)

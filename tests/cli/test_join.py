@@ -1,0 +1,192 @@
+"""``semistream join``: the results are DuckDB's, and the file is there whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pyarrow as pa
+import pytest
+
+from semistream.cli.join import How
+from semistream.errors import CorruptRelation
+from semistream.joins.mesh import MeshJoin
+from semistream.joins.spec import JoinKind
+from tests.cli.conftest import read, run, write
+from tests.oracle import batch_join, multiset
+
+MEMORY = ("--memory", "500kB")
+
+
+def test_kinds_of_join_are_those_of_the_library() -> None:
+    assert [kind.value for kind in How] == list(get_args(JoinKind))
+
+
+@pytest.mark.parametrize("how", list(How))
+def test_results_are_those_of_duckdb(
+    orders: pa.Table, products: pa.Table, stream: Path, relation: Path, tmp_path: Path, how: How
+) -> None:
+    out = tmp_path / "out.parquet"
+    answer = run(
+        *("join", stream, relation, "--on", "product=id", "--how", how.value, "--out", out, "--suffix", "_r", "--json"),
+        *MEMORY,
+    )
+    assert answer.code == 0
+    expected = batch_join(orders, products, {"product": "id"}, how.value, ["name", "price"], "_r")
+    assert multiset(read(out)) == multiset(expected)
+    report = answer.json
+    stats = report["stats"]
+    assert stats["rows_in"] == 3000 == stats["matched"] + stats["unmatched"]
+    assert stats["outputs"] == expected.num_rows
+    assert stats["peak_bytes"] <= stats["budget_bytes"] == 500_000
+    assert stats["pages_read"] == stats["pages_seek"] + stats["pages_sequential"] > 0
+    assert report["out_bytes"] == out.stat().st_size
+    assert report["relation_version"] == 1
+
+
+@pytest.mark.parametrize("source", ["parquet", "arrow", "csv"])
+@pytest.mark.parametrize("target", ["parquet", "arrow", "csv"])
+def test_every_format_goes_in_and_comes_out(
+    orders: pa.Table, products: pa.Table, relation: Path, tmp_path: Path, source: str, target: str
+) -> None:
+    stream, out = write(orders, tmp_path / f"s.{source}"), tmp_path / f"out.{target}"
+    answer = run("join", stream, relation, "--on", "product=id", "--out", out, "--columns", "name", *MEMORY)
+    assert answer.code == 0
+    expected = batch_join(orders, products, {"product": "id"}, "inner", ["name"])
+    assert multiset(read(out)) == multiset(expected)
+
+
+def test_a_folder_of_files_is_one_stream(orders: pa.Table, products: pa.Table, relation: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "orders"
+    folder.mkdir()
+    for number in range(3):
+        write(orders.slice(number * 1000, 1000), folder / f"{number}.parquet")
+    out = tmp_path / "out.arrow"
+    assert run("join", folder, relation, "--on", "product=id", "--out", out, *MEMORY).code == 0
+    expected = batch_join(orders, products, {"product": "id"}, "inner", ["name", "price"])
+    assert multiset(read(out)) == multiset(expected)
+
+
+def test_composite_keys_are_given_one_by_one(tmp_path: Path) -> None:
+    table = pa.table({"a": [1, 1, 2], "b": ["x", "y", "x"], "c": [10, 20, 30]})
+    stream = write(pa.table({"a": [1, 2, 2], "bb": ["y", "x", "y"]}), tmp_path / "s.parquet")
+    source = write(table, tmp_path / "r.parquet")
+    assert run("relation", "build", source, tmp_path / "r", "--key", "a", "--key", "b").code == 0
+    out = tmp_path / "out.parquet"
+    answer = run("join", stream, tmp_path / "r", "--on", "a", "--on", "bb=b", "--out", out, "--memory", "10MB")
+    assert answer.code == 0
+    rows = sorted(read(out).to_pylist(), key=lambda row: row["c"])
+    assert rows == [{"a": 1, "bb": "y", "c": 20}, {"a": 2, "bb": "x", "c": 30}]
+
+
+def test_an_empty_result_is_a_file_with_the_columns(relation: Path, orders: pa.Table, tmp_path: Path) -> None:
+    stream, out = write(orders.slice(0, 0), tmp_path / "s.parquet"), tmp_path / "out.parquet"
+    assert run("join", stream, relation, "--on", "product=id", "--out", out, *MEMORY).code == 0
+    assert read(out).column_names == ["order_id", "product", "price", "name", "price_right"]
+    assert read(out).num_rows == 0
+
+
+def test_results_are_written_in_large_row_groups(stream: Path, relation: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    assert run("join", stream, relation, "--on", "product=id", "--out", out, *MEMORY).code == 0
+    assert pa.parquet.ParquetFile(out).metadata.num_row_groups == 1
+
+
+def test_text_shows_rows_by_outcome_and_the_budget(stream: Path, relation: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    text = run("join", stream, relation, "--on", "product=id", "--how", "left", "--out", out, *MEMORY).out
+    for part in ("rows in", "3,000", "unmatched", "pages read", "500 kB", "peak", str(out)):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"--on": "produkt=id"}, "Did you mean 'product'?"),
+        ({"--on": "product=idd"}, "Did you mean 'id'?"),
+        ({"--memory": "1KB"}, "too small for a mesh join"),
+        ({"--memory": "lots"}, "memory is 'lots'"),
+        ({"--columns": "name,nmae"}, "no column 'nmae'"),
+        ({"--operator": "magic"}, "operator is 'magic'"),
+        ({"S": "none.parquet"}, "none.parquet does not exist"),
+        ({"R": "."}, "is not a relation"),
+        ({"--out": "out.txt"}, "must end in one of .parquet, .arrow, .csv"),
+        ({"--out": "nowhere/out.csv"}, "there is no folder"),
+        ({"--out": "."}, "must end in"),
+    ],
+)
+def test_a_refused_join_says_why_and_leaves_nothing(
+    stream: Path, relation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    words = {"S": str(stream), "R": str(relation), "--on": "product=id", "--out": "out.parquet", "--memory": "500kB"}
+    words |= changed
+    answer = run("join", words.pop("S"), words.pop("R"), *(word for pair in words.items() for word in pair), "--json")
+    assert answer.code == 1
+    assert message in answer.err
+    assert answer.err.startswith("semistream: ")
+    assert answer.out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("on", ["=id", "product=", "="])
+def test_a_malformed_pair_is_a_usage_error(stream: Path, relation: Path, tmp_path: Path, on: str) -> None:
+    answer = run("join", stream, relation, "--on", on, "--out", tmp_path / "out.csv")
+    assert answer.code == 2
+    assert "S_COLUMN=R_COLUMN" in answer.err
+
+
+def test_a_column_paired_twice_is_a_usage_error(stream: Path, relation: Path, tmp_path: Path) -> None:
+    answer = run("join", stream, relation, "--on", "product=id", "--on", "product=name", "--out", tmp_path / "out.csv")
+    assert answer.code == 2
+    assert "twice" in answer.err
+
+
+def test_a_join_that_fails_midway_leaves_the_old_file_and_no_other(
+    stream: Path, relation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out.parquet"
+    out.write_text("old")
+    before = sorted(tmp_path.iterdir())
+    halfway: list[Any] = []
+    flush = MeshJoin.flush
+
+    def break_off(self: MeshJoin) -> Iterator[pa.RecordBatch]:
+        for batch in flush(self):
+            yield batch
+            halfway.extend(path for path in tmp_path.iterdir() if path not in before)
+            raise CorruptRelation("page 7 is damaged.")
+
+    monkeypatch.setattr(MeshJoin, "flush", break_off)
+    answer = run("join", stream, relation, "--on", "product=id", "--out", out, *MEMORY)
+    assert answer.code == 1
+    assert answer.err == "semistream: page 7 is damaged.\n"
+    assert halfway, "the results were being written when it failed"
+    assert sorted(tmp_path.iterdir()) == before
+    assert out.read_text() == "old"
+
+
+def test_a_disk_that_is_full_is_an_error_without_a_traceback(
+    stream: Path, relation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("semistream.cli.result_file.sync_file", full)
+    before = sorted(tmp_path.iterdir())
+    answer = run("join", stream, relation, "--on", "product=id", "--out", tmp_path / "out.csv", *MEMORY)
+    assert answer.code == 1
+    assert "No space left on device" in answer.err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_nested_results_do_not_go_into_a_csv(relation: Path, orders: pa.Table, tmp_path: Path) -> None:
+    nested = orders.append_column("tags", pa.array([["a", "b"]] * 3000))
+    stream, out = write(nested, tmp_path / "s.parquet"), tmp_path / "out.csv"
+    answer = run("join", stream, relation, "--on", "product=id", "--out", out, "--memory", "2MB")
+    assert answer.code == 1
+    assert "list" in answer.err
+    assert not out.exists()
+    assert not list(tmp_path.glob(".*"))
