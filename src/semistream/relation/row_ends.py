@@ -56,7 +56,8 @@ def _bits_before(array: pa.Array) -> Int64s:
 
 def _between(before: Int64s, offsets: npt.NDArray[np.integer[Any]]) -> Int64s:
     ends: Int64s = before[offsets]
-    return ends - ends[0]
+    ends -= ends[0]
+    return ends
 
 
 def _is_list(type_: pa.DataType) -> bool:

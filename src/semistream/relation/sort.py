@@ -20,6 +20,7 @@ from semistream.relation.nested_types import map_children
 
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _MEMORY_PER_THREAD = 125 * 10**6  # with less, DuckDB's threads starve each other of blocks
+_MEMORY_ROWS = 3 * 122_880  # DuckDB sorts no fewer than 122,880 rows at a time, whatever they weigh
 _OUTPUT_ROWS = 1 << 16
 _OUTPUT_SHARE = 16  # a batch of sorted rows takes at most about a 16th of the memory
 
@@ -56,9 +57,10 @@ def sort_batches(
     except (duckdb.Error, OSError) as error:
         if raised:
             raise raised[0] from None
+        reason = str(error).partition("\n")[0]
         raise RelationError(
-            f"the sort failed: {error}. It had {memory_bytes} bytes of memory and the disk of {scratch.parent}: "
-            "make room there, or raise memory."
+            f"the sort failed: {reason}. It had {memory_bytes} bytes of memory and the disk of {scratch.parent}: make "
+            f"room there, or raise memory; rows of about {row_bytes} bytes want {_MEMORY_ROWS * row_bytes} bytes of it."
         ) from error
     finally:
         connection.close()

@@ -1,0 +1,83 @@
+"""The engines of a Python worker: join operators that outlive a task, with their caches, as soft state."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from semistream.joins import SemiStreamJoin
+from semistream.relation import Relation
+from semistream.spark.plan import JoinPlan
+from semistream.spark.routing import part_bounds
+
+_LOG = logging.getLogger(__name__)
+_KEPT = 4  # engines of different plans that one worker keeps: each holds its plan's memory
+
+
+class Engine:
+    """The operator of one plan in this worker. It holds the plan's memory once: one part of R at a time."""
+
+    def __init__(self, plan: JoinPlan) -> None:
+        self.plan = plan
+        self.relation = Relation.open(plan.path)
+        self._part: int | None = None
+        self._operator: SemiStreamJoin | None = None
+
+    def refresh(self) -> None:
+        """Go over to the version of R published last, if that is another one. Reads one small file."""
+        newest = self.relation.refreshed()
+        if newest is not self.relation:
+            self.close()
+            self.relation = newest
+        self.plan.require_same_key(self.relation)
+
+    def operator(self, part: int) -> SemiStreamJoin:
+        """The operator for a part of R; one for another part is closed first, as both would not fit the memory."""
+        if self._operator is None or self._part != part:
+            self.close()
+            narrowed = self.relation.part(*part_bounds(self.plan.cuts, part)) if self.plan.cuts else self.relation
+            self._operator = self.plan.open_operator(narrowed)
+            self._part = part
+        return self._operator
+
+    def close(self) -> None:
+        """Let go of the operator, its memory and its files."""
+        if self._operator is not None:
+            _LOG.debug("closing the engine of %s: %s", self.plan.path, self._operator.stats.as_dict())
+            self._operator.close()
+            self._operator = None
+
+
+class Engines:
+    """Engines by plan, the one used last at the end. A worker runs one task at a time, so nothing is locked."""
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._kept = kept
+        self._by_plan: OrderedDict[JoinPlan, Engine] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_plan)
+
+    @contextmanager
+    def lend(self, plan: JoinPlan) -> Iterator[Engine]:
+        """The plan's engine on R's current version, for the length of a task.
+
+        A task that fails or is abandoned half-way leaves an operator with tuples inside: it is dropped, never used
+        again. A worker that has lost its engine, or never had it, makes a new one.
+        """
+        engine = self._by_plan.pop(plan, None) or Engine(plan)
+        try:
+            engine.refresh()
+            yield engine
+        except BaseException:
+            engine.close()
+            raise
+        self._by_plan[plan] = engine
+        while len(self._by_plan) > self._kept:
+            self._by_plan.popitem(last=False)[1].close()
+
+
+ENGINES = Engines()
+"""This worker's engines. It is a global because a worker process outlives the tasks it runs, and only a module does."""

@@ -1,0 +1,130 @@
+"""join() on Spark: a DataFrame, batch or streaming, with a relation far larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType, UserDefinedType
+
+from semistream.errors import InvalidArgument
+from semistream.joins import SemiStreamJoin
+from semistream.joins.spec import JoinOn
+from semistream.relation import Relation
+from semistream.spark.arrow_types import arrow_schema_of
+from semistream.spark.interpreter import require_classic, worker_interpreter
+from semistream.spark.key_code import key_code
+from semistream.spark.plan import JoinPlan
+from semistream.spark.routing import cut_codes, partition_id
+from semistream.spark.task import join_partition
+
+ROUTES = ("none", "range")
+
+
+def join(
+    df: DataFrame,
+    relation: Relation | str | Path,
+    *,
+    on: JoinOn,
+    how: str = "inner",
+    memory: int | str = "10%",
+    operator: str | type[SemiStreamJoin] = "auto",
+    route: str = "none",
+    columns: Sequence[str] | None = None,
+    suffix: str = "_right",
+    **options: Any,
+) -> DataFrame:
+    """Join a DataFrame, batch or streaming, with a relation, exactly, within ``memory`` per Python worker.
+
+    Every task drains what it was given, so Spark's own replay makes a streaming query exactly-once. The operator lives
+    on in its Python worker from one micro-batch to the next, with its caches, as soft state: if the worker is lost, the
+    next one starts cold and gives the same rows. Every task opens the version of R that is current when it starts and
+    joins with that one as a whole: an update is seen by the next micro-batch, without a restart.
+
+    Parameters
+    ----------
+    df
+        The stream: rows of any types that Arrow carries.
+    relation
+        R, or its path: one that the driver and all executors see.
+    on
+        A column, several, or a mapping from the stream's columns to the relation's.
+    how
+        ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``. Nulls match nothing.
+    memory
+        All that the operator may use in each Python worker: bytes, ``"64MB"``, or a share of the whole of R. It is
+        resolved now: R may grow later, the bytes stay. A worker that serves several joins holds the memory of each, of
+        at most four.
+    operator
+        ``"auto"``, an operator's name, or its class. ``options`` go to it.
+    route
+        ``"none"`` leaves rows in their partitions, and every worker reads all of R. ``"range"`` sends each row to the
+        task that owns its range of keys, and each reads and caches its part of R only: it costs a shuffle of the stream
+        and saves reads. There are as many parts as Spark has task slots.
+    columns, suffix
+        R's columns to give out (all but its key), and what is added to a name that the stream has too.
+
+    All that can be wrong with the arguments is found here, on the driver, and raised as a `SemistreamError`.
+
+    >>> enriched = join(orders, "warehouse/products", on={"product": "id"}, memory="256MB")  # doctest: +SKIP
+    """
+    df = require_classic(df)
+    if route not in ROUTES:
+        raise InvalidArgument(f"route is {route!r}; give one of {', '.join(map(repr, ROUTES))}.")
+    opened = relation.refreshed() if isinstance(relation, Relation) else Relation.open(relation)
+    plan = JoinPlan.of(
+        opened,
+        arrow_schema_of(df),
+        on=on,
+        how=how,
+        memory=memory,
+        operator=operator,
+        columns=columns,
+        suffix=suffix,
+        options=options,
+    )
+    stream = df
+    if route == "range":
+        plan = replace(plan, cuts=cut_codes(opened, df.sparkSession.sparkContext.defaultParallelism))
+        stream = _routed(df, plan, opened)
+    with worker_interpreter(df):
+        # By position: mapInArrow cannot take columns whose names have a dot or a backtick in them.
+        numbered = stream.toDF(*(f"c{i}" for i in range(len(df.columns))))
+        joined = numbered.mapInArrow(partial(_join, plan), from_arrow_schema(plan.spark_schema))
+    return _with_types_of(df, joined)
+
+
+def _join(plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return join_partition(plan, batches)
+
+
+def _routed(df: DataFrame, plan: JoinPlan, relation: Relation) -> DataFrame:
+    """The rows, each in the partition that owns its key: a matter of speed only, see `split_rows`."""
+    columns = [sf.col(_quoted(name)) for name in plan.stream_keys]
+    code = key_code(columns, [df.schema[name].dataType for name in plan.stream_keys], relation.codec)
+    if not plan.cuts:
+        return df
+    return df.repartitionById(len(plan.cuts) + 1, partition_id(code, plan.cuts))
+
+
+def _with_types_of(df: DataFrame, joined: DataFrame) -> DataFrame:
+    """The stream's columns in their own types where Arrow knows only a wider one: ``time(3)``, ``interval hour``."""
+    wanted: StructType = df.schema
+    given: StructType = joined.schema
+    casts = {
+        field.name: sf.col(_quoted(field.name)).cast(field.dataType)
+        for field, other in zip(wanted, given, strict=False)
+        if field.dataType != other.dataType and not isinstance(field.dataType, UserDefinedType)
+    }
+    return joined.select(*(casts.get(name, sf.col(_quoted(name))) for name in joined.columns)) if casts else joined
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,128 @@
+"""JoinPlan: all that a Python worker needs to run a join, checked on the driver and sent with every task."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.budget import parse_bytes
+from semistream.errors import InvalidArgument, RelationError
+from semistream.joins import SemiStreamJoin
+from semistream.joins.join import operator_class
+from semistream.joins.spec import JoinOn
+from semistream.relation import Relation
+from semistream.spark.arrow_types import carried_schema
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """A join of a stream with the relation at ``path``. Equal plans share an engine in a worker.
+
+    ``arguments`` are the operator's, in a form that can be compared; ``key`` and ``key_types`` are R's,
+    ``stream_keys`` the stream's columns in the same order. ``schema`` are the operator's result columns,
+    ``spark_schema`` the same in types that Spark has. ``cuts`` are the key codes at which R is divided into parts; if
+    there are none, every worker joins with all of R.
+    """
+
+    path: str
+    stream_schema: pa.Schema
+    operator: type[SemiStreamJoin]
+    arguments: tuple[tuple[str, Hashable], ...]
+    key: tuple[str, ...]
+    key_types: tuple[pa.DataType, ...]
+    stream_keys: tuple[str, ...]
+    schema: pa.Schema
+    spark_schema: pa.Schema
+    cuts: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        relation: Relation,
+        stream_schema: pa.Schema,
+        *,
+        on: JoinOn,
+        how: str,
+        memory: int | str,
+        operator: str | type[SemiStreamJoin],
+        columns: Sequence[str] | None,
+        suffix: str,
+        options: Mapping[str, Any],
+    ) -> JoinPlan:
+        """Check a join as a user writes it, by making its operator once, as every worker will."""
+        kind = operator_class(operator)
+        _require_options(kind, options)
+        arguments: dict[str, Hashable] = {
+            "on": _pairs(on),
+            "how": how,
+            "memory": parse_bytes(memory, of=relation.nbytes),
+            "columns": None if columns is None else tuple(columns),
+            "suffix": suffix,
+            **options,
+        }
+        with _make_operator(kind, relation, stream_schema, arguments) as made:
+            return cls(
+                path=str(relation.path.absolute()),
+                stream_schema=stream_schema,
+                operator=kind,
+                arguments=tuple(sorted(arguments.items())),
+                key=relation.key,
+                key_types=relation.codec.types,
+                stream_keys=made.spec.stream_keys,
+                schema=made.schema,
+                spark_schema=carried_schema(made.schema),
+            )
+
+    def open_operator(self, relation: Relation) -> SemiStreamJoin:
+        """The operator over a version of R, or a part of it, that gives the columns the plan promises."""
+        made = _make_operator(self.operator, relation, self.stream_schema, dict(self.arguments))
+        if made.schema != self.schema:
+            made.close()
+            raise self._changed(relation)
+        return made
+
+    def require_same_key(self, relation: Relation) -> None:
+        """Refuse a version of R whose key is not the one that the stream was planned and routed for."""
+        if (relation.key, relation.codec.types) != (self.key, self.key_types):
+            raise self._changed(relation)
+
+    def _changed(self, relation: Relation) -> RelationError:
+        return RelationError(
+            f"version {relation.version} of {self.path} has other columns or types than when join() was called: "
+            f"({', '.join(f'{field.name}: {field.type}' for field in relation.schema)}), keyed by "
+            f"({', '.join(relation.key)}). Stop the query and call join() again."
+        )
+
+
+def _make_operator(
+    kind: type[SemiStreamJoin], relation: Relation, stream_schema: pa.Schema, arguments: Mapping[str, Any]
+) -> SemiStreamJoin:
+    return kind(relation, stream_schema, **{**arguments, "on": dict(arguments["on"])})
+
+
+def _pairs(on: JoinOn) -> tuple[tuple[str, str], ...]:
+    """The pairs (stream column, relation column) that ``on`` means."""
+    if isinstance(on, str):
+        return ((on, on),)
+    if isinstance(on, Mapping):
+        return tuple(on.items())
+    return tuple((name, name) for name in on)
+
+
+def _require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
+    """Refuse options that the operator does not have, and values that cannot travel to a worker."""
+    parameters = inspect.signature(operator).parameters
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for name, value in options.items():
+        if name not in parameters and not open_ended:
+            known = ", ".join(name for name in parameters if name not in ("relation", "stream_schema"))
+            raise InvalidArgument(f"operator {operator.name!r} has no option {name!r}; it has {known}.")
+        if not isinstance(value, str | int | float | bool | None):
+            raise InvalidArgument(
+                f"option {name!r} is a {type(value).__name__}; on Spark give a string, a number or a boolean, "
+                "since it is sent to the workers."
+            )

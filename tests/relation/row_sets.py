@@ -1,0 +1,36 @@
+"""Folders for short-lived relations, and tables as multisets of rows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+_IN_MEMORY = Path("/dev/shm")  # Hypothesis builds hundreds of relations; each one syncs its files
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder that is gone afterwards, in memory where the system has such a place."""
+    with tempfile.TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as folder:
+        yield Path(folder)
+
+
+def row_set(rows: pa.Table | pa.RecordBatchReader | Iterable[dict[str, Any]]) -> Counter[str]:
+    """How often each row occurs, whatever the order. NaN is NaN here, and -0.0 is not 0.0."""
+    if isinstance(rows, pa.RecordBatchReader):
+        rows = rows.read_all()
+    if isinstance(rows, pa.Table):
+        rows.validate(full=True)
+        rows = rows.to_pylist()
+    return Counter(map(repr, rows))
+
+
+def files_under(folder: Path) -> set[str]:
+    """Every file below a folder, by its path in it."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

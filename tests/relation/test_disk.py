@@ -1,0 +1,128 @@
+"""Disks give the same bytes and count every request exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semistream.errors import CorruptRelation, InvalidArgument
+from semistream.relation import BufferedDisk, DirectDisk, Disk, SimulatedDisk
+from semistream.relation.disk import ALIGNMENT, allocate_buffer, buffer_bytes, open_disk
+
+SIZE = 3 * ALIGNMENT + 777
+CONTENT = np.random.default_rng(0).integers(0, 256, SIZE, dtype=np.uint8).tobytes()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("disk") / "content"
+    path.write_bytes(CONTENT)
+    (path.parent / "other").write_bytes(CONTENT[::-1])
+    return path
+
+
+@pytest.fixture(scope="module", params=["buffered", "direct", "simulated"])
+def disk(request: pytest.FixtureRequest, file: Path) -> Iterator[Disk]:
+    if request.param == "direct" and not isinstance(open_disk("auto", file), DirectDisk):
+        pytest.skip("the file system takes no O_DIRECT")
+    made = SimulatedDisk(seek_s=2, transfer_s=3) if request.param == "simulated" else open_disk(request.param, file)
+    yield made
+    made.close()
+
+
+def _read(disk: Disk, path: Path, offset: int, nbytes: int, pages: int = 1) -> bytes:
+    buffer = allocate_buffer(buffer_bytes(nbytes))
+    at = disk.read(path, offset, nbytes, pages=pages, into=buffer)
+    return buffer[at : at + nbytes].tobytes()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_any_range_is_read(disk: Disk, file: Path, data: st.DataObject) -> None:
+    offset = data.draw(st.integers(0, SIZE))
+    nbytes = data.draw(st.integers(0, SIZE - offset))
+    assert _read(disk, file, offset, nbytes) == CONTENT[offset : offset + nbytes]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, SIZE + ALIGNMENT), st.integers(1, SIZE))
+def test_range_beyond_the_end_is_a_truncated_file(disk: Disk, file: Path, offset: int, over: int) -> None:
+    nbytes = max(SIZE - offset, 0) + over
+    with pytest.raises(CorruptRelation, match="content ends at byte"):
+        _read(disk, file, offset, nbytes)
+
+
+def test_missing_file_is_named(disk: Disk, file: Path) -> None:
+    with pytest.raises(CorruptRelation, match="absent is missing"):
+        _read(disk, file.parent / "absent", 0, 1)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(1, 9), st.integers(1, 5)), max_size=15))
+def test_counts_are_exact_and_time_is_a_function_of_them(
+    file: Path, requests: list[tuple[bool, int, int, int]]
+) -> None:
+    simulated, buffered = SimulatedDisk(seek_s=0.25, transfer_s=0.5), BufferedDisk()
+    head, seeks = None, 0
+    for other, offset, nbytes, pages in requests:
+        path = file.parent / "other" if other else file
+        for disk in (simulated, buffered):
+            _read(disk, path, offset, nbytes, pages)
+        seeks += head != (path, offset)
+        head = (path, offset + nbytes)
+    counts = simulated.counts
+    assert counts == buffered.counts
+    assert (counts.requests, counts.seeks) == (len(requests), seeks)
+    assert counts.pages == sum(pages for *_, pages in requests)
+    assert counts.bytes == sum(nbytes for _, _, nbytes, _ in requests)
+    assert counts.pages_sequential == counts.pages - seeks
+    assert simulated.now_s == 0.25 * seeks + 0.5 * counts.pages
+    simulated.close()
+    buffered.close()
+
+
+def test_direct_disk_counts_what_was_asked_for_not_whole_blocks(disk: Disk, file: Path) -> None:
+    before = disk.counts.bytes
+    _read(disk, file, 100, 50)
+    assert disk.counts.bytes - before == 50
+
+
+def test_closed_disk_holds_no_file_and_opens_it_again(file: Path) -> None:
+    disk = BufferedDisk()
+    before = set(Path("/proc/self/fd").iterdir())
+    _read(disk, file, 0, 10)
+    assert len(set(Path("/proc/self/fd").iterdir()) - before) == 1
+    disk.close()
+    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert _read(disk, file, 0, 10) == CONTENT[:10]
+    disk.close()
+    disk.close()
+
+
+def test_disks_by_name(file: Path) -> None:
+    own = BufferedDisk()
+    assert open_disk(own, file) is own
+    assert type(open_disk("buffered", file)) is BufferedDisk
+    assert type(open_disk("auto", file)) in (BufferedDisk, DirectDisk)
+    assert type(open_disk("auto", file.parent / "absent")) is BufferedDisk
+    with pytest.raises(InvalidArgument, match="disk is 'ssd'; give 'auto', 'direct', 'buffered' or a Disk"):
+        open_disk("ssd", file)
+
+
+@pytest.mark.parametrize(("seek_s", "transfer_s"), [(-1, 0), (0, -1), (float("nan"), 0)])
+def test_simulated_times_cannot_be_negative(seek_s: float, transfer_s: float) -> None:
+    with pytest.raises(InvalidArgument, match="neither can be negative"):
+        SimulatedDisk(seek_s=seek_s, transfer_s=transfer_s)
+
+
+@given(st.integers(0, 10 * ALIGNMENT), st.integers(0, 3 * ALIGNMENT))
+def test_buffer_takes_its_bytes_wherever_they_start(nbytes: int, offset: int) -> None:
+    start, length = DirectDisk()._range(offset, nbytes)
+    assert start % ALIGNMENT == length % ALIGNMENT == 0
+    assert length <= buffer_bytes(nbytes)
+    assert start <= offset <= offset + nbytes <= start + length

@@ -1,0 +1,189 @@
+"""Reading runs of pages ahead: the same every time, with errors where they belong and nothing left open."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semistream.errors import CorruptRelation, InvalidArgument
+from semistream.relation import BufferedDisk, Relation, RunReader, SimulatedDisk
+from tests.relation.row_sets import scratch_folder
+
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def relation() -> Iterator[Relation]:
+    with scratch_folder() as folder:
+        table = pa.table({"k": np.arange(ROWS), "s": [f"{i}" if i % 9 else None for i in range(ROWS)]})
+        yield Relation.build(table, folder / "r", key="k", page_bytes=1024)
+
+
+def _open_files() -> set[str]:
+    found = set()
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(str(descriptor.readlink()))
+        except FileNotFoundError:  # the one that lists them
+            continue
+    return {path for path in found if path.endswith(".arrow")}
+
+
+def _threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if "semistream" in thread.name]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(0, 10**6), max_size=30), st.integers(1, 20_000), st.integers(1, 4))
+def test_runs_come_in_order_with_their_own_rows(
+    relation: Relation, numbers: list[int], run_bytes: int, buffers: int
+) -> None:
+    pages = np.unique(np.array(numbers, np.intp) % relation.num_pages)
+    run_bytes = max(run_bytes, 1024)
+    disk = SimulatedDisk(seek_s=1, transfer_s=1)
+    reader = relation.reader(run_bytes=run_bytes, disk=disk, buffers=buffers)
+    cuts = relation.table.cut_runs(pages, run_bytes)
+    seen, keys = [], []
+    for run in reader.read_all(pages[a:b] for a, b in pairwise(cuts)):
+        seen += run.pages.tolist()
+        keys += [key for i in range(run.pages.size) for key in run.batch(i, ["k"]).column(0).to_pylist()]
+    reader.close()
+    assert seen == pages.tolist()
+    table = relation.table
+    assert keys == [key for page in pages for key in range(table.first_code[page], table.last_code[page] + 1)]
+    assert disk.counts.pages == pages.size
+    assert disk.counts.requests == cuts.size - 1
+    assert disk.counts.bytes == table.nbytes[pages].sum()
+    neighbours = int((np.diff(pages) == 1).sum()) if pages.size else 0
+    assert disk.counts.seeks == pages.size - neighbours
+    assert _open_files() == set()
+
+
+def test_counts_of_a_scan_are_the_same_every_time(relation: Relation) -> None:
+    counts = []
+    for _ in range(2):
+        disk = SimulatedDisk(seek_s=1, transfer_s=0.5)
+        assert relation.scan(disk=disk).read_all().num_rows == ROWS
+        counts.append((disk.counts, disk.now_s))
+    assert counts[0] == counts[1]
+    assert (counts[0][0].pages, counts[0][0].seeks, counts[0][0].bytes) == (relation.num_pages, 1, relation.nbytes)
+    assert counts[0][1] == 1 + 0.5 * relation.num_pages
+
+
+def test_scanned_batches_stay_valid_while_later_runs_are_read(
+    relation: Relation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Relation.read_pages, "__kwdefaults__", {"run_bytes": 4096, "disk": "buffered"})
+    batches = list(relation.scan())
+    assert len(batches) > 50
+    assert [k for batch in batches for k in batch["k"].to_pylist()] == list(range(ROWS))
+    assert all(
+        v == (str(k) if k % 9 else None)
+        for b in batches
+        for k, v in zip(*map(list, b.to_pydict().values()), strict=True)
+    )
+
+
+@pytest.mark.parametrize("disk", ["buffered", "auto"])
+def test_columns_gathered_from_runs_are_those_of_the_batch(relation: Relation, disk: str) -> None:
+    rng = np.random.default_rng(4)
+    for run in relation.read_pages(np.arange(5, 40), run_bytes=8192, disk=disk):
+        page = rng.integers(0, run.pages.size, 50).astype(np.int32)
+        row = (rng.random(50) * run.rows[page]).astype(np.int32)
+        gathered = run.gather(relation.layout.columns, page, row)
+        for column, array in zip(relation.layout.columns, gathered, strict=True):
+            array.validate(full=True)
+            wanted = [
+                run.batch(int(p), [column.name]).column(0)[int(r)].as_py() for p, r in zip(page, row, strict=True)
+            ]
+            assert array.to_pylist() == wanted
+
+
+class FailingDisk(BufferedDisk):
+    """Fails on its second request."""
+
+    def read(self, *args: object, **kwargs: object) -> int:
+        if self.counts.requests == 1:
+            raise OSError(5, "Input/output error")
+        return super().read(*args, **kwargs)  # type: ignore[arg-type]
+
+
+def test_error_of_the_thread_reaches_the_caller_at_its_run(relation: Relation) -> None:
+    taken = 0
+
+    def drain() -> None:
+        nonlocal taken
+        for _ in relation.read_pages(np.arange(30), run_bytes=4096, disk=FailingDisk()):
+            taken += 1
+
+    with pytest.raises(OSError, match="Input/output error"):
+        drain()
+    assert taken == 1
+    assert (_threads(), _open_files()) == ([], set())
+    with pytest.raises(OSError, match="Input/output error"):
+        relation.scan(disk=_failing_at_once()).read_all()
+    assert (_threads(), _open_files()) == ([], set())
+
+
+def _failing_at_once() -> FailingDisk:
+    disk = FailingDisk()
+    disk.counts.requests = 1
+    return disk
+
+
+def test_abandoned_scan_leaves_no_thread_and_no_file(relation: Relation) -> None:
+    runs = relation.read_pages(np.arange(relation.num_pages), run_bytes=4096)
+    next(runs)
+    assert len(_threads()) == 1
+    runs.close()
+    assert (_threads(), _open_files()) == ([], set())
+    reader = relation.scan()
+    reader.read_next_batch()
+    reader.close()
+    del reader
+    gc.collect()
+    assert (_threads(), _open_files()) == ([], set())
+
+
+def test_close_with_runs_under_way_leaves_nothing(relation: Relation) -> None:
+    before = set(Path("/proc/self/fd").iterdir())
+    reader = relation.reader(run_bytes=4096, buffers=3)
+    for first in (0, 10, 20):
+        reader.ask(np.arange(first, first + 2))
+    assert (reader.room, reader.waiting) == (0, 3)
+    assert reader.take().pages.tolist() == [0, 1]
+    reader.give_back()
+    assert (reader.room, reader.waiting) == (1, 2)
+    reader.close()
+    reader.close()
+    assert _threads() == []
+    assert set(Path("/proc/self/fd").iterdir()) == before
+
+
+def test_reader_needs_a_buffer_and_tells_its_memory(relation: Relation) -> None:
+    with pytest.raises(InvalidArgument, match="buffers is 0"):
+        relation.reader(run_bytes=4096, buffers=0)
+    assert RunReader.memory_bytes(4096, 3) == 3 * 8192
+    assert RunReader.memory_bytes(1, 1) == 8192
+
+
+def test_damaged_page_is_named_by_number_file_and_bytes(relation: Relation) -> None:
+    path = relation.data_files[0]
+    whole = path.read_bytes()
+    offset, nbytes = int(relation.table.offset[7]), int(relation.table.nbytes[7])
+    try:
+        path.write_bytes(whole[: offset + 50] + bytes([whole[offset + 50] ^ 4]) + whole[offset + 51 :])
+        with pytest.raises(CorruptRelation, match=rf"page 7 \(.*{path.name}, bytes {offset} to {offset + nbytes}\)"):
+            list(relation.read_pages(np.arange(20)))
+        assert sum(run.pages.size for run in relation.read_pages(np.arange(8, 20))) == 12
+    finally:
+        path.write_bytes(whole)

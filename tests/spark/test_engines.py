@@ -1,0 +1,133 @@
+"""The worker's side of a join, run here without Spark: what is kept, what is dropped, what it costs."""
+
+import pyarrow as pa
+import pytest
+
+from semistream.relation import Relation
+
+pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
+
+from semistream.joins import MeshJoin
+from semistream.spark.engines import Engines
+from semistream.spark.plan import JoinPlan
+from semistream.spark.task import join_partition
+
+STREAM = pa.schema([("k", pa.int64())])
+
+
+@pytest.fixture
+def relation(tmp_path):
+    return Relation.build(pa.table({"k": range(2000), "v": range(2000)}), tmp_path / "r", key="k", page_bytes=1024)
+
+
+def plan_of(relation, *, how="inner", memory="200kB", operator=MeshJoin, **options):
+    return JoinPlan.of(
+        relation,
+        STREAM,
+        on="k",
+        how=how,
+        memory=memory,
+        operator=operator,
+        columns=None,
+        suffix="_right",
+        options=options,
+    )
+
+
+def batches(*groups):
+    return iter([pa.record_batch({"c0": pa.array(keys, pa.int64())}) for keys in groups])
+
+
+def run(plan, engines, *groups):
+    return [row for batch in join_partition(plan, batches(*groups), engines) for row in batch.to_pylist()]
+
+
+def operator_of(engines, plan, part=0):
+    with engines.lend(plan) as engine:
+        return engine.operator(part)
+
+
+def test_equal_plans_share_one_engine_and_every_task_drains_it(relation):
+    engines = Engines()
+    assert run(plan_of(relation), engines, [1, 2], [3]) == [{"k": k, "v": k} for k in (1, 2, 3)]
+    first = operator_of(engines, plan_of(relation))
+    assert first.stats.rows_waiting == 0
+    assert run(plan_of(relation), engines, [7]) == [{"k": 7, "v": 7}]
+    assert operator_of(engines, plan_of(relation)) is first
+    assert len(engines) == 1
+
+
+def test_what_an_engine_holds_stays_within_the_plans_memory(relation):
+    engines, plan = Engines(), plan_of(relation, memory="60kB")
+    for start in range(0, 4000, 1000):
+        run(plan, engines, range(start, start + 1000))
+    stats = operator_of(engines, plan).stats
+    assert stats.rows_done == 4000
+    assert 0 < stats.peak_bytes <= stats.budget_bytes == 60_000
+
+
+def test_no_more_engines_are_kept_than_allowed_and_the_oldest_goes(relation):
+    engines = Engines(kept=2)
+    plans = [plan_of(relation, memory=memory) for memory in (200_000, 300_000, 400_000)]
+    kept = [operator_of(engines, plan) for plan in plans]
+    assert len(engines) == 2
+    assert [operator_of(engines, plan) for plan in plans[1:]] == kept[1:]
+    assert operator_of(engines, plans[0]) is not kept[0]
+
+
+class FailsOnce(MeshJoin):
+    failed: list["FailsOnce"] = []  # noqa: RUF012 (what failed, for the test to see)
+
+    def _flush(self):
+        if not self.failed:
+            self.failed.append(self)
+            raise OSError("the disk is gone")
+        yield from super()._flush()
+
+
+def test_an_engine_whose_operator_raised_is_never_used_again(relation):
+    engines, plan = Engines(), plan_of(relation, operator=FailsOnce)
+    with pytest.raises(OSError, match="the disk is gone"):
+        run(plan, engines, [1, 2])
+    assert len(engines) == 0
+    assert run(plan, engines, [5]) == [{"k": 5, "v": 5}]
+    assert operator_of(engines, plan) is not FailsOnce.failed[0]
+
+
+def test_an_engine_of_an_abandoned_task_is_never_used_again(relation):
+    engines, plan = Engines(), plan_of(relation)
+    results = join_partition(plan, batches(range(500)), engines)
+    next(results)
+    results.close()
+    assert len(engines) == 0
+    assert run(plan, engines, [5]) == [{"k": 5, "v": 5}]
+
+
+def test_a_task_sees_the_version_that_is_current_when_it_starts(relation):
+    engines, plan = Engines(), plan_of(relation)
+    assert run(plan, engines, [1]) == [{"k": 1, "v": 1}]
+
+    def keys_and_an_update_between_them():
+        yield from batches([1])
+        relation.update(pa.table({"k": [1, 2], "v": [-1, -2]}))
+        yield from batches([2])
+
+    during = join_partition(plan, keys_and_an_update_between_them(), engines)
+    assert [row for batch in during for row in batch.to_pylist()] == [{"k": 1, "v": 1}, {"k": 2, "v": 2}]
+    assert run(plan, engines, [1, 2]) == [{"k": 1, "v": -1}, {"k": 2, "v": -2}]
+
+
+def test_a_partition_without_rows_opens_no_operator(relation):
+    engines, plan = Engines(), plan_of(relation)
+    assert run(plan, engines) == []
+    assert run(plan, engines, []) == []
+
+
+def test_rows_of_several_parts_are_each_joined_with_theirs(relation):
+    engines = Engines()
+    plan = JoinPlan(**{**vars(plan_of(relation, how="left")), "cuts": (500, 1500)})
+    keys = [0, 499, 500, 1499, 1500, 1999, 5000, -5]
+    found = run(plan, engines, keys, [1600], keys[::-1])
+    expected = [{"k": k, "v": k if 0 <= k < 2000 else None} for k in [*keys, 1600, *keys]]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    assert operator_of(engines, plan, 2).relation.num_pages < relation.num_pages

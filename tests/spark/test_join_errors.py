@@ -1,0 +1,86 @@
+"""What is wrong with a join is said by join() itself, on the driver, by the library's errors."""
+
+import decimal
+
+import pyarrow as pa
+import pytest
+
+from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError, NotARelation
+from semistream.relation import Relation
+from semistream.spark import join
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def relation(tmp_path):
+    return Relation.build(pa.table({"k": range(1000), "v": ["x"] * 1000}), tmp_path / "r", key="k", page_bytes=1024)
+
+
+@pytest.fixture
+def stream(spark):
+    return spark.range(3).withColumnRenamed("id", "k")
+
+
+def test_a_missing_column_is_named_with_those_there_are(stream, relation):
+    with pytest.raises(ColumnNotFound, match=r"stream has no column 'key'.*it has 'k'"):
+        join(stream, relation, on={"key": "k"})
+    with pytest.raises(ColumnNotFound, match="no column 'w'"):
+        join(stream, relation, on="k", columns=["w"])
+
+
+def test_types_that_do_not_compare_are_refused(stream, relation):
+    with pytest.raises(KeyTypeError, match="stream key 'k' is string but relation key 'k' is int64"):
+        join(stream.selectExpr("CAST(k AS STRING) AS k"), relation, on="k", route="range")
+
+
+def test_a_budget_of_a_kilobyte_is_refused_with_the_least_that_works(stream, relation):
+    with pytest.raises(BudgetError, match=r"1000 bytes is too small.*it needs at least"):
+        join(stream, relation, on="k", memory="1kB")
+
+
+def test_a_path_that_is_no_relation_is_refused(stream, tmp_path):
+    with pytest.raises(NotARelation, match=r"Relation\.build"):
+        join(stream, tmp_path / "nothing", on="k")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"operator": "magic"}, "operator is 'magic'"),
+        ({"route": "hash"}, "route is 'hash'; give one of 'none', 'range'"),
+        ({"how": "outer"}, "how is 'outer'"),
+        ({"pages": 3}, "'mesh' has no option 'pages'; it has .*pages_per_step"),
+        ({"pages_per_step": [3]}, "option 'pages_per_step' is a list"),
+    ],
+)
+def test_an_argument_that_cannot_work_is_refused(stream, relation, arguments, message):
+    with pytest.raises(InvalidArgument, match=message):
+        join(stream, relation, on="k", **arguments)
+
+
+def test_what_is_not_a_spark_dataframe_is_refused(relation):
+    with pytest.raises(InvalidArgument, match="df is a pyarrow"):
+        join(pa.table({"k": [1]}), relation, on="k")
+
+
+def test_columns_of_one_name_are_refused(stream, relation):
+    with pytest.raises(InvalidArgument, match="several columns called 'k'"):
+        join(stream.select("k", "k"), relation, on="k")
+
+
+def test_a_column_that_spark_has_no_type_for_is_refused_by_name(stream, tmp_path):
+    wide = pa.array([decimal.Decimal(1)], pa.decimal256(60, 0))
+    relation = Relation.build(pa.table({"k": [1], "w": wide, "v": [2]}), tmp_path / "r", key="k")
+    with pytest.raises(InvalidArgument, match=r"column 'w' of the relation has type decimal256.*columns=\["):
+        join(stream, relation, on="k", memory="1MB")
+    assert join(stream, relation, on="k", memory="1MB", columns=["v"]).count() == 1
+
+
+def test_a_key_whose_codes_spark_cannot_compute_can_be_joined_but_not_routed(spark, tmp_path):
+    wide = pa.array([decimal.Decimal(7)], pa.decimal256(60, 0))
+    relation = Relation.build(pa.table({"k": wide, "v": [2]}), tmp_path / "r", key="k")
+    stream = spark.sql("SELECT CAST(7 AS DECIMAL(20, 0)) AS k")
+    assert join(stream, relation, on="k", memory="1MB").collect()[0]["v"] == 2
+    with pytest.raises(KeyTypeError, match=r"'k' is decimal256.*route=.none."):
+        join(stream, relation, on="k", memory="1MB", route="range")
