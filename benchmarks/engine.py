@@ -14,7 +14,15 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.report import Report
-from benchmarks.workload import SCHEMA, batch_rows, relation, relation_batches, relation_rows, stream_batches
+from benchmarks.workload import (
+    SCHEMA,
+    batch_rows,
+    relation,
+    relation_batches,
+    relation_parquet,
+    relation_rows,
+    stream_batches,
+)
 from semistream import MeshJoin, Relation, SemiStreamJoin
 from semistream.joins import IndexNestedLoopJoin
 from semistream.relation.disk import allocate_buffer
@@ -95,24 +103,12 @@ def _duckdb_batch(connection: duckdb.DuckDBPyConnection, batch: pa.RecordBatch) 
 
 
 def _polars(folder: Path, rows: int, stream: list[pa.RecordBatch]) -> list[float]:
-    path = folder / f"relation-{rows}.parquet"
-    write_parquet(path, rows)
-    lazy = pl.scan_parquet(path)
+    lazy = pl.scan_parquet(relation_parquet(folder, rows))
 
     def one(batch: pa.RecordBatch) -> int:
         return pl.from_arrow(pa.table(batch)).lazy().join(lazy, on="key").collect(engine="streaming").height
 
     return _timed(one, stream[:3])
-
-
-def write_parquet(path: Path, rows: int) -> None:
-    """R as one Parquet file, sorted by key, as a lake table would be at its best."""
-    if path.exists():
-        return
-    source = pa.RecordBatchReader.from_batches(SCHEMA, relation_batches(rows))
-    with duckdb.connect() as connection:
-        connection.register("source", source)
-        connection.execute(f"COPY (SELECT * FROM source ORDER BY key) TO '{path}' (FORMAT parquet)")
 
 
 @contextmanager

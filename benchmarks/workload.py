@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -42,6 +43,18 @@ def relation(folder: Path, rows: int) -> Relation:
     if (path / "CURRENT").exists():
         return Relation.open(path)
     return Relation.build(relation_batches(rows), path, key="key")
+
+
+def relation_parquet(folder: Path, rows: int) -> Path:
+    """R as one Parquet file, sorted by key, as a lake table would be at its best."""
+    path = folder / f"relation-{rows}.parquet"
+    if not path.exists():
+        source = pa.RecordBatchReader.from_batches(SCHEMA, relation_batches(rows))
+        with duckdb.connect() as connection:
+            connection.register("source", source)
+            connection.execute(f"COPY (SELECT * FROM source ORDER BY key) TO '{path}.new' (FORMAT parquet)")
+        Path(f"{path}.new").rename(path)
+    return path
 
 
 def stream_batches(rows: int, batch: int, count: int, *, exponent: float = 1.0) -> list[pa.RecordBatch]:
