@@ -98,20 +98,36 @@ def test_expiry_after_the_first_page_again_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_forgotten_partner_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StreamWindow, "mark", lambda self, slots: None)
+    monkeypatch.setattr(StreamWindow, "mark", lambda self, tuples: None)
     for how in ("left", "semi", "anti"):
         _fails(exact, how)
     _fails(counted)
 
 
-def test_a_filter_that_holds_a_probe_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    rebuild = stream_window.rebuild_filter
+def test_tuples_lost_when_levels_are_merged_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    merge = stream_window.merge_sorted
 
-    def half_empty(first_slot, count, codes, links, bits, shift):
-        rebuild(first_slot, count // 2, codes, links, bits, shift)
+    def forgetful(*levels):
+        codes, tuples = merge(*levels)
+        return codes[1:], tuples[1:]
 
-    monkeypatch.setattr(stream_window, "rebuild_filter", half_empty)
-    _fails(reusable)
+    monkeypatch.setattr(stream_window, "merge_sorted", forgetful)
+    _fails(exact)
+
+
+def test_expired_tuples_that_still_match_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    expire = StreamWindow.expire
+
+    def undead(self):
+        found = expire(self)
+        for level in self._levels:
+            level.first = self._first
+        return found
+
+    monkeypatch.setattr(StreamWindow, "expire", undead)
+    case = plain_case()
+    with case.built() as relation, pytest.raises((AssertionError, ValueError, IndexError)):
+        checks.check_any_interleaving_of_steps(BROKEN, case, relation, [7])
 
 
 def test_null_keys_that_match_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +148,9 @@ def test_null_keys_that_match_are_found(monkeypatch: pytest.MonkeyPatch) -> None
 def test_uncharged_output_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     charge, release = MemoryBudget.charge, MemoryBudget.release
     monkeypatch.setattr(MemoryBudget, "charge", lambda self, name, n: charge(self, name, 0 if name == "output" else n))
-    monkeypatch.setattr(MemoryBudget, "release", lambda self, name, n: release(self, name, 0 if name == "output" else n))
+    monkeypatch.setattr(
+        MemoryBudget, "release", lambda self, name, n: release(self, name, 0 if name == "output" else n)
+    )
     _fails(in_budget)
 
 

@@ -26,6 +26,7 @@ def _match(pages: list[list[int]], asked: list[int], room: int) -> list[tuple[in
         assert n <= room
         assert n > 0 or not np.array_equal(before, cursor)  # it always gets on
         pairs += zip(position[:n].tolist(), page[:n].tolist(), row[:n].tolist(), strict=True)
+        assert len(pairs) <= int(rows.sum()) * len(asked)  # and never round in circles
     return pairs
 
 

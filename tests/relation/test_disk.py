@@ -63,23 +63,30 @@ def test_missing_file_is_named(disk: Disk, file: Path) -> None:
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9), st.integers(1, 9), st.integers(1, 5)), max_size=15))
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.none(), st.tuples(st.booleans(), st.integers(0, 9))), st.integers(1, 9)), max_size=15
+    )
+)
 def test_counts_are_exact_and_time_is_a_function_of_them(
-    file: Path, requests: list[tuple[bool, int, int, int]]
+    file: Path, requests: list[tuple[tuple[bool, int] | None, int]]
 ) -> None:
+    """A request goes on where the last one ended (None), or starts in one of two files at some byte."""
     simulated, buffered = SimulatedDisk(seek_s=0.25, transfer_s=0.5), BufferedDisk()
-    head, seeks = None, 0
-    for other, offset, nbytes, pages in requests:
-        path = file.parent / "other" if other else file
+    head: tuple[Path, int] | None = None
+    seeks = 0
+    for start, nbytes in requests:
+        path, offset = head or (file, 0)
+        if start is not None:
+            path, offset = (file.parent / "other" if start[0] else file), start[1]
         for disk in (simulated, buffered):
-            _read(disk, path, offset, nbytes, pages)
+            _read(disk, path, offset, nbytes, pages=nbytes + 1)
         seeks += head != (path, offset)
         head = (path, offset + nbytes)
     counts = simulated.counts
     assert counts == buffered.counts
     assert (counts.requests, counts.seeks) == (len(requests), seeks)
-    assert counts.pages == sum(pages for *_, pages in requests)
-    assert counts.bytes == sum(nbytes for _, _, nbytes, _ in requests)
+    assert counts.bytes == sum(nbytes for _, nbytes in requests) == counts.pages - len(requests)
     assert counts.pages_sequential == counts.pages - seeks
     assert simulated.now_s == 0.25 * seeks + 0.5 * counts.pages
     simulated.close()

@@ -23,10 +23,10 @@ from semistream.relation.row_gatherer import RowGatherer, row_bytes
 class StreamRows(Protocol):
     """Stream tuples in memory, named by position."""
 
-    def take(self, positions: Int32s, columns: list[int] | None = None) -> list[pa.Array]:
+    def take(self, positions: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
         """Copies of some tuples, one array per column (all, or those asked for)."""
 
-    def row_bytes(self, positions: Int32s) -> Int64s:
+    def row_bytes(self, positions: Int64s) -> Int64s:
         """Bytes that `take` needs for each of them."""
 
 
@@ -48,11 +48,11 @@ class Emitter:
         self._row_bytes = fixed_row_bytes(spec.stream_schema) + sum(c.fixed_bytes for c in spec.payload)  # at least
         self._capacity = max(staging_bytes // self._row_bytes, 1)
         self._gatherer = RowGatherer(spec.payload, self._capacity)
-        self._positions: list[Int32s] = []
+        self._positions: list[Int64s] = []
         self._staged_bytes = 0
 
     def verified(
-        self, stream: StreamRows, positions: Int32s, run: PageRun, page: Int32s, row: Int32s
+        self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
     ) -> npt.NDArray[np.intp] | slice:
         """Which of the pairs with equal codes have equal keys: all of them, unless codes are hashes."""
         if self._codec.ordered:
@@ -61,11 +61,11 @@ class Emitter:
         return np.flatnonzero(self._codec.equal(left, run.gather(self._spec.key_columns, page, row)))
 
     def stage(
-        self, stream: StreamRows, positions: Int32s, run: PageRun, page: Int32s, row: Int32s
+        self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
     ) -> Iterator[pa.RecordBatch]:
         """Take pairs of a stream tuple and an R-tuple; gives batches as the staging fills up."""
         ends = None
-        if not self._regular:
+        if not self._regular and positions.size:
             ends = np.cumsum(stream.row_bytes(positions) + row_bytes(run, self._spec.payload, page, row))
         begin = 0
         while begin < positions.size:

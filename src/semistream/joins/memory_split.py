@@ -16,7 +16,7 @@ _STAGING_BYTES = 8 << 20
 _MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are ordered and verified
 _LEAST_MATCHES = 64
 _LEAST_SLOTS = 16
-_ADMIT_ROW_BYTES = 24  # a tuple's code, mask and size while it is admitted
+_ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
 _GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
 
 

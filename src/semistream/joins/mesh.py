@@ -30,7 +30,7 @@ class MeshJoin(SemiStreamJoin):
     w                      ``rows_per_step``: most tuples admitted between two iterations (by default, all that
                            have room: under load this admits as many per cycle as a fixed w, and a batch that is
                            followed by a pause is through after one scan)
-    H, Q                   `StreamWindow`: a chained hash table over a ring, and its packets
+    H, Q                   `StreamWindow`: the codes of the window in order instead of hashed, and its packets
     N_R                    ``relation.num_pages``
     =====================  ===================================================================================
 
@@ -77,7 +77,8 @@ class MeshJoin(SemiStreamJoin):
         self._window = StreamWindow(split.slots, self.budget)
         self._emitter = Emitter(self.spec, relation.codec, self.budget, split.staging_bytes)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk)
-        self._slot, self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(3))
+        self._position = np.empty(split.matches, np.int64)
+        self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._intake = Intake(self.spec, relation.codec, split, self.budget)
         self._admitted_now = 0  # tuples admitted since the last iteration
         self._asked = 0  # runs asked of the reader, and
@@ -144,17 +145,12 @@ class MeshJoin(SemiStreamJoin):
 
     def _join(self, run: PageRun) -> Results:
         self.stats.probes += int(run.rows.sum())
-        cursor = np.zeros(3, np.int64)
-        while cursor[0] < run.pages.size:
-            found = self._window.probe(run, cursor, self._slot, self._page, self._row)
-            slot, page, row = self._slot[:found], self._page[:found], self._row[:found]
-            if found == 0:
-                continue
-            equal = self._emitter.verified(self._window, slot, run, page, row)
-            slot, page, row = slot[equal], page[equal], row[equal]
-            self._window.mark(slot)
-            if self.spec.pairs and slot.size:
-                yield from self._emitter.stage(self._window, slot, run, page, row)
+        for tuples, page, row in self._window.probe(run, self._position, self._page, self._row):
+            if tuples.size:
+                equal = self._emitter.verified(self._window, tuples, run, page, row)
+                self._window.mark(tuples[equal])
+                if self.spec.pairs:
+                    yield from self._emitter.stage(self._window, tuples[equal], run, page[equal], row[equal])
 
     def _expire(self) -> Results:
         """Let the oldest packet go: its tuples have met all of R."""

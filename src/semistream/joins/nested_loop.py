@@ -15,7 +15,7 @@ from semistream.joins.lmdb_store import Leaf, LmdbStore, open_store
 from semistream.joins.memory_split import MemorySplit
 from semistream.joins.spec import JoinOn
 from semistream.kernels.merge import match_pages
-from semistream.kernels.types import Int32s, Int64s
+from semistream.kernels.types import Int64s
 from semistream.relation import Disk, DiskCounts, PageRun, Relation
 from semistream.relation.disk import allocate_buffer, buffer_bytes
 
@@ -101,7 +101,7 @@ class IndexNestedLoopJoin(SemiStreamJoin):
                 found = match_pages(
                     run.words, run.code_starts, run.rows, codes, cursor, self._position, self._page, self._row
                 )
-                rows = order[self._position[:found]].astype(np.int32)
+                rows = order[self._position[:found]]
                 page, row = self._page[:found], self._row[:found]
                 equal = self._emitter.verified(stream, rows, run, page, row)
                 rows, page, row = rows[equal], page[equal], row[equal]
@@ -161,9 +161,9 @@ class _BatchRows:
     def __init__(self, tuples: Admitted) -> None:
         self._tuples = tuples
 
-    def take(self, positions: Int32s, columns: list[int] | None = None) -> list[pa.Array]:
+    def take(self, positions: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
         batch = self._tuples.batch if columns is None else self._tuples.batch.select(columns)
         return list(batch.take(pa.array(positions)).columns)
 
-    def row_bytes(self, positions: Int32s) -> Int64s:
+    def row_bytes(self, positions: Int64s) -> Int64s:
         return self._tuples.sizes[positions]

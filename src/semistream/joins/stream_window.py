@@ -1,8 +1,9 @@
-"""The sliding window of MESHJOIN: stream tuples in a ring, the hash table H over it, and the queue Q of packets."""
+"""The sliding window of MESHJOIN: stream tuples, the queue Q of packets they came in, and their codes in order."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,23 +12,25 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.joins.intake import Admitted
+from semistream.kernels.merge import match_pages, merge_sorted
 from semistream.kernels.types import Bools, Int32s, Int64s
-from semistream.kernels.window import expire_tuples, insert_tuples, mark_slots, probe_pages, rebuild_filter
 from semistream.relation import PageRun
 
-_NO_MASK = np.empty(0, np.bool_)
 _SMALL_PACKET = 4096
-_FILTER_BITS_PER_TUPLE = 8
 
 
 @dataclass
 class Packet:
-    """Stream tuples that entered the window together: MESH's ``w`` pointers in Q, and the tuples themselves."""
+    """Stream tuples that entered the window together: MESH's ``w`` pointers in Q, and the tuples themselves.
+
+    ``first`` numbers its first tuple, counted from the start of the stream; ``matchable`` of them can be found.
+    """
 
     batch: pa.RecordBatch
     sizes: Int64s
-    first_slot: int
+    first: int
     entered: int
+    matchable: int
 
     @property
     def rows(self) -> int:
@@ -35,108 +38,100 @@ class Packet:
         return self.sizes.size
 
 
+@dataclass
+class _Level:
+    """Codes in ascending order with the tuples that have them, which are among those from ``first`` to ``end``."""
+
+    codes: Int64s
+    tuples: Int64s
+    first: int
+    end: int
+
+
 class StreamWindow:
     """Up to ``slots`` stream tuples, found by key code, that leave in the order in which they came.
 
-    Int32s are slots of the ring.
+    MESH keeps a hash table H over the window. R's pages are clustered here, so the codes of the window are kept in
+    order instead (as MESH 3.4 proposes for ranges), and each page meets only the tuples in its range of codes. The
+    order is made of a few levels, each of which covers packets that came one after the other: a new packet is a level
+    of its own, neighbours of similar size are merged, and entries of expired tuples are dropped when they are
+    the larger part of a level. Positions are numbers of tuples in the stream.
     """
 
     def __init__(self, slots: int, budget: MemoryBudget) -> None:
-        buckets = _power_below(slots)
         self.slots = slots
-        self._budget = budget
-        self.used = 0
         self.packets: deque[Packet] = deque()
-        self._first_slot = 0
-        self._codes = np.zeros(slots, np.int64)
-        self._links = np.zeros(slots, np.int32)
-        self._matched = np.zeros(slots, np.uint8)
-        self._heads = np.zeros(buckets, np.int32)
-        self._tails = np.zeros(buckets, np.int32)
-        self._bucket_shift = 64 - buckets.bit_length() + 1
-        self._all_bits = np.zeros(max(buckets * _FILTER_BITS_PER_TUPLE // 64, 1), np.uint64)
-        self._resize_filter()
+        self._budget = budget
+        self._levels: list[_Level] = []  # the oldest tuples first
+        self._matched = np.zeros(slots, np.bool_)  # by the tuple's number, modulo the slots
+        self._first = 0
+        self._end = 0
 
     @staticmethod
     def index_bytes(slots: int) -> int:
-        """Bytes of the ring, the table and its filter for a window of ``slots``; the tuples themselves come on top."""
-        return slots * (8 + 4 + 1) + _power_below(slots) * (4 + 4 + _FILTER_BITS_PER_TUPLE // 8) + 8
+        """Bytes of the levels of ``slots`` tuples, twice while they are merged, and of a flag for each."""
+        return slots * (2 * (8 + 8) + 1)
 
     @property
     def free(self) -> int:
         """Slots that are empty."""
-        return self.slots - self.used
+        return self.slots - (self._end - self._first)
 
     def admit(self, tuples: Admitted, entered: int) -> int:
-        """Put a packet of tuples behind the others; gives how many entered the hash table."""
-        if self.used == 0:
-            self._first_slot = 0
-        rows = tuples.codes.size
-        first = (self._first_slot + self.used) % self.slots
-        self._matched[np.arange(first, first + rows) % self.slots] = 0
-        inserted = insert_tuples(
-            tuples.codes,
-            _NO_MASK if tuples.can_match is None else tuples.can_match,
-            first,
-            self._codes,
-            self._heads,
-            self._tails,
-            self._links,
-            self._bucket_shift,
-            self._bits,
-            self._filter_shift,
-        )
-        self.used += rows
-        self.packets.append(Packet(tuples.batch, tuples.sizes, first, entered))
+        """Put a packet of tuples behind the others; gives how many of them can be found."""
+        first, rows = self._end, tuples.codes.size
+        numbers = np.arange(first, first + rows)
+        self._matched[numbers % self.slots] = False
+        codes = tuples.codes
+        if tuples.can_match is not None:
+            codes, numbers = codes[tuples.can_match], numbers[tuples.can_match]
+        order = np.argsort(codes)
+        self._end += rows
+        self._levels.append(_Level(codes[order], numbers[order], first, self._end))
+        self.packets.append(Packet(tuples.batch, tuples.sizes, first, entered, codes.size))
         self._merge_small_packets()
-        if self.used * _FILTER_BITS_PER_TUPLE > 2 * self._bits.size * 64 and self._bits.size < self._all_bits.size:
-            self._resize_filter()
-        return int(inserted)
+        self._merge_levels()
+        return codes.size
 
     def oldest_matched(self) -> Bools:
         """Which tuples of the oldest packet have met a partner."""
         packet = self.packets[0]
-        slots = np.arange(packet.first_slot, packet.first_slot + packet.rows) % self.slots
-        return self._matched[slots].view(np.bool_)
+        return self._matched[np.arange(packet.first, packet.first + packet.rows) % self.slots]
 
     def expire(self) -> int:
-        """Remove the oldest packet; gives how many of its tuples were in the table."""
+        """Remove the oldest packet; gives how many of its tuples could be found."""
         packet = self.packets.popleft()
-        removed = expire_tuples(
-            packet.first_slot, packet.rows, self._codes, self._heads, self._links, self._bucket_shift
-        )
-        self.used -= packet.rows
-        self._first_slot = (packet.first_slot + packet.rows) % self.slots
-        self._expired += packet.rows
-        if self._expired >= max(self.used, 1) or self.used == 0:
-            self._resize_filter()
-        return int(removed)
+        self._first = packet.first + packet.rows
+        while self._levels and self._levels[0].end <= self._first:
+            self._levels.pop(0)
+        if self._levels:
+            oldest = self._levels[0]
+            if 2 * (self._first - oldest.first) > oldest.end - oldest.first:
+                live = oldest.tuples >= self._first
+                self._levels[0] = _Level(oldest.codes[live], oldest.tuples[live], self._first, oldest.end)
+        return packet.matchable
 
-    def probe(self, run: PageRun, cursor: Int64s, slot: Int32s, page: Int32s, row: Int32s) -> int:
-        """Fill in pairs of tuples and rows of the run with equal codes, from ``cursor`` on; see `probe_pages`."""
-        found: int = probe_pages(
-            run.words,
-            run.code_starts,
-            run.rows,
-            self._codes,
-            self._heads,
-            self._links,
-            self._bucket_shift,
-            self._bits,
-            self._filter_shift,
-            cursor,
-            slot,
-            page,
-            row,
-        )
-        return found
+    def probe(
+        self, run: PageRun, position: Int64s, page: Int32s, row: Int32s
+    ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
+        """Pairs of a tuple and a row of the run with equal codes, as many at a time as the arrays given can hold."""
+        for level in self._levels:
+            cursor = np.array([0, -1, -1], np.int64)
+            while cursor[0] < run.pages.size:
+                found = match_pages(run.words, run.code_starts, run.rows, level.codes, cursor, position, page, row)
+                tuples = level.tuples[position[:found]]
+                if level.first < self._first:
+                    live = tuples >= self._first
+                    yield tuples[live], page[:found][live], row[:found][live]
+                else:
+                    yield tuples, page[:found], row[:found]
 
-    def mark(self, slots: Int32s) -> None:
+    def mark(self, tuples: Int64s) -> None:
         """Remember that these tuples met a partner."""
-        mark_slots(slots, self._matched)
+        self._matched[tuples % self.slots] = True
 
-    def take(self, positions: Int32s, columns: list[int] | None = None) -> list[pa.Array]:
-        """Copies of the tuples in some slots."""
+    def take(self, positions: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
+        """Copies of some tuples."""
         order, parts = self._parts(positions)
         taken = [
             (packet.batch if columns is None else packet.batch.select(columns)).take(pa.array(rows))
@@ -148,8 +143,8 @@ class StreamWindow:
         back[order] = np.arange(order.size)
         return list(pa.concat_batches(taken).take(pa.array(back)).columns)
 
-    def row_bytes(self, positions: Int32s) -> Int64s:
-        """Bytes of the tuples in some slots."""
+    def row_bytes(self, positions: Int64s) -> Int64s:
+        """Bytes of some tuples."""
         order, parts = self._parts(positions)
         if order is None:
             packet, rows = parts[0]
@@ -158,25 +153,20 @@ class StreamWindow:
         sizes[order] = np.concatenate([packet.sizes[rows] for packet, rows in parts])
         return sizes
 
-    def _parts(self, slots: Int32s) -> tuple[npt.NDArray[np.intp] | None, list[tuple[Packet, Int32s]]]:
-        """Slots as rows of packets, and the order in which they stand there (None: as they were given)."""
+    def _parts(self, tuples: Int64s) -> tuple[npt.NDArray[np.intp] | None, list[tuple[Packet, Int64s]]]:
+        """Tuples as rows of packets, and the order in which they stand there (None: as they were given)."""
         if len(self.packets) == 1:
-            return None, [(self.packets[0], (slots - self.packets[0].first_slot) % self.slots)]
-        numbers = self._packet_of(slots)
-        order = np.argsort(numbers, kind="stable")
-        numbers, slots = numbers[order], slots[order]
+            return None, [(self.packets[0], tuples - self.packets[0].first)]
+        firsts = np.array([packet.first for packet in self.packets], np.int64)
+        numbers = np.searchsorted(firsts, tuples, "right") - 1
+        order = np.argsort(numbers.astype(np.int16) if firsts.size < 2**15 else numbers, kind="stable")
+        numbers, tuples = numbers[order], tuples[order]
         begins = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
         packets = [self.packets[int(numbers[begin])] for begin in begins]
         return order, [
-            (packet, (slots[begin:end] - packet.first_slot) % self.slots)
-            for packet, begin, end in zip(packets, begins, [*begins[1:], slots.size], strict=True)
+            (packet, tuples[begin:end] - packet.first)
+            for packet, begin, end in zip(packets, begins, [*begins[1:], tuples.size], strict=True)
         ]
-
-    def _packet_of(self, slots: Int32s) -> npt.NDArray[np.int16]:
-        firsts = np.array([packet.first_slot for packet in self.packets], np.int64)
-        ages = (firsts - self._first_slot) % self.slots
-        numbers = np.searchsorted(ages, (slots - self._first_slot) % self.slots, "right") - 1
-        return numbers.astype(np.int16 if len(self.packets) < 2**15 else np.int32)
 
     def _merge_small_packets(self) -> None:
         """Join neighbours that came in the same iteration, smaller ones first: single rows become few packets."""
@@ -191,17 +181,13 @@ class StreamWindow:
                 batch = pa.concat_batches([before.batch, last.batch])
                 sizes = np.concatenate([before.sizes, last.sizes])
                 self.packets.pop()
-                self.packets[-1] = Packet(batch, sizes, before.first_slot, before.entered)
+                self.packets[-1] = Packet(batch, sizes, before.first, before.entered, before.matchable + last.matchable)
 
-    def _resize_filter(self) -> None:
-        """Make the filter as large as the tuples it holds need, and forget those that have expired."""
-        words = min(max(_power_below(self.used * _FILTER_BITS_PER_TUPLE * 2) // 64, 1), self._all_bits.size)
-        self._bits = self._all_bits[:words]
-        self._filter_shift = 64 - (words * 64).bit_length() + 1
-        self._expired = 0
-        rebuild_filter(self._first_slot, self.used, self._codes, self._links, self._bits, self._filter_shift)
-
-
-def _power_below(number: int) -> int:
-    """The largest power of two that is not larger, at least 1."""
-    return 1 << max(number.bit_length() - 1, 0)
+    def _merge_levels(self) -> None:
+        """Merge the newest levels until each is less than half of the one before: there are few, and each entry is
+        moved a logarithmic number of times.
+        """
+        while len(self._levels) > 1 and self._levels[-2].codes.size <= 2 * self._levels[-1].codes.size:
+            right, left = self._levels.pop(), self._levels.pop()
+            codes, tuples = merge_sorted(left.codes, left.tuples, right.codes, right.tuples)
+            self._levels.append(_Level(codes, tuples, left.first, right.end))

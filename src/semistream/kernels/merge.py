@@ -60,3 +60,21 @@ def match_pages(
         position = np.int64(-1)
     cursor[0], cursor[1], cursor[2] = rows.size, -1, -1
     return found
+
+
+@njit(cache=True, nogil=True)
+def merge_sorted(
+    left_codes: Int64s, left_values: Int64s, right_codes: Int64s, right_values: Int64s
+) -> tuple[Int64s, Int64s]:
+    """Two ascending arrays of codes as one, their values with them; of equal codes the left ones come first."""
+    total = left_codes.size + right_codes.size
+    codes, values = np.empty(total, np.int64), np.empty(total, np.int64)
+    left = right = 0
+    for i in range(total):
+        if right == right_codes.size or (left < left_codes.size and left_codes[left] <= right_codes[right]):
+            codes[i], values[i] = left_codes[left], left_values[left]
+            left += 1
+        else:
+            codes[i], values[i] = right_codes[right], right_values[right]
+            right += 1
+    return codes, values
