@@ -33,9 +33,9 @@ def _wide_rows(seed: int, rows: int) -> pa.Table:
     return pa.table(
         {
             "k": rng.integers(0, 50, rows),
-            "s": ["x" * n if n != 3 else None for n in sizes],
+            "s": pa.array(["x" * n if n != 3 else None for n in sizes], pa.string()),
             "b": pa.array(rng.random(rows) < 0.5),
-            "l": pa.array([["y" * 5] * (n // 8) for n in sizes]),
+            "l": pa.array([["y" * 5] * (n // 8) for n in sizes], pa.list_(pa.string())),
             "m": pa.array([[(str(i), i) for i in range(n // 20)] for n in sizes], pa.map_(pa.string(), pa.int64())),
         }
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ColumnNotFound
+from semistream.kernels.types import Bools
 from semistream.keys import KeyCodec
 from semistream.relation.build import Progress, build_relation
 from semistream.relation.disk import Disk, open_disk
@@ -34,6 +35,8 @@ SCAN_RUN_BYTES = 4 << 20
 class Relation:
     """One version of a relation on disk. Opening it reads the page table; rows are read when asked for.
 
+    A page's checksum is compared when it is first read through this object; ``verified`` remembers which were.
+
     >>> import tempfile
     >>> products = pa.table({"id": [3, 1, 2], "name": ["cola", "tea", "water"]})
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -45,6 +48,7 @@ class Relation:
     path: Path
     manifest: Manifest
     table: PageTable
+    verified: Bools = field(repr=False, compare=False)
 
     @classmethod
     def build(
@@ -86,7 +90,8 @@ class Relation:
         number = get_current(folder) if version is None else require_version(folder, version)
         manifest = read_manifest(folder, number)
         with pa.OSFile(str(check_whole(folder, manifest.page_table))) as source:
-            return cls(folder, manifest, PageTable.from_arrow(pa.ipc.open_file(source).read_all()))
+            table = PageTable.from_arrow(pa.ipc.open_file(source).read_all())
+        return cls(folder, manifest, table, np.zeros(len(table), np.bool_))
 
     @property
     def version(self) -> int:
@@ -145,7 +150,13 @@ class Relation:
     def reader(self, *, run_bytes: int, disk: str | Disk = "auto", buffers: int = 2) -> RunReader:
         """A reader of runs of pages of at most ``run_bytes``."""
         return RunReader(
-            self.table, self.layout, self.data_files, self.disk(disk), run_bytes=run_bytes, buffers=buffers
+            self.table,
+            self.layout,
+            self.data_files,
+            self.disk(disk),
+            run_bytes=run_bytes,
+            buffers=buffers,
+            verified=self.verified,
         )
 
     def read_pages(
@@ -198,12 +209,11 @@ class Relation:
         Joins and look-ups of such keys find all their rows in it. A page on the border is in the parts on both sides,
         and the rows with a null key are in all of them.
         """
-        chosen = np.ones(len(self.table), np.bool_)
-        if first_code is not None:
-            chosen &= self.table.last_code >= first_code
-        if end_code is not None:
-            chosen &= self.table.first_code < end_code
-        return Relation(self.path, self.manifest, self.table.take(np.flatnonzero(chosen)))
+        table = self.table
+        begin = 0 if first_code is None else int(np.searchsorted(table.last_code, first_code, "left"))
+        end = len(table) if end_code is None else int(np.searchsorted(table.first_code, end_code, "left"))
+        pages = slice(begin, max(begin, end))
+        return Relation(self.path, self.manifest, table.take(pages), self.verified[pages])
 
     def refreshed(self) -> Relation:
         """The version published last: this object if that is still the one."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.errors import CorruptRelation, InvalidArgument
-from semistream.kernels.types import Bytes, Int64s
+from semistream.kernels.types import Bools, Bytes, Int64s
 from semistream.kernels.xxhash64 import hash_bytes
 from semistream.relation.disk import Disk, allocate_buffer, buffer_bytes
 from semistream.relation.page_layout import PageLayout
@@ -24,7 +24,8 @@ Pages = npt.NDArray[np.intp]
 class RunReader:
     """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by one thread.
 
-    Only what was asked for is read, so that the counts of the disk are the same every time. Errors of the thread are
+    ``verified`` says which pages need no check of their checksum any more, and is kept up to date. Only what was asked
+    for is read, so that the counts of the disk are the same every time. Errors of the thread are
     raised where the run would have been taken.
     """
 
@@ -37,6 +38,7 @@ class RunReader:
         *,
         run_bytes: int,
         buffers: int = 2,
+        verified: Bools | None = None,
     ) -> None:
         if buffers < 1:
             raise InvalidArgument(f"buffers is {buffers}; a reader needs at least 1.")
@@ -49,7 +51,7 @@ class RunReader:
         self._pending: deque[tuple[Future[PageRun], Bytes]] = deque()
         self._taken: Bytes | None = None
         self._thread: ThreadPoolExecutor | None = None
-        self._verified = np.zeros(len(table), np.bool_)
+        self._verified = np.zeros(len(table), np.bool_) if verified is None else verified
 
     @staticmethod
     def memory_bytes(run_bytes: int, buffers: int = 2) -> int:
@@ -111,8 +113,8 @@ class RunReader:
     def _verify(self, file: Path, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
         """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
 
-        A page is checked when this reader reads it for the first time. Files never change once they are published, so
-        a scan that comes round again trusts what it has seen.
+        A page is checked once for each relation that a process has open. Files never change once they are published,
+        so a scan that comes round again trusts what was seen.
         """
         if self._verified[pages].all():
             return
