@@ -112,8 +112,7 @@ class MemoryBudget:
         held = self._by_name.get(name, 0)
         if nbytes < 0 or nbytes > held:
             raise BudgetExceeded(
-                f"{name} released {nbytes} bytes but holds {held}. "
-                "This is a bug in semistream; please report it."
+                f"{name} released {nbytes} bytes but holds {held}. This is a bug in semistream; please report it."
             )
         self._by_name[name] = held - nbytes
         self.used -= nbytes

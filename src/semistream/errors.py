@@ -21,9 +21,7 @@ class ColumnNotFound(SemistreamError, KeyError):
         names = list(available)
         near = difflib.get_close_matches(column, names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        self.message = (
-            f"{where} has no column {column!r}; it has {', '.join(map(repr, names)) or 'none'}.{hint}"
-        )
+        self.message = f"{where} has no column {column!r}; it has {', '.join(map(repr, names)) or 'none'}.{hint}"
         super().__init__(self.message)
 
     def __str__(self) -> str:

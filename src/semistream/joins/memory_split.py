@@ -11,8 +11,8 @@ from semistream.joins.row_sizes import fixed_row_bytes
 from semistream.joins.spec import JoinSpec
 from semistream.relation import Relation, RunReader
 
-_RUN_BYTES = 8 << 20
-_STAGING_BYTES = 8 << 20
+_RUN_BYTES = 4 << 20
+_STAGING_BYTES = 1 << 20  # small batches: who takes them apart row by row wants them in its cache
 _MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are ordered and verified
 _LEAST_MATCHES = 64
 _LEAST_SLOTS = 16

@@ -16,6 +16,8 @@ from semistream.joins.spec import JoinOn
 from semistream.joins.stream_window import StreamWindow
 from semistream.relation import Disk, PageRun, Relation
 
+_READ_AHEAD = 2  # runs: the disk goes on while the consumer takes a batch of results
+
 
 class MeshJoin(SemiStreamJoin):
     """MESHJOIN (MESH 3.1): every iteration reads some pages of R and joins them with all tuples in the window.
@@ -68,7 +70,7 @@ class MeshJoin(SemiStreamJoin):
             purpose=f"a mesh join with {relation.path}",
             index_bytes=relation.table.memory_bytes + 17 * relation.num_pages,  # and the scan's order, cuts and checks
             slots_bytes=StreamWindow.index_bytes,
-            run_buffers=2,
+            run_buffers=_READ_AHEAD + 1,
             run_pages=pages_per_step,
         )
         self._rows_per_step = rows_per_step
@@ -76,7 +78,7 @@ class MeshJoin(SemiStreamJoin):
         self._cuts = relation.table.cut_runs(self._order, split.run_bytes, split.run_pages)
         self._window = StreamWindow(split.slots, self.budget)
         self._emitter = Emitter(self.spec, relation.codec, self.budget, split.staging_bytes)
-        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk)
+        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_READ_AHEAD + 1)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._intake = Intake(self.spec, relation.codec, split, self.budget)
@@ -136,9 +138,9 @@ class MeshJoin(SemiStreamJoin):
             yield from self._expire()
 
     def _read_ahead(self) -> None:
-        """Ask for this iteration's run and the next, if any tuple in the window will need it."""
+        """Ask for this iteration's run and those after it that some tuple in the window will need."""
         newest = self._window.packets[-1].entered + self.runs
-        while self._asked < min(newest, self._joined + 2):
+        while self._asked < min(newest, self._joined + _READ_AHEAD + 1):
             at = self._asked % self.runs
             self._reader.ask(self._order[self._cuts[at] : self._cuts[at + 1]])
             self._asked += 1

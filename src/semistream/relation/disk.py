@@ -18,6 +18,7 @@ import numpy as np
 from semistream.errors import CorruptRelation, InvalidArgument
 from semistream.kernels.types import Bytes
 
+_HUGE = 4 << 20
 ALIGNMENT = 4096  # what O_DIRECT asks of offsets, lengths and memory on every file system we know
 
 
@@ -28,7 +29,10 @@ def buffer_bytes(nbytes: int) -> int:
 
 def allocate_buffer(nbytes: int) -> Bytes:
     """A zeroed buffer aligned for direct I/O; memory is taken by the page as it is first written."""
-    return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
+    memory = mmap.mmap(-1, nbytes)
+    if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        memory.madvise(mmap.MADV_HUGEPAGE)  # direct I/O pins the buffer's pages each time: let there be few
+    return np.frombuffer(memory, np.uint8)
 
 
 @dataclass

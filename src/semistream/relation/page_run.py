@@ -66,12 +66,9 @@ class PageRun:
         return -(-self._nbytes // self.rows)
 
     @cached_property
-    def _filled(self) -> list[bool]:
+    def filled(self) -> list[bool]:
+        """For each buffer, whether any page has it: a validity bitmap is there only if there are nulls."""
         return list(np.any(self.positions >= 0, axis=0).tolist())
-
-    def has_nulls(self, column: ColumnLayout) -> bool:
-        """Whether any page has a null in a column."""
-        return self._filled[column.first_buffer]
 
     def gather(self, columns: Sequence[ColumnLayout], page: Int32s, row: Int32s) -> list[pa.Array]:
         """Copies of the chosen rows, one array per column."""

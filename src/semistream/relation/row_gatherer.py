@@ -33,6 +33,9 @@ class RowGatherer:
             if column.kind == "fixed" and column.width in _VALUE_TYPES:
                 self._blocks.setdefault(column.width, []).append(i)
         self._starts = {w: np.array([columns[i].first_buffer + 1 for i in group]) for w, group in self._blocks.items()}
+        plain = {i for group in self._blocks.values() for i in group}
+        self._others = [i for i in range(len(columns)) if i not in plain]
+        self._validity = [(i, c.first_buffer) for i, c in enumerate(columns) if c.kind in ("fixed", "bits")]
         self._clear()
 
     def _clear(self) -> None:
@@ -51,18 +54,22 @@ class RowGatherer:
             if block is None:
                 block = self._values[width] = np.empty((buffers.size, self._capacity), value_type)
             gather_columns(run.view(value_type), run.positions, buffers, page, row, block[:, begin:end])
-        for i, column in enumerate(self._columns):
-            if column.kind == "binary":
-                self._pieces.setdefault(i, []).append(_gather_binary(run, column, page, row))
-            elif column.kind == "arrow":
-                self._pieces.setdefault(i, []).append(_gather_by_arrow(run, column, page, row))
-            else:
-                if column.width not in self._blocks:
-                    self._append_bytes(i, run, page, row)
-                if run.has_nulls(column):
-                    valid = self._valid.setdefault(i, np.ones(self._capacity, np.bool_))
-                    gather_bits(run.buffer, run.positions[:, column.first_buffer], page, row, valid[begin:end])
+        for i in self._others:
+            self._append_other(i, run, page, row)
+        for i, buffer in self._validity:
+            if run.filled[buffer]:
+                valid = self._valid.setdefault(i, np.ones(self._capacity, np.bool_))
+                gather_bits(run.buffer, run.positions[:, buffer], page, row, valid[begin:end])
         self.rows = end
+
+    def _append_other(self, i: int, run: PageRun, page: Int32s, row: Int32s) -> None:
+        column = self._columns[i]
+        if column.kind == "binary":
+            self._pieces.setdefault(i, []).append(_gather_binary(run, column, page, row))
+        elif column.kind == "arrow":
+            self._pieces.setdefault(i, []).append(_gather_by_arrow(run, column, page, row))
+        else:
+            self._append_bytes(i, run, page, row)
 
     def _append_bytes(self, i: int, run: PageRun, page: Int32s, row: Int32s) -> None:
         column = self._columns[i]
@@ -106,7 +113,7 @@ def _gather_binary(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
     data_starts = run.positions[:, column.first_buffer + 2]
     gather_bytes(run.buffer, offsets, starts, data_starts, page, row, out_offsets, out)
     validity = None
-    if run.has_nulls(column):
+    if run.filled[column.first_buffer]:
         valid = np.empty(page.size, np.bool_)
         gather_bits(run.buffer, run.positions[:, column.first_buffer], page, row, valid)
         validity = _packed(valid)
