@@ -9,7 +9,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-BENCHMARKS = {"engine": "benchmarks.engine", "build": "benchmarks.build", "spark": "benchmarks.spark_join"}
+BENCHMARKS = {
+    "engine": "benchmarks.engine",
+    "build": "benchmarks.build",
+    "pages": "benchmarks.pages",
+    "spark": "benchmarks.spark_join",
+}
 
 
 def main() -> None:

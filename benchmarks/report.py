@@ -92,7 +92,9 @@ class Report:
 
 
 def _amount(value: float, unit: str) -> str:
-    return f"{value / 1e9:.2f} GB/s" if unit == "bytes/s" else f"{value / 1e6:.3f} M {unit}"
+    if unit == "bytes/s":
+        return f"{value / 1e9:.2f} GB/s"
+    return f"{value / 1e6:.3f} M {unit}" if value >= 1e4 else f"{value:,.0f} {unit}"
 
 
 def environment() -> dict[str, object]:

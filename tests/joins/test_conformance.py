@@ -93,3 +93,14 @@ def test_one_key_everywhere_comes_out_in_bounded_batches(maker: Maker) -> None:
             assert sum(sizes) == 700 * 400
             assert max(sizes) < 2000
             assert operator.stats.peak_bytes <= memory
+
+
+@every_operator
+def test_nested_values_of_very_different_sizes_are_charged_in_full(maker: Maker) -> None:
+    sizes = [2000 if i % 50 == 0 else 1 for i in range(300)]
+    relation = pa.table({"k": range(300), "v": [list(range(n)) for n in sizes], "t": [{"a": "x" * n} for n in sizes]})
+    stream = pa.table({"s": [i % 50 * 6 for i in range(120)] + [0] * 80, "w": [[1] * n for n in sizes[:200]]})
+    case = Case(relation, ("k",), tuple(stream.to_batches(max_chunksize=30)), stream.schema, {"s": "k"}, "left", 4096)
+    with case.built() as built:
+        checks.check_holds_the_budget(maker, case, built, maker.least_memory(built, case) + 300_000)
+        checks.check_equals_the_batch_join(maker, case, built, "2MB")

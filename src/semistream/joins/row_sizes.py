@@ -6,10 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.kernels.types import Int64s
+from semistream.relation.row_ends import value_bytes
 
 
 def row_sizes(batch: pa.RecordBatch) -> Int64s:
-    """Bytes of each row, rounded up: exact for flat types; nested columns are taken to be alike in all rows."""
+    """Bytes of each row, rounded up. Values of dictionaries, views and extension types are taken to be alike."""
     fixed = np.int64(fixed_row_bytes(batch.schema))
     if is_regular(batch.schema):
         return np.broadcast_to(fixed, batch.num_rows)  # takes no memory of its own
@@ -21,6 +22,8 @@ def row_sizes(batch: pa.RecordBatch) -> Int64s:
                 column.buffers()[1], np.int32 if width == 4 else np.int64, len(column) + 1, column.offset * width
             )
             sizes += np.diff(offsets)
+        elif _is_plain_nested(column.type):
+            sizes += value_bytes(column)
         elif _is_irregular(column.type):
             sizes += -(-column.nbytes // max(len(column), 1))
     return sizes
@@ -49,6 +52,15 @@ def _offset_bytes(type_: pa.DataType) -> int:
     if t.is_string(type_) or t.is_binary(type_):
         return 4
     return 8 if t.is_large_string(type_) or t.is_large_binary(type_) else 0
+
+
+def _is_plain_nested(type_: pa.DataType) -> bool:
+    """Whether a type nests nothing but types that have plain buffers."""
+    t = pa.types
+    if not (t.is_struct(type_) or t.is_list(type_) or t.is_large_list(type_) or t.is_map(type_)):
+        return bool(t.is_fixed_size_list(type_)) and _is_plain_nested(pa.struct([type_.value_field]))
+    children = [type_.field(i).type for i in range(type_.num_fields)]
+    return all(_is_plain_nested(child) if t.is_nested(child) else not _is_irregular(child) for child in children)
 
 
 def _is_irregular(type_: pa.DataType) -> bool:

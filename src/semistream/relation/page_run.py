@@ -60,11 +60,6 @@ class PageRun:
         """Where each page's key codes start in `words`."""
         return self.positions[:, self.layout.code_buffer] >> 3
 
-    @property
-    def mean_row_bytes(self) -> Int64s:
-        """Bytes of a row of each page, on average, rounded up."""
-        return -(-self._nbytes // self.rows)
-
     @cached_property
     def filled(self) -> list[bool]:
         """For each buffer, whether any page has it: a validity bitmap is there only if there are nulls."""

@@ -1,4 +1,4 @@
-"""How many bytes rows take in a page: what pages are cut by."""
+"""How many bytes rows take: what pages are cut by, and what a budget is charged for."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def row_ends(batch: pa.RecordBatch, layout: PageLayout) -> Int64s:
             bits += _bits_before(array)
     bits += np.arange(bits.size) * fixed
     return (bits[1:] + 7) // 8
+
+
+def value_bytes(array: pa.Array) -> Int64s:
+    """Bytes that each value of an array takes, rounded up."""
+    return (np.diff(_bits_before(array)) + 7) // 8
 
 
 def count_offsets(type_: pa.DataType) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from semistream.kernels.gather import gather_bits, gather_bytes, gather_columns, gather_lengths, gather_wide
 from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.relation.page_layout import ColumnLayout
+from semistream.relation.row_ends import value_bytes
 
 if TYPE_CHECKING:
     from semistream.relation.page_run import PageRun
@@ -135,7 +136,7 @@ def _gather_by_arrow(run: PageRun, column: ColumnLayout, page: Int32s, row: Int3
 
 
 def row_bytes(run: PageRun, columns: Sequence[ColumnLayout], page: Int32s, row: Int32s) -> Int64s:
-    """Bytes that each of the chosen rows takes when gathered; those of nested columns are taken to be alike."""
+    """Bytes that each of the chosen rows takes when gathered, rounded up."""
     sizes = np.full(page.size, sum(column.fixed_bytes for column in columns), np.int64)
     for column in columns:
         if column.kind == "binary":
@@ -144,7 +145,9 @@ def row_bytes(run: PageRun, columns: Sequence[ColumnLayout], page: Int32s, row: 
             gather_lengths(run.view(np.int32 if column.width == 4 else np.int64), starts, page, row, ends)
             sizes += np.diff(ends)
         elif column.kind == "arrow":
-            sizes += run.mean_row_bytes[page]
+            for position in np.unique(page).tolist():
+                here = page == position
+                sizes[here] += value_bytes(run.batch(position, [column.name]).column(0))[row[here]]
     return sizes
 
 

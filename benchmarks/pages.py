@@ -1,0 +1,57 @@
+"""pages: what the size of a page costs and saves; the default of 64 KiB is chosen by it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.report import Report
+from benchmarks.workload import batch_rows, relation_batches, relation_rows, stream_batches
+from semistream import MeshJoin, Relation
+
+PAGE_BYTES = (8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
+_SHARE = 0.2  # of the other benchmarks' R: five relations are built
+_REPEAT = 5
+_LOOKUPS = 500
+
+
+def run(scale: float, folder: Path) -> Report:
+    rows, batch = relation_rows(scale * _SHARE), batch_rows(scale * _SHARE)
+    stream = stream_batches(rows, batch, _REPEAT + 1)
+    setup = (
+        f"R {rows:,} x 120 B; join: batches of {batch:,}, 10 % of R; look-up: {_LOOKUPS} keys far apart, one read each"
+    )
+    report = Report("pages", scale, setup)
+    for page_bytes in PAGE_BYTES:
+        path = folder / f"pages-{rows}-{page_bytes}"
+        if not (path / "CURRENT").exists():
+            Relation.build(relation_batches(rows), path, key="key", page_bytes=page_bytes)
+        relation = Relation.open(path)
+        index = relation.table.memory_bytes / relation.nbytes
+        note = f"page table {index:.2%} of R"
+        report.add(f"{page_bytes >> 10} KiB: join", _join(relation, stream), note=note)
+        report.add(f"{page_bytes >> 10} KiB: look-up", _look_up(relation, rows), unit="keys/s")
+    return report
+
+
+def _join(relation: Relation, stream: list) -> list[float]:
+    rates = []
+    with MeshJoin(relation, stream[0].schema, on="key", memory=relation.nbytes // 10) as join:
+        for batch in stream:
+            start = time.perf_counter()
+            list(join.push(batch))
+            list(join.flush())
+            rates.append(batch.num_rows / (time.perf_counter() - start))
+    return rates[1:]
+
+
+def _look_up(relation: Relation, rows: int) -> list[float]:
+    rates = []
+    for repeat in range(_REPEAT):
+        keys = np.linspace(repeat, rows - 1, _LOOKUPS).astype(np.int64)
+        start = time.perf_counter()
+        found = relation.lookup(keys, ["c0"]).num_rows
+        rates.append(found / (time.perf_counter() - start))
+    return rates
