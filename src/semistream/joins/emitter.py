@@ -31,22 +31,22 @@ class StreamRows(Protocol):
 
 
 class Emitter:
-    """Makes the results of one join, in batches of at most ``staging_bytes`` (no single row may be larger).
+    """Makes the results of one join, in batches of at most ``batch_bytes``, or of one row if that is larger.
 
     Pairs are staged run after run and come out when the staging is full or `emit` is called, so that many small runs
     make few batches. What is staged is charged to the budget until the consumer has asked for more.
     """
 
-    def __init__(self, spec: JoinSpec, codec: KeyCodec, budget: MemoryBudget, staging_bytes: int) -> None:
+    def __init__(self, spec: JoinSpec, codec: KeyCodec, budget: MemoryBudget, batch_bytes: int) -> None:
         self._spec = spec
         self._codec = codec
         self._budget = budget
-        self._staging_bytes = staging_bytes
+        self._batch_bytes = batch_bytes
         self._key_positions = [spec.stream_schema.get_field_index(name) for name in spec.stream_keys]
         self._null_bytes = fixed_row_bytes(pa.schema([pa.field(c.name, c.type) for c in spec.payload]))
         self._regular = is_regular(spec.stream_schema) and all(c.kind in ("fixed", "bits") for c in spec.payload)
         self._row_bytes = fixed_row_bytes(spec.stream_schema) + sum(c.fixed_bytes for c in spec.payload)  # at least
-        self._capacity = max(staging_bytes // self._row_bytes, 1)
+        self._capacity = max(batch_bytes // self._row_bytes, 1)
         self._gatherer = RowGatherer(spec.payload, self._capacity)
         self._positions: list[Int64s] = []
         self._staged_bytes = 0
@@ -81,13 +81,14 @@ class Emitter:
 
     def _fitting(self, ends: Int64s | None, begin: int, end: int) -> tuple[int, int]:
         """How far the staging takes pairs from ``begin`` on, and their bytes; ``ends`` is None if all are alike."""
-        room = self._staging_bytes - self._staged_bytes
+        room = self._batch_bytes - self._staged_bytes
+        least = 0 if self._positions else 1  # a single row goes out however large it is
         if ends is None:
-            rows = min(end - begin, room // self._row_bytes)
+            rows = min(end - begin, max(room // self._row_bytes, least))
             return begin + rows, rows * self._row_bytes
         before = int(ends[begin - 1]) if begin else 0
         fits = int(np.searchsorted(ends, before + room, "right"))
-        end = max(min(fits, begin + self._capacity - self._gatherer.rows), begin)
+        end = max(min(fits, begin + self._capacity - self._gatherer.rows), begin + least)
         return end, (int(ends[end - 1]) if end else 0) - before
 
     def emit(self, stream: StreamRows) -> Iterator[pa.RecordBatch]:
@@ -112,7 +113,7 @@ class Emitter:
         if rows.size == 0:
             return
         ends = np.cumsum(row_sizes(batch)[rows] + self._null_bytes)
-        for begin, end in pairwise([*cut_pages(ends, self._staging_bytes).tolist(), rows.size]):
+        for begin, end in pairwise([*cut_pages(ends, self._batch_bytes).tolist(), rows.size]):
             nbytes = int(ends[end - 1]) - (int(ends[begin - 1]) if begin else 0)
             with self._budget.charged("output", nbytes):
                 left = batch.take(pa.array(rows[begin:end])).columns

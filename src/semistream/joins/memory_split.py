@@ -12,7 +12,8 @@ from semistream.joins.spec import JoinSpec
 from semistream.relation import Relation, RunReader
 
 _RUN_BYTES = 4 << 20
-_STAGING_BYTES = 1 << 20  # small batches: who takes them apart row by row wants them in its cache
+_STAGING_BYTES = 8 << 20  # kept free for output, so that single rows may be as wide; a 16th of a large budget
+_BATCH_BYTES = 1 << 20  # of a batch of results: who takes it apart row by row wants it in its cache
 _MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are ordered and verified
 _LEAST_MATCHES = 64
 _LEAST_SLOTS = 16
@@ -25,7 +26,8 @@ class MemorySplit:
     """The parts of a budget, in bytes and in what they hold. Together they never exceed it.
 
     A run of pages has at most ``run_bytes`` and ``run_pages``. ``slots`` bounds the stream tuples held,
-    ``payload_bytes`` their bytes, ``admit_rows`` how many are taken at once. ``widest_row`` bounds a row of R: it
+    ``payload_bytes`` their bytes, ``admit_rows`` how many are taken at once. Results come out in batches of about
+    ``batch_bytes``, and in single rows of up to ``staging_bytes``. ``widest_row`` bounds a row of R: it
     cannot be wider than the largest page.
     """
 
@@ -33,6 +35,7 @@ class MemorySplit:
     run_pages: int
     matches: int
     staging_bytes: int
+    batch_bytes: int
     widest_row: int
     slots: int
     admit_rows: int
@@ -79,7 +82,7 @@ class MemorySplit:
         run_bytes = max(largest, min(_RUN_BYTES, spare // 12))
         if run_pages is not None or relation.num_pages == 0 or run_cost(run_bytes) - run_cost(asked) > spare // 3:
             run_bytes = asked
-        staging = least_staging + min(_STAGING_BYTES, spare // 6)
+        staging = least_staging + min(max(_STAGING_BYTES, spare // 16), spare // 6)
         matches = max(_LEAST_MATCHES, min(1 << 16, spare // 12 // _MATCH_BYTES))
         budget.charge("page index", index_bytes)
         budget.charge("page buffers", run_cost(run_bytes))
@@ -91,6 +94,7 @@ class MemorySplit:
             run_pages=run_pages or _run_pages(run_bytes, largest),
             matches=matches,
             staging_bytes=staging,
+            batch_bytes=min(staging, _BATCH_BYTES),
             widest_row=widest,
             slots=slots,
             admit_rows=min(slots, most_admitted),

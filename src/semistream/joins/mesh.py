@@ -77,7 +77,7 @@ class MeshJoin(SemiStreamJoin):
         self._order = relation.table.scan_order()
         self._cuts = relation.table.cut_runs(self._order, split.run_bytes, split.run_pages)
         self._window = StreamWindow(split.slots, self.budget)
-        self._emitter = Emitter(self.spec, relation.codec, self.budget, split.staging_bytes)
+        self._emitter = Emitter(self.spec, relation.codec, self.budget, split.batch_bytes)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_READ_AHEAD + 1)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))

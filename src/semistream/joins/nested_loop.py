@@ -59,7 +59,7 @@ class IndexNestedLoopJoin(SemiStreamJoin):
             run_buffers=1,
         )
         self._store: LmdbStore | None = open_store(relation)
-        self._emitter = Emitter(self.spec, relation.codec, self.budget, self._split.staging_bytes)
+        self._emitter = Emitter(self.spec, relation.codec, self.budget, self._split.batch_bytes)
         self._intake = Intake(self.spec, relation.codec, self._split, self.budget)
         self._buffer = allocate_buffer(buffer_bytes(self._split.run_bytes))
         self._position = np.empty(self._split.matches, np.int64)
