@@ -138,6 +138,8 @@ def test_what_cannot_work_is_refused_by_name(products: Relation, tmp_path: Path)
         joined(products, how="outer")
     with pytest.raises(InvalidArgument, match="operator is 'hash'; give 'auto', 'mesh', 'nested_loop'"):
         joined(products, operator="hash")
+    with pytest.raises(InvalidArgument, match="'mesh' has no option 'speed'; it has rows_per_step, pages_per_step, on"):
+        joined(products, speed=11)
     with pytest.raises(ColumnNotFound, match="'colour'"):
         joined(products, columns=["colour"])
     with pytest.raises(InvalidArgument, match="columns does not go with how='semi'"):

@@ -51,7 +51,7 @@ def size(nbytes: int) -> str:
 @singledispatch
 def render(report: DataclassInstance) -> RenderableType:
     """A report as text; each kind registers its own."""
-    raise NotImplementedError(type(report).__name__)
+    raise TypeError(f"no text form for {type(report).__name__}")
 
 
 @render.register

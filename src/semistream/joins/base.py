@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Required, Self, TypedDict
 
 import pyarrow as pa
 
@@ -16,6 +16,17 @@ from semistream.joins.stats import JoinStats
 from semistream.relation import Disk, DiskCounts, Relation
 
 Results = Iterator[pa.RecordBatch]
+
+
+class JoinArguments(TypedDict, total=False):
+    """What every operator takes besides the relation and the stream; see `SemiStreamJoin`."""
+
+    on: Required[JoinOn]
+    how: str
+    memory: int | str
+    columns: Sequence[str] | None
+    suffix: str
+    disk: str | Disk
 
 
 class SemiStreamJoin(ABC):

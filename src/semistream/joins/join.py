@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -30,6 +31,15 @@ def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]
     if operator not in OPERATORS:
         raise InvalidArgument(f"operator is {operator!r}; give 'auto', {', '.join(map(repr, OPERATORS))} or a class.")
     return OPERATORS[operator]
+
+
+def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
+    """Refuse options that an operator does not have, naming those it has."""
+    signatures = [inspect.signature(kind.__init__) for kind in operator.__mro__ if issubclass(kind, SemiStreamJoin)]
+    known = [p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            raise InvalidArgument(f"operator {operator.name!r} has no option {name!r}; it has {', '.join(known)}.")
 
 
 class JoinedStream:
@@ -119,6 +129,7 @@ def join(
     opened = relation if isinstance(relation, Relation) else Relation.open(relation)
     schema, stream = _open_stream(batches)
     kind = operator_class(operator)
+    require_options(kind, options)
     return JoinedStream(
         kind(opened, schema, on=on, how=how, memory=memory, columns=columns, suffix=suffix, **options), stream
     )

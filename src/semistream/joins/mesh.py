@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.errors import InvalidArgument
-from semistream.joins.base import Results, SemiStreamJoin
+from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.memory_split import MemorySplit
-from semistream.joins.spec import JoinOn
 from semistream.joins.stream_window import StreamWindow
-from semistream.relation import Disk, PageRun, Relation
+from semistream.relation import PageRun, Relation
 
 _READ_AHEAD = 2  # runs: the disk goes on while the consumer takes a batch of results
 
@@ -48,18 +47,11 @@ class MeshJoin(SemiStreamJoin):
         relation: Relation,
         stream_schema: pa.Schema,
         *,
-        on: JoinOn,
-        how: str = "inner",
-        memory: int | str = "10%",
-        columns: Sequence[str] | None = None,
-        suffix: str = "_right",
-        disk: str | Disk = "auto",
         rows_per_step: int | None = None,
         pages_per_step: int | None = None,
+        **arguments: Unpack[JoinArguments],
     ) -> None:
-        super().__init__(
-            relation, stream_schema, on=on, how=how, memory=memory, columns=columns, suffix=suffix, disk=disk
-        )
+        super().__init__(relation, stream_schema, **arguments)
         for option, value in (("rows_per_step", rows_per_step), ("pages_per_step", pages_per_step)):
             if value is not None and value < 1:
                 raise InvalidArgument(f"{option} is {value}; it must be at least 1.")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.errors import InvalidArgument
-from semistream.joins.base import Results, SemiStreamJoin
+from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Admitted, Intake
 from semistream.joins.lmdb_store import Leaf, LmdbStore, open_store
 from semistream.joins.memory_split import MemorySplit
-from semistream.joins.spec import JoinOn
 from semistream.kernels.merge import match_pages
 from semistream.kernels.types import Int64s
-from semistream.relation import Disk, DiskCounts, PageRun, Relation
+from semistream.relation import DiskCounts, PageRun, Relation
 from semistream.relation.disk import allocate_buffer, buffer_bytes
 
 _TUPLE_BYTES = 40  # a tuple's code, its place in the order of codes, its flag, while a step looks it up
@@ -34,21 +34,8 @@ class IndexNestedLoopJoin(SemiStreamJoin):
 
     name = "nested_loop"
 
-    def __init__(
-        self,
-        relation: Relation,
-        stream_schema: pa.Schema,
-        *,
-        on: JoinOn,
-        how: str = "inner",
-        memory: int | str = "10%",
-        columns: Sequence[str] | None = None,
-        suffix: str = "_right",
-        disk: str | Disk = "auto",
-    ) -> None:
-        super().__init__(
-            relation, stream_schema, on=on, how=how, memory=memory, columns=columns, suffix=suffix, disk=disk
-        )
+    def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
+        super().__init__(relation, stream_schema, **arguments)
         self._split = MemorySplit.of(
             self.budget,
             relation,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ import pyarrow as pa
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument, RelationError
 from semistream.joins import SemiStreamJoin
-from semistream.joins.join import operator_class
+from semistream.joins.join import operator_class, require_options
 from semistream.joins.spec import JoinOn
 from semistream.relation import Relation
 from semistream.spark.arrow_types import carried_schema
@@ -115,12 +114,8 @@ def _pairs(on: JoinOn) -> tuple[tuple[str, str], ...]:
 
 def _require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
     """Refuse options that the operator does not have, and values that cannot travel to a worker."""
-    parameters = inspect.signature(operator).parameters
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    require_options(operator, options)
     for name, value in options.items():
-        if name not in parameters and not open_ended:
-            known = ", ".join(name for name in parameters if name not in ("relation", "stream_schema"))
-            raise InvalidArgument(f"operator {operator.name!r} has no option {name!r}; it has {known}.")
         if not isinstance(value, str | int | float | bool | None):
             raise InvalidArgument(
                 f"option {name!r} is a {type(value).__name__}; on Spark give a string, a number or a boolean, "
