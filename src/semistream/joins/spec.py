@@ -50,7 +50,7 @@ class JoinSpec:
         """Resolve a join as a user writes it; ``columns`` are those of the relation to give out, all but its key."""
         if how not in get_args(JoinKind):
             raise InvalidArgument(f"how is {how!r}; give one of {', '.join(get_args(JoinKind))}.")
-        pairs = _pairs(on)
+        pairs = _by_relation_column(key_pairs(on))
         stream_keys = _stream_keys(pairs, relation, stream_schema)
         relation.codec.accept(stream_keys, [stream_schema.field(name).type for name in stream_keys])
         named = columns is not None
@@ -74,15 +74,18 @@ class JoinSpec:
         )
 
 
-def _pairs(on: JoinOn) -> dict[str, str]:
-    """The pairs (relation column -> stream column) that ``on`` means."""
+def key_pairs(on: JoinOn) -> dict[str, str]:
+    """The pairs (stream column -> relation column) that ``on`` means."""
     if isinstance(on, str):
         return {on: on}
-    if isinstance(on, Mapping):
-        if len(set(on.values())) < len(on):
-            raise InvalidArgument(f"on pairs a relation column twice: {dict(on)}.")
-        return {relation: stream for stream, relation in on.items()}
-    return {name: name for name in on}
+    return dict(on) if isinstance(on, Mapping) else {name: name for name in on}
+
+
+def _by_relation_column(pairs: dict[str, str]) -> dict[str, str]:
+    turned = {relation: stream for stream, relation in pairs.items()}
+    if len(turned) < len(pairs):
+        raise InvalidArgument(f"on pairs a relation column twice: {pairs}.")
+    return turned
 
 
 def _stream_keys(pairs: dict[str, str], relation: Relation, stream_schema: pa.Schema) -> tuple[str, ...]:

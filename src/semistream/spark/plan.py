@@ -12,7 +12,7 @@ from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument, RelationError
 from semistream.joins import SemiStreamJoin
 from semistream.joins.join import operator_class, require_options
-from semistream.joins.spec import JoinOn
+from semistream.joins.spec import JoinOn, key_pairs
 from semistream.relation import Relation
 from semistream.spark.arrow_types import carried_schema
 
@@ -56,7 +56,7 @@ class JoinPlan:
         kind = operator_class(operator)
         _require_options(kind, options)
         arguments: dict[str, Hashable] = {
-            "on": _pairs(on),
+            "on": tuple(key_pairs(on).items()),
             "how": how,
             "memory": parse_bytes(memory, of=relation.nbytes),
             "columns": None if columns is None else tuple(columns),
@@ -101,15 +101,6 @@ def _make_operator(
     kind: type[SemiStreamJoin], relation: Relation, stream_schema: pa.Schema, arguments: Mapping[str, Any]
 ) -> SemiStreamJoin:
     return kind(relation, stream_schema, **{**arguments, "on": dict(arguments["on"])})
-
-
-def _pairs(on: JoinOn) -> tuple[tuple[str, str], ...]:
-    """The pairs (stream column, relation column) that ``on`` means."""
-    if isinstance(on, str):
-        return ((on, on),)
-    if isinstance(on, Mapping):
-        return tuple(on.items())
-    return tuple((name, name) for name in on)
 
 
 def _require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
