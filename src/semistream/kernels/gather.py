@@ -23,12 +23,20 @@ def gather_columns(
     ``positions[page, buffer]`` is where a buffer stands in the run, ``buffers`` are those of the columns, and
     ``out[column]`` takes the column's values.
     """
-    width = values.itemsize
-    for column in range(buffers.size):
-        buffer = buffers[column]
-        target = out[column]
-        for i in range(page.size):
-            target[i] = values[positions[page[i], buffer] // width + row[i]]
+    shift = 0
+    while 1 << shift < values.itemsize:
+        shift += 1
+    begin = 0
+    while begin < page.size:  # page by page: its columns are in the processor's cache for as long as it is needed
+        end = begin + 1
+        while end < page.size and page[end] == page[begin]:
+            end += 1
+        for column in range(buffers.size):
+            start = positions[page[begin], buffers[column]] >> shift
+            target = out[column]
+            for i in range(begin, end):
+                target[i] = values[start + row[i]]
+        begin = end
 
 
 @njit(cache=True, nogil=True)

@@ -1,0 +1,96 @@
+"""Count how often key codes are asked for, and find those asked for often."""
+
+import numpy as np
+from numba import njit
+
+from semistream.kernels.types import Bytes, Int32s, Int64s
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MOST = np.uint8(255)
+
+
+@njit(inline="always")
+def _place(code: int, bits: int) -> np.int64:
+    return np.int64((np.uint64(code) * _GOLDEN) >> np.uint64(64 - bits))
+
+
+@njit(cache=True, nogil=True)
+def count_hot_rows(
+    run: Int64s,
+    code_starts: Int64s,
+    rows: Int32s,
+    page: Int32s,
+    row: Int32s,
+    counters: Bytes,
+    bits: int,
+    threshold: int,
+    asked: Int32s,
+    out_page: Int32s,
+    out_row: Int32s,
+    out_count: Int32s,
+) -> int:
+    """Add the pairs of a run to ``counters`` and give the keys that were asked for more than ``threshold`` times.
+
+    Pairs name rows by (page, row) and stand page by page. A key comes out once, as the page and the first of its rows,
+    with the estimate of its count: never too low, too high when another key shares its counter. ``counters`` are
+    ``2**bits`` bytes, ``asked`` is room for a page's rows, all zero.
+    """
+    found = 0
+    begin = 0
+    while begin < page.size:
+        number = page[begin]
+        end = begin
+        while end < page.size and page[end] == number:
+            asked[row[end]] += 1
+            end += 1
+        start = code_starts[number]
+        for i in range(begin, end):
+            at = row[i]
+            count = asked[at]
+            asked[at] = 0
+            if count == 0 or (at > 0 and run[start + at - 1] == run[start + at]):
+                continue  # seen already, or not the first row of its key
+            place = _place(run[start + at], bits)
+            estimate = min(np.int64(counters[place]) + count, np.int64(_MOST))
+            counters[place] = estimate
+            if estimate > threshold and found < out_row.size:
+                out_page[found], out_row[found], out_count[found] = number, at, estimate
+                found += 1
+        begin = end
+    return found
+
+
+@njit(cache=True, nogil=True)
+def rows_of_keys(
+    run: Int64s,
+    code_starts: Int64s,
+    rows: Int32s,
+    page: Int32s,
+    row: Int32s,
+    out_page: Int32s,
+    out_row: Int32s,
+    out_key: Int32s,
+) -> int:
+    """All rows of the keys whose first rows are given, each with the number of its key; gives how many.
+
+    It stops before a key whose rows do not all fit the output.
+    """
+    found = 0
+    for key in range(page.size):
+        start = code_starts[page[key]]
+        end = row[key]
+        while end < rows[page[key]] and run[start + end] == run[start + row[key]]:
+            end += 1
+        if found + end - row[key] > out_row.size:
+            return found
+        for at in range(row[key], end):
+            out_page[found], out_row[found], out_key[found] = page[key], at, key
+            found += 1
+    return found
+
+
+@njit(cache=True, nogil=True)
+def count_hits(page: Int32s, row: Int32s, first_rows: Int64s, frequency: Int32s) -> None:
+    """Add one to the frequency of every row named; ``first_rows`` numbers the first row of each page."""
+    for i in range(page.size):
+        frequency[first_rows[page[i]] + row[i]] += 1
