@@ -23,7 +23,8 @@ from semistream.relation.manifest import Manifest, get_current, list_versions, r
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
 from semistream.relation.page_table import PageTable
-from semistream.relation.run_reader import Pages, RunReader
+from semistream.relation.read_plan import Pages
+from semistream.relation.run_reader import RunReader
 from semistream.relation.update import update_relation
 from semistream.relation.vacuum import vacuum_relation
 from semistream.relation.verify import Verified, verify_relation

@@ -8,17 +8,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.errors import CorruptRelation, InvalidArgument
 from semistream.kernels.types import Bools, Bytes, Int64s
-from semistream.kernels.xxhash64 import hash_bytes
+from semistream.kernels.xxhash64 import hash_ranges
 from semistream.relation.disk import Disk, allocate_buffer, buffer_bytes
+from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
 from semistream.relation.page_table import PageTable
-
-Pages = npt.NDArray[np.intp]
+from semistream.relation.read_plan import Pages, PageSequence
 
 
 class RunReader:
@@ -68,12 +67,23 @@ class RunReader:
         """Runs asked for and not taken yet."""
         return len(self._pending)
 
-    def ask(self, pages: Pages) -> None:
-        """Start to read a run: pages that lie one behind the other in one file."""
+    @property
+    def costs(self) -> DiskCosts:
+        """What plans take a request of the disk to cost."""
+        return self._disk.costs
+
+    def ask(self, run: Pages | PageSequence) -> None:
+        """Start to read a run: pages that lie one behind the other in one file, or a sequence of a read plan.
+
+        Of a sequence all that lies between its pages is read and counted by the disk, but only the pages it names are
+        checked and given.
+        """
+        pages, span_pages = run if isinstance(run, PageSequence) else (run, run.size)
+        self._require_readable(pages, span_pages)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="semistream-reader")
         buffer = self._free.popleft()
-        self._pending.append((self._thread.submit(self._read, pages, buffer), buffer))
+        self._pending.append((self._thread.submit(self._read, pages, span_pages, buffer), buffer))
 
     def take(self) -> PageRun:
         """Wait for the oldest run asked for. Its buffer is the caller's until `give_back`."""
@@ -87,24 +97,42 @@ class RunReader:
             self._free.append(self._taken)
             self._taken = None
 
-    def read_all(self, runs: Iterable[Pages]) -> Iterator[PageRun]:
-        """Every run in order, read ahead; each is valid until the next one is asked for."""
-        for pages in runs:
+    def read_all(self, runs: Iterable[Pages | PageSequence]) -> Iterator[PageRun]:
+        """Every run in order, such as a plan's, read ahead; each is valid until the next one is asked for."""
+        for run in runs:
             if not self._free:
                 yield self.take()
                 self.give_back()
-            self.ask(pages)
+            self.ask(run)
         while self._pending:
             yield self.take()
             self.give_back()
 
-    def _read(self, pages: Pages, buffer: Bytes) -> PageRun:
+    def _span(self, pages: Pages) -> tuple[int, int]:
+        """Where a run starts in its file, and how many bytes it has there with all between its pages."""
+        table, last = self._table, pages[-1]
+        start = int(table.offset[pages[0]])
+        return start, int(table.offset[last] + table.nbytes[last]) - start
+
+    def _require_readable(self, pages: Pages, span_pages: int) -> None:
+        """Refuse what would be miscounted, or is larger than a buffer."""
+        _, nbytes = self._span(pages)
+        if span_pages == pages.size and nbytes != self._table.nbytes[pages].sum():
+            raise InvalidArgument(
+                f"the {pages.size} pages from {pages[0]} to {pages[-1]} do not lie one behind the other. Ask for runs "
+                "of PageTable.cut_runs, or for the sequences of a read plan."
+            )
+        if buffer_bytes(nbytes) > buffer_bytes(self._run_bytes):
+            raise InvalidArgument(
+                f"the pages from {pages[0]} to {pages[-1]} span {nbytes} bytes, and the reader's runs have at most "
+                f"{self._run_bytes}. Raise run_bytes, or ask for shorter runs."
+            )
+
+    def _read(self, pages: Pages, span_pages: int, buffer: Bytes) -> PageRun:
         table = self._table
-        first, last = int(pages[0]), int(pages[-1])
-        file = self._files[int(table.file[first])]
-        offset = int(table.offset[first])
-        nbytes = int(table.offset[last] + table.nbytes[last]) - offset
-        at = self._disk.read(file, offset, nbytes, pages=pages.size, into=buffer)
+        file = self._files[int(table.file[pages[0]])]
+        offset, nbytes = self._span(pages)
+        at = self._disk.read(file, offset, nbytes, pages=span_pages, into=buffer)
         starts = table.offset[pages] - offset + at
         lengths = table.nbytes[pages]
         self._verify(file, pages, buffer, starts, lengths)
@@ -114,12 +142,14 @@ class RunReader:
         """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
 
         A page is checked once for each relation that a process has open. Files never change once they are published,
-        so a scan that comes round again trusts what was seen.
+        so a page that is read again is trusted for what was seen.
         """
-        if self._verified[pages].all():
+        fresh = np.flatnonzero(~self._verified[pages])
+        if fresh.size == 0:
             return
-        sums = np.zeros(pages.size, np.uint64)
-        hash_bytes(np.append(starts, starts[-1] + lengths[-1]), buffer, sums)
+        sums = np.zeros(fresh.size, np.uint64)
+        hash_ranges(starts[fresh], lengths[fresh], buffer, sums)
+        pages = pages[fresh]
         wrong = np.flatnonzero(sums != self._table.checksum[pages])
         if wrong.size:
             page = int(pages[wrong[0]])
