@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream.errors import CorruptRelation, InvalidArgument
+from semistream.kernels.types import Bytes
 from semistream.relation import (
     BufferedDisk,
     DiskCosts,
@@ -209,10 +210,14 @@ def test_columns_gathered_from_runs_are_those_of_the_batch(relation: Relation, d
 class FailingDisk(BufferedDisk):
     """Fails on its second request."""
 
-    def read(self, *args: object, **kwargs: object) -> int:
-        if self.counts.requests == 1:
-            raise OSError(5, "Input/output error")
-        return super().read(*args, **kwargs)  # type: ignore[arg-type]
+    def request(self, path: Path, offset: int, nbytes: int, *, pages: int) -> Callable[[Bytes], int]:
+        fails = self.counts.requests == 1
+        read = super().request(path, offset, nbytes, pages=pages)
+        return _fail if fails else read
+
+
+def _fail(into: Bytes) -> int:
+    raise OSError(5, "Input/output error")
 
 
 def test_error_of_the_thread_reaches_the_caller_at_its_run(relation: Relation) -> None:

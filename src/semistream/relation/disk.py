@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -68,6 +69,7 @@ class Disk(ABC):
         self._clock = clock
         self._times = RequestTimes()
         self._descriptors: dict[Path, int] = {}
+        self._opening = threading.Lock()
         self._head: tuple[Path, int] | None = None
 
     @property
@@ -86,15 +88,15 @@ class Disk(ABC):
 
         ``into`` needs `buffer_bytes` of room. A file that ends early is a `CorruptRelation`.
         """
+        return self.request(path, offset, nbytes, pages=pages)(into)
+
+    def request(self, path: Path, offset: int, nbytes: int, *, pages: int) -> Callable[[Bytes], int]:
+        """Count a read, in the order in which it is asked for; what it gives does the reading, in any thread."""
         seek = self._count(path, offset, nbytes, pages)
-        descriptor = self._descriptors.get(path)
-        if descriptor is None:
-            try:
-                descriptor = self._descriptors[path] = self._open(path)
-            except FileNotFoundError:
-                raise CorruptRelation(
-                    f"{path} is missing. It was vacuumed, or lost: open the current version, or restore it."
-                ) from None
+        return lambda into: self._read(path, offset, nbytes, into, timed=seek)
+
+    def _read(self, path: Path, offset: int, nbytes: int, into: Bytes, *, timed: bool) -> int:
+        descriptor = self._descriptor(path)
         start, length = self._range(offset, nbytes)
         view = into.data[:length]
         done = 0
@@ -104,7 +106,7 @@ class Disk(ABC):
             done += got
             if got == 0 or (done >= offset - start + nbytes):
                 break
-        if seek:
+        if timed:
             self._times.add(nbytes, self._clock() - began_s)
         if done < offset - start + nbytes:
             raise CorruptRelation(
@@ -112,6 +114,18 @@ class Disk(ABC):
                 "The file is truncated: restore it or build the relation again."
             )
         return offset - start
+
+    def _descriptor(self, path: Path) -> int:
+        with self._opening:
+            descriptor = self._descriptors.get(path)
+            if descriptor is None:
+                try:
+                    descriptor = self._descriptors[path] = self._open(path)
+                except FileNotFoundError:
+                    raise CorruptRelation(
+                        f"{path} is missing. It was vacuumed, or lost: open the current version, or restore it."
+                    ) from None
+            return descriptor
 
     def _count(self, path: Path, offset: int, nbytes: int, pages: int) -> bool:
         """Count a request; true when it needs a seek."""

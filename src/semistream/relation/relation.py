@@ -148,7 +148,7 @@ class Relation:
         """A disk to read this relation through."""
         return open_disk(disk, self.data_files[0])
 
-    def reader(self, *, run_bytes: int, disk: str | Disk = "auto", buffers: int = 2) -> RunReader:
+    def reader(self, *, run_bytes: int, disk: str | Disk = "auto", buffers: int = 2, threads: int = 1) -> RunReader:
         """A reader of runs of pages of at most ``run_bytes``."""
         return RunReader(
             self.table,
@@ -157,6 +157,7 @@ class Relation:
             self.disk(disk),
             run_bytes=run_bytes,
             buffers=buffers,
+            threads=threads,
             verified=self.verified,
         )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,9 +20,11 @@ from semistream.relation.page_run import PageRun
 from semistream.relation.page_table import PageTable
 from semistream.relation.read_plan import Pages, PageSequence
 
+T = TypeVar("T")
+
 
 class RunReader:
-    """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by one thread.
+    """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by ``threads``.
 
     ``verified`` says which pages need no check of their checksum any more, and is kept up to date. Only what was asked
     for is read, so that the counts of the disk are the same every time. Errors of the thread are
@@ -37,6 +40,7 @@ class RunReader:
         *,
         run_bytes: int,
         buffers: int = 2,
+        threads: int = 1,
         verified: Bools | None = None,
     ) -> None:
         if buffers < 1:
@@ -47,9 +51,10 @@ class RunReader:
         self._disk = disk
         self._run_bytes = run_bytes
         self._free: deque[Bytes] = deque(allocate_buffer(buffer_bytes(run_bytes)) for _ in range(buffers))
-        self._pending: deque[tuple[Future[PageRun], Bytes]] = deque()
+        self._pending: deque[tuple[Future[Any], Bytes]] = deque()
         self._taken: Bytes | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
         self._verified = np.zeros(len(table), np.bool_) if verified is None else verified
 
     @staticmethod
@@ -72,20 +77,27 @@ class RunReader:
         """What plans take a request of the disk to cost."""
         return self._disk.costs
 
-    def ask(self, run: Pages | PageSequence) -> None:
+    def ask(self, run: Pages | PageSequence, work: Callable[[PageRun], Any] | None = None) -> None:
         """Start to read a run: pages that lie one behind the other in one file, or a sequence of a read plan.
 
         Of a sequence all that lies between its pages is read and counted by the disk, but only the pages it names are
-        checked and given.
+        checked and given. The thread that has read a run goes on to do ``work`` with it; then `take` gives what that
+        returns, and not the run.
         """
         pages, span_pages = run if isinstance(run, PageSequence) else (run, run.size)
         self._require_readable(pages, span_pages)
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="semistream-reader")
+        file = self._files[int(self._table.file[pages[0]])]
+        read = self._disk.request(file, *self._span(pages), pages=span_pages)
         buffer = self._free.popleft()
-        self._pending.append((self._thread.submit(self._read, pages, span_pages, buffer), buffer))
+        self._pending.append((self.submit(self._read, read, file, pages, buffer, work), buffer))
 
-    def take(self) -> PageRun:
+    def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Do something else in the reader's threads."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="semistream-reader")
+        return self._pool.submit(work, *arguments)
+
+    def take(self) -> Any:
         """Wait for the oldest run asked for. Its buffer is the caller's until `give_back`."""
         future, buffer = self._pending.popleft()
         self._taken = buffer
@@ -128,15 +140,20 @@ class RunReader:
                 f"{self._run_bytes}. Raise run_bytes, or ask for shorter runs."
             )
 
-    def _read(self, pages: Pages, span_pages: int, buffer: Bytes) -> PageRun:
+    def _read(
+        self,
+        read: Callable[[Bytes], int],
+        file: Path,
+        pages: Pages,
+        buffer: Bytes,
+        work: Callable[[PageRun], Any] | None,
+    ) -> Any:
         table = self._table
-        file = self._files[int(table.file[pages[0]])]
-        offset, nbytes = self._span(pages)
-        at = self._disk.read(file, offset, nbytes, pages=span_pages, into=buffer)
-        starts = table.offset[pages] - offset + at
+        starts = table.offset[pages] - table.offset[pages[0]] + read(buffer)
         lengths = table.nbytes[pages]
         self._verify(file, pages, buffer, starts, lengths)
-        return PageRun(self._layout, buffer, pages, starts, table.rows[pages], lengths)
+        run = PageRun(self._layout, buffer, pages, starts, table.rows[pages], lengths)
+        return run if work is None else work(run)
 
     def _verify(self, file: Path, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
         """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
@@ -161,9 +178,9 @@ class RunReader:
         self._verified[pages] = True
 
     def close(self) -> None:
-        """Wait for the thread, end it, and close the disk's files."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=True, cancel_futures=True)
-            self._thread = None
+        """Wait for the threads, end them, and close the disk's files."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
         self._pending.clear()
         self._disk.close()
