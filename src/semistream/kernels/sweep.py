@@ -122,8 +122,17 @@ def match_levels(
 
 
 @njit(cache=True, nogil=True)
-def flag_pages(codes: Int64s, first_codes: Int64s, last_codes: Int64s, flags: Bools) -> None:
-    """Set ``flags`` of the pages that may hold any of the ascending ``codes``; pages are ascending too.
+def first_positions(codes: Int64s, begins: Int64s, ends: Int64s, code: int) -> Int64s:
+    """In each level ``codes[begins[l]:ends[l]]``, the first position that is not less than ``code``."""
+    positions = np.empty(begins.size, np.int64)
+    for level in range(begins.size):
+        positions[level] = _find(codes, begins[level], ends[level], code)
+    return positions
+
+
+@njit(cache=True, nogil=True)
+def flag_pages(codes: Int64s, first_codes: Int64s, last_codes: Int64s, places: Int32s, flags: Bools) -> None:
+    """Set ``flags`` at the places of pages that may hold any of the ascending ``codes``; pages are ascending too.
 
     It walks codes and pages together, and jumps over pages where codes are few.
     """
@@ -136,5 +145,5 @@ def flag_pages(codes: Int64s, first_codes: Int64s, last_codes: Int64s, flags: Bo
             page = _find(last_codes, page, pages, code)
         holding = page
         while holding < pages and first_codes[holding] <= code:
-            flags[holding] = True
+            flags[places[holding]] = True
             holding += 1
