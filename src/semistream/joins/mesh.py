@@ -17,6 +17,7 @@ from semistream.joins.stream_window import StreamWindow
 from semistream.relation import PageRun, Relation
 
 _READ_AHEAD = 2  # runs: the disk goes on while the consumer takes a batch of results
+BUFFERS = _READ_AHEAD + 1
 
 
 class MeshJoin(SemiStreamJoin):
@@ -53,10 +54,8 @@ class MeshJoin(SemiStreamJoin):
         **arguments: Unpack[JoinArguments],
     ) -> None:
         super().__init__(relation, stream_schema, **arguments)
-        for option, value in (("rows_per_step", rows_per_step), ("pages_per_step", pages_per_step)):
-            if value is not None and value < 1:
-                raise InvalidArgument(f"{option} is {value}; it must be at least 1.")
-        split = MemorySplit.of(
+        require_steps(rows_per_step, pages_per_step)
+        self._split = split = MemorySplit.of(
             self.budget,
             relation,
             self.spec,
@@ -65,14 +64,14 @@ class MeshJoin(SemiStreamJoin):
             + CyclicScan.memory_bytes(relation.num_pages)
             + relation.num_pages,  # which pages were checked
             slots_bytes=StreamWindow.index_bytes,
-            run_buffers=_READ_AHEAD + 1,
+            run_buffers=BUFFERS,
             run_pages=pages_per_step,
         )
         self._rows_per_step = rows_per_step
         self._pages_per_step = split.run_pages
         self._window = StreamWindow(split.slots, self.budget)
         self._emitter = Emitter(self.spec, relation.codec, self.budget, split.batch_bytes)
-        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_READ_AHEAD + 1)
+        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=BUFFERS)
         self._scan = CyclicScan(relation.table, self._reader)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
@@ -169,3 +168,10 @@ class MeshJoin(SemiStreamJoin):
     def close(self) -> None:
         """End the background reader and close files."""
         self._reader.close()
+
+
+def require_steps(rows_per_step: int | None, pages_per_step: int | None) -> None:
+    """Refuse sizes of an iteration below 1."""
+    for option, value in (("rows_per_step", rows_per_step), ("pages_per_step", pages_per_step)):
+        if value is not None and value < 1:
+            raise InvalidArgument(f"{option} is {value}; it must be at least 1.")
