@@ -11,14 +11,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from semistream.budget import MemoryBudget
     from semistream.errors import SemistreamError
-    from semistream.joins import IndexNestedLoopJoin, JoinedStream, JoinStats, MeshJoin, SemiStreamJoin, join
+    from semistream.joins import (
+        AdaptiveMeshJoin,
+        IndexNestedLoopJoin,
+        JoinedStream,
+        JoinStats,
+        MeshFactors,
+        MeshJoin,
+        SemiStreamJoin,
+        join,
+    )
     from semistream.relation import Relation
 
 __all__ = [
+    "AdaptiveMeshJoin",
     "IndexNestedLoopJoin",
     "JoinStats",
     "JoinedStream",
     "MemoryBudget",
+    "MeshFactors",
     "MeshJoin",
     "Relation",
     "SemiStreamJoin",
@@ -28,10 +39,12 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AdaptiveMeshJoin": "semistream.joins",
     "IndexNestedLoopJoin": "semistream.joins",
     "JoinStats": "semistream.joins",
     "JoinedStream": "semistream.joins",
     "MemoryBudget": "semistream.budget",
+    "MeshFactors": "semistream.joins",
     "MeshJoin": "semistream.joins",
     "Relation": "semistream.relation",
     "SemiStreamJoin": "semistream.joins",

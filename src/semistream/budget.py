@@ -147,6 +147,14 @@ class MemoryBudget:
             )
         self._book(name, -nbytes)
 
+    def recharge(self, name: str, nbytes: int) -> None:
+        """Charge or release as much as it takes for the buffer ``name`` to hold ``nbytes``."""
+        more = nbytes - self._by_name.get(name, 0)
+        if more > 0:
+            self.charge(name, more)
+        else:
+            self.release(name, -more)
+
     @contextmanager
     def charged(self, name: str, nbytes: int) -> Iterator[None]:
         """Charge for the length of a ``with`` block."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,10 @@ import pytest
 
 from semistream import Relation, SemiStreamJoin
 from semistream.errors import BudgetError
-from semistream.joins import IndexNestedLoopJoin, MeshJoin
+from semistream.joins import AdaptiveMeshJoin, IndexNestedLoopJoin, MeshJoin
+from semistream.joins.mesh_tuner import MeshParameters
 from tests.joins.cases import Case
+from tests.joins.clocks import TickingClock
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,30 @@ class Maker:
         return refused.value.least_bytes
 
 
+def self_tuning(*arguments: Any, tick_s: float, **options: Any) -> AdaptiveMeshJoin:
+    """An AdaptiveMeshJoin on a clock of its own, so that two runs measure the same rates."""
+    return AdaptiveMeshJoin(*arguments, clock=TickingClock(tick_s), **options)
+
+
+class RestlessMeshJoin(AdaptiveMeshJoin):
+    """Takes another b and w, drawn at random, for each iteration."""
+
+    def __init__(self, *arguments: Any, seed: int, **options: Any) -> None:
+        super().__init__(*arguments, clock=TickingClock(1e-3), **options)
+        self._draw = random.Random(seed)
+
+    def _next_parameters(self) -> MeshParameters:
+        pages = self._draw.randint(1, max(self.relation.num_pages, 1))
+        return MeshParameters(pages, self._draw.choice([1, 2, 7, 100, 10**9]))
+
+
 OPERATORS = [
     pytest.param(Maker(MeshJoin), id="mesh"),
     pytest.param(Maker(MeshJoin, {"rows_per_step": 3, "pages_per_step": 2}), id="mesh-w3-b2"),
     pytest.param(Maker(MeshJoin, {"disk": "buffered", "pages_per_step": 1}), id="mesh-buffered-b1"),
+    pytest.param(Maker(self_tuning, {"tick_s": 1e-3}), id="adaptive_mesh-slow-stream"),
+    pytest.param(Maker(self_tuning, {"tick_s": 1e-9}), id="adaptive_mesh-fast-stream"),
+    pytest.param(Maker(self_tuning, {"tick_s": 1, "rows_per_step": 3, "pages_per_step": 2}), id="adaptive_mesh-w3-b2"),
+    pytest.param(Maker(RestlessMeshJoin, {"seed": 5}), id="adaptive_mesh-restless"),
     pytest.param(Maker(IndexNestedLoopJoin), id="nested_loop"),
 ]

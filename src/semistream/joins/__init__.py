@@ -1,9 +1,21 @@
 """S with R: the operators and the function that drives them."""
 
+from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.join import JoinedStream, join
 from semistream.joins.mesh import MeshJoin
+from semistream.joins.mesh_costs import MeshFactors
 from semistream.joins.nested_loop import IndexNestedLoopJoin
-from semistream.joins.stats import JoinStats
+from semistream.joins.stats import JoinStats, TracePoint
 
-__all__ = ["IndexNestedLoopJoin", "JoinStats", "JoinedStream", "MeshJoin", "SemiStreamJoin", "join"]
+__all__ = [
+    "AdaptiveMeshJoin",
+    "IndexNestedLoopJoin",
+    "JoinStats",
+    "JoinedStream",
+    "MeshFactors",
+    "MeshJoin",
+    "SemiStreamJoin",
+    "TracePoint",
+    "join",
+]

@@ -35,23 +35,30 @@ class Intake:
         self._codec = codec
         self._split = split
         self._budget = budget
-        self._free = split.payload_bytes
+        self._admit_rows = split.admit_rows
+        self._payload_bytes = split.payload_bytes
+        self.held_bytes = 0  # of all tuples that are in
+
+    def resize(self, *, admit_rows: int, payload_bytes: int) -> None:
+        """From now on take up to ``admit_rows`` at once and ``payload_bytes`` in all; what is in already stays in."""
+        self._admit_rows = admit_rows
+        self._payload_bytes = payload_bytes
 
     def admit(self, batch: pa.RecordBatch, start: int, room: int) -> Admitted | None:
         """Take up to ``room`` tuples from row ``start`` on; None when none fits now. A row too wide is refused."""
-        room = min(room, self._split.admit_rows)
+        room = min(room, self._admit_rows)
         if room <= 0:
             return None
         piece = batch.slice(start, room)
         sizes = row_sizes(piece)
         self._split.require_narrow(int(sizes.max()), self._budget)
-        fits = int(np.searchsorted(np.cumsum(sizes), self._free, "right"))
+        fits = int(np.searchsorted(np.cumsum(sizes), self._payload_bytes - self.held_bytes, "right"))
         if fits == 0:
             return None
         piece, sizes = piece.slice(0, fits), sizes[:fits]
         taken = int(sizes.sum())
         self._budget.charge(_CHARGE, taken)
-        self._free -= taken
+        self.held_bytes += taken
         if piece.get_total_buffer_size() > 2 * piece.nbytes:
             piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
         codes, can_match = self._codec.encode([piece.column(name) for name in self._keys])
@@ -61,7 +68,7 @@ class Intake:
         """Let tuples of these sizes go."""
         given_back = int(sizes.sum())
         self._budget.release(_CHARGE, given_back)
-        self._free += given_back
+        self.held_bytes -= given_back
 
 
 def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:

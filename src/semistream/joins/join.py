@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
+from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import Results, SemiStreamJoin
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
@@ -19,7 +20,9 @@ from semistream.joins.stats import JoinStats
 from semistream.relation import Relation
 from semistream.relation.sources import open_source
 
-OPERATORS: dict[str, type[SemiStreamJoin]] = {kind.name: kind for kind in (MeshJoin, IndexNestedLoopJoin)}
+OPERATORS: dict[str, type[SemiStreamJoin]] = {
+    kind.name: kind for kind in (MeshJoin, AdaptiveMeshJoin, IndexNestedLoopJoin)
+}
 
 
 def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]:

@@ -16,8 +16,8 @@ _STAGING_BYTES = 8 << 20  # kept free for output, so that single rows may be as 
 _BATCH_BYTES = 1 << 20  # of a batch of results: who takes it apart row by row wants it in its cache
 _MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are ordered and verified
 _LEAST_MATCHES = 64
-_LEAST_SLOTS = 16
-_ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
+LEAST_SLOTS = 16
+ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
 _GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
 
 
@@ -60,22 +60,22 @@ class MemorySplit:
         tuples, ``run_buffers`` how many runs of pages it holds at once, ``run_pages`` the size of a run if it is fixed.
         """
         largest = int(relation.table.nbytes.max(initial=0))
-        tuple_bytes = _expected_row_bytes(spec)
+        tuple_bytes = expected_row_bytes(spec)
         widest = 2 * largest + 4096  # a row's values and their validity take less than twice its page
         least_staging = widest + 4 * tuple_bytes + 4096
 
         def run_cost(run_bytes: int) -> int:
-            per_page = run_buffers * (8 * relation.layout.num_buffers + 64)
-            return RunReader.memory_bytes(run_bytes, run_buffers) + _run_pages(run_bytes, largest) * per_page
+            pages_bytes = _run_pages(run_bytes, largest) * page_overhead(relation)
+            return RunReader.memory_bytes(run_bytes, run_buffers) + run_buffers * pages_bytes
 
-        most_admitted = max(_LEAST_SLOTS, budget.limit // 16 // _ADMIT_ROW_BYTES)
+        most_admitted = max(LEAST_SLOTS, budget.limit // 16 // ADMIT_ROW_BYTES)
 
         def slots_cost(slots: int) -> int:
-            return slots_bytes(slots) + slots * tuple_bytes + min(slots, most_admitted) * _ADMIT_ROW_BYTES
+            return slots_bytes(slots) + slots * tuple_bytes + min(slots, most_admitted) * ADMIT_ROW_BYTES
 
         asked = largest * (run_pages or 1)
         matches_bytes = _LEAST_MATCHES * _MATCH_BYTES
-        least = index_bytes + run_cost(asked) + matches_bytes + least_staging + slots_cost(_LEAST_SLOTS)
+        least = index_bytes + run_cost(asked) + matches_bytes + least_staging + slots_cost(LEAST_SLOTS)
         budget.require(least, purpose=purpose)
 
         spare = budget.limit - least
@@ -118,7 +118,12 @@ def _run_pages(run_bytes: int, largest: int) -> int:
     return 2 * run_bytes // max(largest, 1) + 1
 
 
-def _expected_row_bytes(spec: JoinSpec) -> int:
+def page_overhead(relation: Relation) -> int:
+    """Bytes of what is noted of a page in memory: where it and its buffers stand."""
+    return 8 * relation.layout.num_buffers + 64
+
+
+def expected_row_bytes(spec: JoinSpec) -> int:
     """Bytes of a stream tuple, as far as its types tell, and of its size where sizes differ."""
     irregular = sum(1 for field in spec.stream_schema if field.type.num_buffers != 2 or field.type.num_fields)
     return fixed_row_bytes(spec.stream_schema) + irregular * _GUESSED_BYTES + (8 if irregular else 0)
@@ -126,7 +131,7 @@ def _expected_row_bytes(spec: JoinSpec) -> int:
 
 def _most(room: int, cost: Callable[[int], int]) -> int:
     """The most slots whose cost fits ``room``."""
-    low, high = _LEAST_SLOTS, _LEAST_SLOTS
+    low, high = LEAST_SLOTS, LEAST_SLOTS
     while cost(high) <= room and high < 1 << 31:
         low, high = high, high * 2
     while high - low > 1:

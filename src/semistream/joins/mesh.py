@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from semistream.errors import InvalidArgument
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.cyclic_scan import CyclicScan
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.memory_split import MemorySplit
@@ -16,6 +17,7 @@ from semistream.joins.stream_window import StreamWindow
 from semistream.relation import PageRun, Relation
 
 _READ_AHEAD = 2  # runs: the disk goes on while the consumer takes a batch of results
+BUFFERS = _READ_AHEAD + 1
 
 
 class MeshJoin(SemiStreamJoin):
@@ -52,36 +54,35 @@ class MeshJoin(SemiStreamJoin):
         **arguments: Unpack[JoinArguments],
     ) -> None:
         super().__init__(relation, stream_schema, **arguments)
-        for option, value in (("rows_per_step", rows_per_step), ("pages_per_step", pages_per_step)):
-            if value is not None and value < 1:
-                raise InvalidArgument(f"{option} is {value}; it must be at least 1.")
-        split = MemorySplit.of(
+        require_steps(rows_per_step, pages_per_step)
+        self._split = split = MemorySplit.of(
             self.budget,
             relation,
             self.spec,
             purpose=f"a mesh join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + 17 * relation.num_pages,  # and the scan's order, cuts and checks
+            index_bytes=relation.table.memory_bytes
+            + CyclicScan.memory_bytes(relation.num_pages)
+            + relation.num_pages,  # which pages were checked
             slots_bytes=StreamWindow.index_bytes,
-            run_buffers=_READ_AHEAD + 1,
+            run_buffers=BUFFERS,
             run_pages=pages_per_step,
         )
         self._rows_per_step = rows_per_step
-        self._order = relation.table.scan_order()
-        self._cuts = relation.table.cut_runs(self._order, split.run_bytes, split.run_pages)
+        self._pages_per_step = split.run_pages
         self._window = StreamWindow(split.slots, self.budget)
         self._emitter = Emitter(self.spec, relation.codec, self.budget, split.batch_bytes)
-        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_READ_AHEAD + 1)
+        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=BUFFERS)
+        self._scan = CyclicScan(relation.table, self._reader)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._intake = Intake(self.spec, relation.codec, split, self.budget)
         self._admitted_now = 0  # tuples admitted since the last iteration
-        self._asked = 0  # runs asked of the reader, and
-        self._joined = 0  # runs joined, since the start
 
     @property
     def runs(self) -> int:
         """Iterations that make one scan of R: N_R / b."""
-        return self._cuts.size - 1
+        table = self.relation.table
+        return table.cut_runs(table.scan_order(), self._reader.run_bytes, self._pages_per_step).size - 1
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
@@ -100,7 +101,7 @@ class MeshJoin(SemiStreamJoin):
         admitted = self._intake.admit(batch, start, room)
         if admitted is None:
             return 0
-        self.stats.inserts += self._window.admit(admitted, self._joined)
+        self.stats.inserts += self._window.admit(admitted, self._scan.position)
         rows = admitted.sizes.size
         self._admitted_now += rows
         self.stats.rows_in += rows
@@ -120,22 +121,32 @@ class MeshJoin(SemiStreamJoin):
             return
         self.stats.steps += 1
         self._admitted_now = 0
-        if self.runs:
+        yield from self._join_next(self._run_end(self._scan.position))
+
+    def _join_next(self, end: int) -> Results:
+        """Join the next pages, up to ``end`` or to where a run or the oldest packet's scan of R ends; then let the
+        packets go that have met all of R. No packet meets a page twice, wherever the runs were cut.
+        """
+        window, scan, num_pages = self._window, self._scan, self.relation.num_pages
+        if num_pages:
             self._read_ahead()
-            run = self._reader.take()
+            run = scan.take(min(end, window.packets[0].entered + num_pages))
+            pages = run.pages.size
             yield from self._join(run)
-            self._reader.give_back()
-            self._joined += 1
-        while self._window.packets and self._joined - self._window.packets[0].entered >= self.runs:
+            del run  # the scan may replace its buffer
+            scan.advance(pages)
+        while window.packets and scan.position - window.packets[0].entered >= num_pages:
             yield from self._expire()
 
     def _read_ahead(self) -> None:
-        """Ask for this iteration's run and those after it that some tuple in the window will need."""
-        newest = self._window.packets[-1].entered + self.runs
-        while self._asked < min(newest, self._joined + _READ_AHEAD + 1):
-            at = self._asked % self.runs
-            self._reader.ask(self._order[self._cuts[at] : self._cuts[at + 1]])
-            self._asked += 1
+        """Ask for the run at hand and those after it that some tuple in the window will need."""
+        newest = self._window.packets[-1].entered + self.relation.num_pages
+        while self._scan.asked < newest and self._scan.can_ask:
+            self._scan.ask(min(newest, self._run_end(self._scan.asked)))
+
+    def _run_end(self, start: int) -> int:
+        """How far a run from the page counter ``start`` may go."""
+        return start + self._pages_per_step
 
     def _join(self, run: PageRun) -> Results:
         self.stats.probes += int(run.rows.sum())
@@ -157,3 +168,10 @@ class MeshJoin(SemiStreamJoin):
     def close(self) -> None:
         """End the background reader and close files."""
         self._reader.close()
+
+
+def require_steps(rows_per_step: int | None, pages_per_step: int | None) -> None:
+    """Refuse sizes of an iteration below 1."""
+    for option, value in (("rows_per_step", rows_per_step), ("pages_per_step", pages_per_step)):
+        if value is not None and value < 1:
+            raise InvalidArgument(f"{option} is {value}; it must be at least 1.")

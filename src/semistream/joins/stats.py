@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import deque
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from semistream.kernels.types import Bools
 from semistream.relation.disk import DiskCounts
+
+_TRACE_POINTS = 1000
+
+
+@dataclass(frozen=True)
+class TracePoint:
+    """What a self-tuning operator has run with since ``time_s`` of its clock, and why.
+
+    ``rate`` is the stream's in rows per second (None while it is not known), ``service_rate`` the operator's with these
+    parameters, ``memory_bytes`` what they take: MESH's lambda, mu and M.
+    """
+
+    time_s: float
+    pages_per_step: int
+    rows_per_step: int
+    rate: float | None
+    service_rate: float
+    memory_bytes: int
 
 
 @dataclass
@@ -17,7 +36,8 @@ class JoinStats:
     ``rows_in`` and ``rows_done`` count stream tuples taken and finished, ``outputs`` result rows. ``inserts`` and
     ``expiries`` are tuples put into and removed from the operator's index of the stream, ``probes`` the R-tuples (or,
     for an index join, the stream tuples) looked up. The cost of a run on a simulated disk is
-    ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``.
+    ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``. ``trace`` holds the latest changes of an
+    operator's parameters, if it tunes itself.
     """
 
     rows_in: int = 0
@@ -35,6 +55,7 @@ class JoinStats:
     bytes_read: int = 0
     budget_bytes: int = 0
     peak_bytes: int = 0
+    trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=_TRACE_POINTS))
 
     @property
     def rows_waiting(self) -> int:
@@ -61,5 +82,5 @@ class JoinStats:
         self.bytes_read = counts.bytes
 
     def as_dict(self) -> dict[str, int]:
-        """The counts by name."""
-        return asdict(self)
+        """The counts by name, without the trace."""
+        return {count.name: getattr(self, count.name) for count in fields(self) if count.name != "trace"}

@@ -75,7 +75,23 @@ class StreamWindow:
     @property
     def free(self) -> int:
         """Slots that are empty."""
-        return self.slots - (self._end - self._first)
+        return self.slots - self.held
+
+    @property
+    def held(self) -> int:
+        """Slots that are taken."""
+        return self._end - self._first
+
+    def resize(self, slots: int) -> None:
+        """Have ``slots`` from now on, no fewer than are taken."""
+        matched = np.zeros(slots, np.bool_)
+        at = self._first
+        while at < self._end:  # piece by piece, as both arrays wrap: three pieces at most
+            old, new = at % self.slots, at % slots
+            rows = min(self._end - at, self.slots - old, slots - new)
+            matched[new : new + rows] = self._matched[old : old + rows]
+            at += rows
+        self.slots, self._matched = slots, matched
 
     def admit(self, tuples: Admitted, entered: int) -> int:
         """Put a packet of tuples behind the others; gives how many of them can be found."""

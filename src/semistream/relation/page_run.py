@@ -39,6 +39,15 @@ class PageRun:
         self._starts = starts
         self._nbytes = nbytes
 
+    def part(self, begin: int, end: int) -> PageRun:
+        """The pages from position ``begin`` to ``end``, in the same buffer."""
+        if (begin, end) == (0, self.pages.size):
+            return self
+        some = slice(begin, end)
+        return PageRun(
+            self.layout, self.buffer, self.pages[some], self._starts[some], self.rows[some], self._nbytes[some]
+        )
+
     @cached_property
     def positions(self) -> Int64s:
         """Where each buffer of each page starts, by page and by the layout's number of the buffer; -1 if empty."""

@@ -88,13 +88,10 @@ class PageTable:
         """
         if pages.size == 0:
             return np.zeros(1, np.int64)
-        file, offset, nbytes = self.file[pages], self.offset[pages], self.nbytes[pages]
-        breaks = (file[1:] != file[:-1]) | (offset[1:] != offset[:-1] + nbytes[:-1])
         cuts = [np.zeros(1, np.int64)]
-        ends = np.append(np.flatnonzero(breaks) + 1, pages.size)
         begin = 0
-        cumulative = np.concatenate([np.zeros(1, np.int64), np.cumsum(nbytes)])
-        for end in ends:
+        cumulative = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.nbytes[pages])])
+        for end in self.extent_ends(pages):
             while begin < end:
                 stop = int(np.searchsorted(cumulative, cumulative[begin] + run_bytes, "right")) - 1
                 if run_pages is not None:
@@ -102,6 +99,17 @@ class PageTable:
                 begin = min(max(stop, begin + 1), int(end))
                 cuts.append(np.array([begin], np.int64))
         return np.concatenate(cuts)
+
+    def extent_ends(self, pages: npt.NDArray[np.intp]) -> Int64s:
+        """Where, in ``pages``, those end that lie one behind the other in one file; the last is the end of all."""
+        file, offset, nbytes = self.file[pages], self.offset[pages], self.nbytes[pages]
+        breaks = (file[1:] != file[:-1]) | (offset[1:] != offset[:-1] + nbytes[:-1])
+        return np.append(np.flatnonzero(breaks) + 1, pages.size)
+
+    def fitting(self, pages: npt.NDArray[np.intp], run_bytes: int) -> int:
+        """How many of ``pages``, which lie one behind the other, one run of ``run_bytes`` takes: at least a page."""
+        ends = self.offset[pages] + self.nbytes[pages] - self.offset[pages[0]]
+        return max(int(np.searchsorted(ends, run_bytes, "right")), 1)
 
     def scan_order(self) -> npt.NDArray[np.intp]:
         """Pages in the order in which they lie on disk."""

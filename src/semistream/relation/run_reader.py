@@ -63,6 +63,25 @@ class RunReader:
         return buffers * buffer_bytes(run_bytes)
 
     @property
+    def run_bytes(self) -> int:
+        """The longest run that can be asked for."""
+        return self._run_bytes
+
+    @property
+    def resized(self) -> bool:
+        """Whether all buffers have the size of `run_bytes`: those of runs asked for before `resize` keep theirs."""
+        held = [*self._free, *(buffer for _, buffer in self._pending)]
+        if self._taken is not None:
+            held.append(self._taken)
+        return all(buffer.size == buffer_bytes(self._run_bytes) for buffer in held)
+
+    def resize(self, run_bytes: int) -> None:
+        """Take runs of up to ``run_bytes`` from now on. Buffers in use are replaced when they are given back."""
+        self._run_bytes = run_bytes
+        free, self._free = len(self._free), deque()  # the old ones are let go before there are new ones
+        self._free.extend(allocate_buffer(buffer_bytes(run_bytes)) for _ in range(free))
+
+    @property
     def room(self) -> int:
         """How many more runs can be asked for before one must be taken."""
         return len(self._free)
@@ -106,8 +125,11 @@ class RunReader:
     def give_back(self) -> None:
         """Say that the run taken last is no longer needed: its buffer can be read into again."""
         if self._taken is not None:
-            self._free.append(self._taken)
-            self._taken = None
+            buffer, self._taken = self._taken, None
+            if buffer.size != buffer_bytes(self._run_bytes):
+                del buffer  # before there is a new one
+                buffer = allocate_buffer(buffer_bytes(self._run_bytes))
+            self._free.append(buffer)
 
     def read_all(self, runs: Iterable[Pages | PageSequence]) -> Iterator[PageRun]:
         """Every run in order, such as a plan's, read ahead; each is valid until the next one is asked for."""

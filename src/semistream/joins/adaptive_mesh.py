@@ -1,0 +1,216 @@
+"""AdaptiveMeshJoin: AMESHJOIN, which changes b and w while it runs to follow its stream with the least memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Unpack
+
+import pyarrow as pa
+
+from semistream.errors import InvalidArgument, JoinInProgress
+from semistream.joins.base import JoinArguments, Results
+from semistream.joins.mesh import BUFFERS, MeshJoin, require_steps
+from semistream.joins.mesh_allocation import MeshAllocation
+from semistream.joins.mesh_costs import MeshCosts, MeshFactors
+from semistream.joins.mesh_memory import MeshMemory
+from semistream.joins.mesh_tuner import MeshParameters, MeshTuner
+from semistream.joins.meters import CostMeter, RateMeter
+from semistream.joins.stats import TracePoint
+from semistream.relation import Relation
+
+_HEADROOM = 1.25  # of the service rate over the arrival rate
+_TOLERANCE = 0.1  # of a change in load that is not worth new parameters
+
+
+class AdaptiveMeshJoin(MeshJoin):
+    """AMESHJOIN (MESH 3.3, Fig. 6): a `MeshJoin` whose b and w may differ from one iteration to the next.
+
+    It measures how fast the stream comes and how long its iterations take. When an iteration starts, it takes the b and
+    w that sustain this rate with the least memory; if none within the budget do, those of the greatest service rate.
+    Buffers and window take only the bytes that b and w need, and ``budget.used`` shows it. ``stats.trace`` tells what
+    it ran with, since when, and at which rates. However b and w change, each tuple meets each page of R once, and the
+    result is exact (MESH Theorem 3.2).
+
+    =================  =====================================================================================
+    MESH               here
+    =================  =====================================================================================
+    b, w               ``pages_per_step``, ``rows_per_step``
+    currPage           ``CyclicScan.position`` modulo N_R: it counts on, so that no two scans are mixed up
+    (w, startPage)     `Packet`: the tuples, and the position at which they ``entered``
+    tuning module      `MeshTuner` with `MeshMemory` for (1) and `MeshCosts` for (2), (3) and (5)
+    c_I/O, c_E, ...    ``factors``: `MeshFactors`
+    lambda             `RateMeter`: rows pushed per second of ``clock``, half of it from the last ``half_life_s``
+    mu                 ``TracePoint.service_rate``
+    =================  =====================================================================================
+
+    Where it departs from the paper, and why:
+
+    - Fig. 6 looks after each page whether the oldest packet is done. Here the pages up to that point, or to the end of
+      the iteration, are joined at once, and packets are let go between such parts: the same, without a look per page.
+    - Pages are read ahead, so a run that was asked for with an older b may serve several iterations, or a part of one.
+      Each iteration joins b pages all the same (fewer only if the window is empty before).
+    - It tunes for 1.25 times the measured rate. With equality in (5) it could never work off what a burst has left, and
+      a stream that is pushed as fast as it is taken would never be seen to be faster than the join.
+    - The sum of the cost factors is corrected by the time that iterations really take, with what the consumer of the
+      results takes; so the factors need not fit the machine. New parameters are sought when rate times correction has
+      changed by a tenth.
+    - While no rate is known (until the second batch) it runs as `MeshJoin` does, with all of its budget.
+    - An operator is driven. If w tuples have not come when it is asked to step, it joins b pages with those it has; if
+      more than w are pushed, it iterates until it has taken them. MESH's load shedding is not its business.
+    """
+
+    name = "adaptive_mesh"
+
+    def __init__(
+        self,
+        relation: Relation,
+        stream_schema: pa.Schema,
+        *,
+        factors: MeshFactors | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        half_life_s: float = 5.0,
+        rows_per_step: int | None = None,
+        pages_per_step: int | None = None,
+        **arguments: Unpack[JoinArguments],
+    ) -> None:
+        if not half_life_s > 0:
+            raise InvalidArgument(f"half_life_s is {half_life_s}; it must be more than 0.")
+        super().__init__(relation, stream_schema, **arguments)
+        memory = MeshMemory.of(self.budget, relation, self.spec, self._split, buffers=BUFFERS)
+        self._allocation = MeshAllocation(memory, self.budget, self._reader, self._window, self._intake)
+        self._factors = factors or MeshFactors()
+        self._clock = clock
+        self._meter, self._timing = RateMeter(half_life_s), CostMeter()
+        self._rate: float | None = None
+        self._tuned_load: float | None = None
+        self._tunes_itself = True
+        self._iterating = False  # b and w of the iteration at hand are chosen
+        self._iteration_start = 0
+        self._admission_s = 0.0
+        self._meetings = 0  # of a tuple with a page
+        pages = max(min(self._split.run_bytes // memory.page_bytes, relation.num_pages), 1)
+        self._parameters = MeshParameters(pages, self._split.slots)
+        if rows_per_step is not None or pages_per_step is not None:
+            self.set_parameters(rows_per_step=rows_per_step, pages_per_step=pages_per_step)
+        else:
+            self._use(self._parameters)
+
+    @property
+    def pages_per_step(self) -> int:
+        """b: pages that an iteration joins."""
+        return self._parameters.pages_per_step
+
+    @property
+    def rows_per_step(self) -> int:
+        """w: most tuples that enter in an iteration."""
+        return self._parameters.rows_per_step
+
+    @property
+    def runs(self) -> int:
+        """Iterations that make one scan of R, as b is now."""
+        return -(-self.relation.num_pages // self.pages_per_step)
+
+    def set_parameters(
+        self, *, pages_per_step: int | None = None, rows_per_step: int | None = None, retune: bool = False
+    ) -> None:
+        """Set b, w or both by hand, from this iteration on; what is not given stays as it is.
+
+        The join then keeps them. With ``retune`` it tunes itself again from the next iteration on. b is at most all of
+        R. If the budget has too little room for them, b pages are read in several requests and the window takes fewer
+        tuples.
+        """
+        if self._busy is not None:
+            raise JoinInProgress(
+                f"the results of {self._busy}() have not been consumed to their end; b and w cannot change until then."
+            )
+        require_steps(rows_per_step, pages_per_step)
+        self._tunes_itself, self._tuned_load = retune, None
+        pages = min(pages_per_step or self.pages_per_step, max(self.relation.num_pages, 1))
+        self._use(MeshParameters(pages, rows_per_step or self.rows_per_step))
+
+    def _push(self, batch: pa.RecordBatch) -> Results:
+        now_s = self._clock()
+        self._meter.count(batch.num_rows, now_s)
+        self._rate = self._meter.rate(now_s)
+        yield from super()._push(batch)
+
+    def _step(self) -> Results:
+        self._rate = self._meter.rate(self._clock())
+        yield from super()._step()
+
+    def _admit(self, batch: pa.RecordBatch, start: int) -> int:
+        self._start_iteration()
+        begin_s = self._clock()
+        admitted = super()._admit(batch, start)
+        self._admission_s += self._clock() - begin_s
+        return admitted
+
+    def _iterate(self) -> Results:
+        """One iteration of MESH Fig. 6: b pages, whatever b was when they were read."""
+        if not self._window.packets:
+            return
+        self._start_iteration()
+        self.stats.steps += 1
+        begin_s, start, rows = self._clock(), self._scan.position, self._admitted_now
+        self._iteration_start, self._admitted_now = start, 0
+        while self._window.packets and self._scan.position < start + self.pages_per_step:
+            tuples, before = self._window.held, self._scan.position
+            yield from self._join_next(start + self.pages_per_step)
+            self._meetings += tuples * (self._scan.position - before)
+        measured_s = self._clock() - begin_s + self._admission_s
+        self._timing.count(measured_s, self._costs(correction=1.0).loop_s(self._scan.position - start, rows))
+        self._admission_s = 0.0
+        self._iterating = False
+
+    def _run_end(self, start: int) -> int:
+        """Where the iteration that holds page counter ``start`` will end if b stays as it is."""
+        return start + self.pages_per_step - (start - self._iteration_start) % self.pages_per_step
+
+    def _start_iteration(self) -> None:
+        """Take b and w from the tuning part (MESH Fig. 6, line 3), before the iteration's first tuple enters."""
+        if not self._iterating:
+            self._iterating = True
+            self._use(self._next_parameters())
+
+    def _next_parameters(self) -> MeshParameters:
+        """The tuning part: b and w for the iteration that starts now."""
+        if not self._tunes_itself or self._rate is None or not self.relation.num_pages:
+            return self._parameters
+        costs = self._costs(self._timing.ratio)
+        load = self._rate * costs.correction
+        if self._tuned_load is not None and abs(load - self._tuned_load) <= _TOLERANCE * self._tuned_load:
+            return self._parameters
+        self._tuned_load = load
+        return MeshTuner(costs, self._allocation.memory).choose(_HEADROOM * self._rate)
+
+    def _use(self, parameters: MeshParameters) -> None:
+        """Run with these parameters, and note in the trace if they are new."""
+        changed = parameters != self._parameters or not self.stats.trace
+        self._parameters, self._rows_per_step = parameters, parameters.rows_per_step
+        if self.relation.num_pages:
+            self._allocation.settle(parameters.pages_per_step, parameters.rows_per_step)
+        if changed:
+            self.stats.trace.append(self._trace_point())
+
+    def _trace_point(self) -> TracePoint:
+        memory, pages, rows = self._allocation.memory, self.pages_per_step, self.rows_per_step
+        served = min(rows, memory.most_rows(pages)) if self.relation.num_pages else rows
+        return TracePoint(
+            time_s=self._clock(),
+            pages_per_step=pages,
+            rows_per_step=rows,
+            rate=self._rate,
+            service_rate=self._costs(self._timing.ratio).service_rate(pages, max(served, 0)),
+            memory_bytes=min(memory.total(pages, rows), memory.pool),
+        )
+
+    def _costs(self, correction: float) -> MeshCosts:
+        """The cost model, with as many results for a tuple as there were so far for one that has met all pages."""
+        pages = self.relation.num_pages
+        return MeshCosts(
+            self._factors,
+            rows_per_page=self.relation.num_rows / max(pages, 1),
+            results_per_row=self.stats.outputs * pages / self._meetings if self._meetings else 1.0,
+            correction=correction,
+        )

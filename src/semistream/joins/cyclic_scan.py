@@ -1,0 +1,61 @@
+"""The cyclic scan of R: its pages in the order of the disk, over and over, read ahead in runs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from semistream.relation import PageRun, RunReader
+from semistream.relation.page_table import PageTable
+
+
+class CyclicScan:
+    """Gives R's pages in the order in which they lie on disk, and starts again at their end.
+
+    Places in the scan are page counters: pages since the operator was made, which never wrap. ``position`` is where the
+    join stands, ``asked`` how far the reader was asked to read. A run is what one request reads; the join takes it
+    whole or part by part.
+    """
+
+    def __init__(self, table: PageTable, reader: RunReader) -> None:
+        self._table = table
+        self._reader = reader
+        self._order = table.scan_order()
+        self._extent_ends = table.extent_ends(self._order)
+        self._run: PageRun | None = None
+        self._run_ends = 0
+        self.position = 0
+        self.asked = 0
+
+    @staticmethod
+    def memory_bytes(num_pages: int) -> int:
+        """Bytes of the order of so many pages and of the ends of its extents, each of which may be one page."""
+        return num_pages * (8 + 8)
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a buffer is free for another run."""
+        return self._reader.room > 0
+
+    def ask(self, until: int) -> None:
+        """Start to read the next run: up to ``until``, the end of the pages that lie together, or a full buffer."""
+        at = self.asked % len(self._table)
+        extent_end = int(self._extent_ends[np.searchsorted(self._extent_ends, at, "right")])
+        pages = self._order[at : min(extent_end, at + until - self.asked)]
+        pages = pages[: self._table.fitting(pages, self._reader.run_bytes)]
+        self._reader.ask(pages)
+        self.asked += pages.size
+
+    def take(self, until: int) -> PageRun:
+        """The pages at ``position``, up to ``until`` or the end of their run; valid until `advance`."""
+        if self._run is None:
+            self._run = self._reader.take()
+            self._run_ends = self.position + self._run.pages.size
+        begin = self._run.pages.size - (self._run_ends - self.position)
+        return self._run.part(begin, begin + min(until, self._run_ends) - self.position)
+
+    def advance(self, pages: int) -> None:
+        """Say that so many pages of what was taken are joined: a run that is through gives its buffer back."""
+        self.position += pages
+        if self.position == self._run_ends:
+            self._run = None
+            self._reader.give_back()

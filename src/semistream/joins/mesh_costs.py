@@ -1,0 +1,94 @@
+"""What an iteration of MESHJOIN costs in seconds: MESH (2), (3) and (5)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from semistream.errors import InvalidArgument
+
+
+@dataclass(frozen=True)
+class MeshFactors:
+    """The cost factors of MESH Table 1, in seconds.
+
+    The defaults are of the order of what one core and one solid-state disk take with pages of 64 KiB. They need not be
+    exact: `AdaptiveMeshJoin` corrects their sum by what its own iterations take. Their proportions decide how it trades
+    pages for tuples.
+
+    ==============  ===================  ============================================================
+    MESH            here                 seconds for
+    ==============  ===================  ============================================================
+    c_I/O(b)        ``read_s(b)``        b pages that lie together: ``seek_s + b * transfer_s``
+    c_E             ``expire_s``         removing a tuple from the window
+    c_S             ``stream_s``         taking a tuple from a batch of the stream
+    c_A             ``add_s``            encoding a tuple's key and adding it to the window
+    c_H             ``probe_s``          a row of R that is probed
+    c_O             ``output_s``         a row of the result
+    ==============  ===================  ============================================================
+
+    >>> MeshFactors(seek_s=0.01, transfer_s=0.0001).read_s(100)
+    0.02
+    """
+
+    seek_s: float = 100e-6
+    transfer_s: float = 16e-6
+    expire_s: float = 10e-9
+    stream_s: float = 20e-9
+    add_s: float = 100e-9
+    probe_s: float = 10e-9
+    output_s: float = 150e-9
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (value >= 0 and math.isfinite(value)):
+                raise InvalidArgument(f"{field.name} is {value}; a cost is a number of seconds, zero or more.")
+
+    def read_s(self, pages: int) -> float:
+        """Seconds to read pages that lie one behind the other."""
+        return self.seek_s + self.transfer_s * pages
+
+
+@dataclass(frozen=True)
+class MeshCosts:
+    """The cost of iterations over one relation, of ``rows_per_page`` (MESH: v_P / v_R).
+
+    MESH (2) counts the results of an iteration as a share sigma of the rows of R that are probed. Sigma grows with the
+    window, that is with w, which is being sought; but over one scan each tuple of the stream meets all its partners, so
+    in the long run w tuples in are ``w * results_per_row`` results out. That is what is counted here.
+    ``correction`` is by how much real iterations exceed the sum of the factors.
+    """
+
+    factors: MeshFactors
+    rows_per_page: float
+    results_per_row: float = 1.0
+    correction: float = 1.0
+
+    def loop_s(self, pages: int, rows: float) -> float:
+        """Seconds of an iteration that joins ``pages`` and admits ``rows``: c_loop of MESH (2)."""
+        return self._pages_s(pages) + rows * self._row_s
+
+    def service_rate(self, pages: int, rows: float) -> float:
+        """Tuples per second that such iterations take from the stream: mu of MESH (3)."""
+        seconds = self.loop_s(pages, rows)
+        return rows / seconds if seconds > 0 else math.inf
+
+    def least_rows(self, rate: float, pages: int) -> int | None:
+        """The least w that sustains ``rate`` with b = ``pages``: MESH (5) with equality, solved for w.
+
+        c_loop is linear in w, so that is ``w = rate * c_pages / (1 - rate * c_row)``. None if no w does: one tuple
+        alone takes more time than there is until the next.
+        """
+        spare = 1 - rate * self._row_s
+        return max(math.ceil(rate * self._pages_s(pages) / spare), 1) if spare > 0 else None
+
+    def _pages_s(self, pages: int) -> float:
+        """What an iteration takes whatever is admitted."""
+        return self.correction * (self.factors.read_s(pages) + pages * self.rows_per_page * self.factors.probe_s)
+
+    @property
+    def _row_s(self) -> float:
+        """What each tuple that is admitted adds."""
+        own = self.factors
+        return self.correction * (own.expire_s + own.stream_s + own.add_s + self.results_per_row * own.output_s)

@@ -1,0 +1,117 @@
+"""What MESHJOIN holds in memory for given b and w: MESH (1), in the bytes of this implementation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from semistream.budget import MemoryBudget
+from semistream.joins.memory_split import ADMIT_ROW_BYTES, LEAST_SLOTS, MemorySplit, expected_row_bytes, page_overhead
+from semistream.joins.spec import JoinSpec
+from semistream.joins.stream_window import StreamWindow
+from semistream.relation import Relation, RunReader
+
+_SLOT_BYTES = StreamWindow.index_bytes(1)
+
+
+@dataclass(frozen=True)
+class MeshMemory:
+    """The bytes that b and w ask for, and the ``pool`` they must fit.
+
+    ===========================  ==========================================================================
+    MESH (1)                     here
+    ===========================  ==========================================================================
+    M_max                        ``pool``: the budget less what b and w do not change (index of R, matches, output)
+    b * v_P                      `buffer_bytes`: so many ``buffers`` of b pages, as the reader reads ahead
+    w * v_S                      `admit_bytes`: the arrays of w tuples that are admitted
+    w * N_R / b * sizeof(ptr)    `window_bytes`: a slot of the window for each tuple
+    w * f * N_R / b * v_S        ``tuple_bytes`` for each of these tuples
+    ===========================  ==========================================================================
+
+    ``page_bytes`` is what all but one page in a hundred have at most, ``widest_page`` what all have. A stream tuple of
+    ``widest_tuple`` must find room whatever b and w are, or the stream would stop at it.
+    """
+
+    pool: int
+    num_pages: int
+    page_bytes: int
+    widest_page: int
+    page_overhead: int
+    buffers: int
+    tuple_bytes: int
+    widest_tuple: int
+    admit_rows: int
+
+    @classmethod
+    def of(
+        cls, budget: MemoryBudget, relation: Relation, spec: JoinSpec, split: MemorySplit, *, buffers: int
+    ) -> MeshMemory:
+        """The memory of a join whose budget was split, and charged, by ``split``."""
+        changing = sum(budget.by_name.get(name, 0) for name in ("page buffers", "stream index"))
+        nbytes = relation.table.nbytes
+        return cls(
+            pool=budget.free + changing - split.staging_bytes,
+            num_pages=relation.num_pages,
+            page_bytes=int(np.quantile(nbytes, 0.99, method="higher")) if nbytes.size else 1,
+            widest_page=int(nbytes.max(initial=1)),
+            page_overhead=page_overhead(relation),
+            buffers=buffers,
+            tuple_bytes=expected_row_bytes(spec),
+            widest_tuple=min(split.payload_bytes, split.staging_bytes - split.widest_row),
+            admit_rows=split.admit_rows,
+        )
+
+    def steps(self, pages: int) -> int:
+        """Iterations of ``pages`` in which a tuple meets all of R: N_R / b."""
+        return -(-self.num_pages // pages)
+
+    def slots(self, pages: int, rows: int) -> int:
+        """Tuples that the window holds: w * N_R / b."""
+        return max(rows * self.steps(pages), LEAST_SLOTS)
+
+    def run_bytes(self, pages: int) -> int:
+        """Bytes of a buffer that takes ``pages``."""
+        return max(pages * self.page_bytes, self.widest_page)
+
+    def buffer_bytes(self, pages: int) -> int:
+        """Bytes of all buffers when each takes ``pages``."""
+        return RunReader.memory_bytes(self.run_bytes(pages), self.buffers) + self.buffers * pages * self.page_overhead
+
+    def admit_bytes(self, rows: int) -> int:
+        """Bytes that it takes to admit ``rows``, which is done in several pieces if they are many."""
+        return min(rows, self.admit_rows) * ADMIT_ROW_BYTES
+
+    def window_bytes(self, slots: int) -> int:
+        """Bytes of the window's slots, without the tuples in them."""
+        return slots * _SLOT_BYTES
+
+    def total(self, pages: int, rows: int) -> int:
+        """M of MESH (1)."""
+        return self._held(pages, rows) + self.slots(pages, rows) * self.tuple_bytes
+
+    def fits(self, pages: int, rows: int) -> bool:
+        """Whether b = ``pages`` and w = ``rows`` fit the pool."""
+        return self.total(pages, rows) <= self.pool and self._held(pages, rows) + self.widest_tuple <= self.pool
+
+    def most_rows(self, pages: int) -> float:
+        """The greatest w that fits with b = ``pages``.
+
+        Below 1, it says in how many iterations the window has room for one tuple more; zero or less, that none fits.
+        """
+        room = self.pool - self.buffer_bytes(pages)
+        slot = _SLOT_BYTES + self.tuple_bytes
+        if LEAST_SLOTS * slot > room:
+            return 0
+        steps = self.steps(pages)
+        return min(self._rows_in(room, steps * slot), self._rows_in(room - self.widest_tuple, steps * _SLOT_BYTES))
+
+    def _held(self, pages: int, rows: int) -> int:
+        """All but the tuples."""
+        window = self.window_bytes(self.slots(pages, rows))
+        return self.buffer_bytes(pages) + self.admit_bytes(rows) + window
+
+    def _rows_in(self, room: int, row_bytes: int) -> float:
+        """How many rows of ``row_bytes`` fit, with the bytes that it takes to admit them."""
+        rows = room / (row_bytes + ADMIT_ROW_BYTES)
+        return rows if rows <= self.admit_rows else (room - self.admit_bytes(self.admit_rows)) / row_bytes

@@ -1,0 +1,75 @@
+"""Chooses b and w of MESHJOIN: the least memory for a rate, or the best rate for the memory (MESH 3.3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from semistream.joins.mesh_costs import MeshCosts
+from semistream.joins.mesh_memory import MeshMemory
+
+
+@dataclass(frozen=True)
+class MeshParameters:
+    """b and w: pages that an iteration joins, and tuples that it admits."""
+
+    pages_per_step: int
+    rows_per_step: int
+
+
+@dataclass(frozen=True)
+class MeshTuner:
+    """The two objectives of MESH 3.3 over a cost model and a memory model.
+
+    The paper finds the best b by calculus, with real numbers. Here b and w are whole, and so is the number of
+    iterations in a scan, ceil(N_R / b). Of all b that make the same number, the least takes the least memory and the
+    least time, hence the best b is ceil(N_R / q) for some q. There are at most 2 * sqrt(N_R) + 2 such values: all of
+    them are tried, and the choice is exact.
+    """
+
+    costs: MeshCosts
+    memory: MeshMemory
+
+    def choose(self, rate: float) -> MeshParameters:
+        """The least memory that sustains ``rate``; if none that fits does, the greatest service rate."""
+        return self.least_memory(rate) or self.greatest_rate()
+
+    def least_memory(self, rate: float) -> MeshParameters | None:
+        """The b and w of least memory by MESH (1) that sustain ``rate`` by MESH (5), if any do in the budget."""
+        best: tuple[int, MeshParameters] | None = None
+        for pages in steps_to_try(self.memory.num_pages):
+            rows = self.costs.least_rows(rate, pages)
+            if rows is not None and self.memory.fits(pages, rows):
+                total = self.memory.total(pages, rows)
+                if best is None or total < best[0]:
+                    best = total, MeshParameters(pages, rows)
+        return None if best is None else best[1]
+
+    def greatest_rate(self) -> MeshParameters:
+        """The b and w of the greatest service rate by MESH (3) that fit the budget.
+
+        Where not even w = 1 has a window of w * N_R / b tuples, w is 1 and the window is what fits: iterations then
+        admit a tuple when one has left.
+        """
+        best = -math.inf, MeshParameters(1, 1)
+        for pages in steps_to_try(self.memory.num_pages):
+            most = self.memory.most_rows(pages)
+            if most > 0:
+                rows = math.floor(most) if most >= 1 else most
+                best = max(
+                    best,
+                    (self.costs.service_rate(pages, rows), MeshParameters(pages, max(math.floor(rows), 1))),
+                    key=lambda tried: tried[0],
+                )
+        return best[1]
+
+
+def steps_to_try(num_pages: int) -> list[int]:
+    """All values of ceil(num_pages / q), and no more than a few others, in ascending order.
+
+    >>> steps_to_try(10)
+    [1, 2, 3, 4, 5, 10]
+    """
+    root = math.isqrt(num_pages) + 1
+    few = range(1, min(root, num_pages) + 1)
+    return sorted({*few, *(-(-num_pages // q) for q in few)})
