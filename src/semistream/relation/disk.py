@@ -65,11 +65,15 @@ class Disk(ABC):
         return offset, nbytes
 
     def read(self, path: Path, offset: int, nbytes: int, *, pages: int, into: Bytes) -> int:
-        """Read ``nbytes`` at ``offset``; gives where in ``into`` they start.
+        """Count a request and `fetch` it."""
+        self.count(path, offset, nbytes, pages)
+        return self.fetch(path, offset, nbytes, into=into)
+
+    def fetch(self, path: Path, offset: int, nbytes: int, *, into: Bytes) -> int:
+        """Read ``nbytes`` at ``offset``; gives where in ``into`` they start. The request was counted before.
 
         ``into`` needs `buffer_bytes` of room. A file that ends early is a `CorruptRelation`.
         """
-        self._count(path, offset, nbytes, pages)
         descriptor = self._descriptors.get(path)
         if descriptor is None:
             try:
@@ -93,15 +97,14 @@ class Disk(ABC):
             )
         return offset - start
 
-    def _count(self, path: Path, offset: int, nbytes: int, pages: int) -> bool:
-        """Count a request; true when it needs a seek."""
+    def count(self, path: Path, offset: int, nbytes: int, pages: int) -> None:
+        """Count a request."""
         seek = self._head != (path, offset)
         self.counts.requests += 1
         self.counts.seeks += seek
         self.counts.pages += pages
         self.counts.bytes += nbytes
         self._head = (path, offset + nbytes)
-        return seek
 
     def close(self) -> None:
         """Close the files; the disk opens them again when it is read from again."""

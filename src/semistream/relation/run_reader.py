@@ -25,8 +25,8 @@ class RunReader:
     """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by one thread.
 
     ``verified`` says which pages need no check of their checksum any more, and is kept up to date. Only what was asked
-    for is read, so that the counts of the disk are the same every time. Errors of the thread are
-    raised where the run would have been taken.
+    for is read, and it is counted when it is asked for, so that the counts of the disk are the same every time,
+    whatever the thread has come to. Errors of the thread are raised where the run would have been taken.
     """
 
     def __init__(
@@ -73,6 +73,8 @@ class RunReader:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="semistream-reader")
         buffer = self._free.popleft()
+        file, offset, nbytes = self._place(pages)
+        self._disk.count(file, offset, nbytes, pages.size)
         self._pending.append((self._thread.submit(self._read, pages, buffer), buffer))
 
     def take(self) -> PageRun:
@@ -98,13 +100,17 @@ class RunReader:
             yield self.take()
             self.give_back()
 
-    def _read(self, pages: Pages, buffer: Bytes) -> PageRun:
+    def _place(self, pages: Pages) -> tuple[Path, int, int]:
+        """The file of a run, where it begins there, and its bytes."""
         table = self._table
         first, last = int(pages[0]), int(pages[-1])
-        file = self._files[int(table.file[first])]
         offset = int(table.offset[first])
-        nbytes = int(table.offset[last] + table.nbytes[last]) - offset
-        at = self._disk.read(file, offset, nbytes, pages=pages.size, into=buffer)
+        return self._files[int(table.file[first])], offset, int(table.offset[last] + table.nbytes[last]) - offset
+
+    def _read(self, pages: Pages, buffer: Bytes) -> PageRun:
+        table = self._table
+        file, offset, nbytes = self._place(pages)
+        at = self._disk.fetch(file, offset, nbytes, into=buffer)
         starts = table.offset[pages] - offset + at
         lengths = table.nbytes[pages]
         self._verify(file, pages, buffer, starts, lengths)
