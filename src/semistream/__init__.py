@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from semistream.budget import MemoryBudget
     from semistream.errors import SemistreamError
-    from semistream.joins import IndexNestedLoopJoin, JoinedStream, JoinStats, MeshJoin, SemiStreamJoin, join
+    from semistream.joins import (
+        HybridJoin,
+        IndexNestedLoopJoin,
+        JoinedStream,
+        JoinStats,
+        MeshJoin,
+        SemiStreamJoin,
+        join,
+    )
     from semistream.relation import Relation
 
 __all__ = [
+    "HybridJoin",
     "IndexNestedLoopJoin",
     "JoinStats",
     "JoinedStream",
@@ -28,6 +37,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "HybridJoin": "semistream.joins",
     "IndexNestedLoopJoin": "semistream.joins",
     "JoinStats": "semistream.joins",
     "JoinedStream": "semistream.joins",

@@ -10,7 +10,7 @@ import pytest
 
 from semistream import Relation, SemiStreamJoin
 from semistream.errors import BudgetError
-from semistream.joins import IndexNestedLoopJoin, MeshJoin
+from semistream.joins import HybridJoin, IndexNestedLoopJoin, MeshJoin
 from tests.joins.cases import Case
 
 
@@ -35,5 +35,8 @@ OPERATORS = [
     pytest.param(Maker(MeshJoin), id="mesh"),
     pytest.param(Maker(MeshJoin, {"rows_per_step": 3, "pages_per_step": 2}), id="mesh-w3-b2"),
     pytest.param(Maker(MeshJoin, {"disk": "buffered", "pages_per_step": 1}), id="mesh-buffered-b1"),
+    pytest.param(Maker(HybridJoin), id="hybrid"),
+    pytest.param(Maker(HybridJoin, {"pages_per_step": 1, "seek_bytes": 0}), id="hybrid-p1"),
+    pytest.param(Maker(HybridJoin, {"disk": "buffered", "pages_per_step": 3, "seek_bytes": 2048}), id="hybrid-p3"),
     pytest.param(Maker(IndexNestedLoopJoin), id="nested_loop"),
 ]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
 from semistream.joins.base import Results, SemiStreamJoin
+from semistream.joins.hybrid import HybridJoin
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.spec import JoinOn
@@ -19,7 +20,7 @@ from semistream.joins.stats import JoinStats
 from semistream.relation import Relation
 from semistream.relation.sources import open_source
 
-OPERATORS: dict[str, type[SemiStreamJoin]] = {kind.name: kind for kind in (MeshJoin, IndexNestedLoopJoin)}
+OPERATORS: dict[str, type[SemiStreamJoin]] = {kind.name: kind for kind in (MeshJoin, HybridJoin, IndexNestedLoopJoin)}
 
 
 def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]:
