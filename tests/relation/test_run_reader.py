@@ -178,6 +178,27 @@ def test_counts_of_a_scan_are_the_same_every_time(relation: Relation) -> None:
     assert counts[0][1] == 1 + 0.5 * relation.num_pages
 
 
+def test_requests_are_counted_when_they_are_made_not_when_the_thread_gets_to_them(relation: Relation) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    class WaitingDisk(SimulatedDisk):
+        def fetch(self, *args: object, **kwargs: object) -> int:
+            started.set()
+            go_on.wait(10)
+            return super().fetch(*args, **kwargs)  # type: ignore[arg-type]
+
+    disk = WaitingDisk(seek_s=1, transfer_s=0.5)
+    reader = relation.reader(run_bytes=4096, disk=disk, buffers=2)
+    reader.ask(np.arange(2))
+    reader.ask(np.arange(5, 7))
+    started.wait(10)
+    assert (disk.counts.requests, disk.counts.pages, disk.now_s) == (2, 4, 4.0)
+    go_on.set()
+    assert [reader.take().pages.tolist() for _ in range(2)] == [[0, 1], [5, 6]]
+    assert (disk.counts.requests, disk.counts.pages) == (2, 4)
+    reader.close()
+
+
 def test_scanned_batches_stay_valid_while_later_runs_are_read(
     relation: Relation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,12 +229,16 @@ def test_columns_gathered_from_runs_are_those_of_the_batch(relation: Relation, d
 
 
 class FailingDisk(BufferedDisk):
-    """Fails on its second request."""
+    """Fails after some requests."""
+
+    def __init__(self, good: int) -> None:
+        super().__init__()
+        self.good = good
 
     def request(self, path: Path, offset: int, nbytes: int, *, pages: int) -> Callable[[Bytes], int]:
-        fails = self.counts.requests == 1
+        self.good -= 1
         read = super().request(path, offset, nbytes, pages=pages)
-        return _fail if fails else read
+        return _fail if self.good < 0 else read
 
 
 def _fail(into: Bytes) -> int:
@@ -225,7 +250,7 @@ def test_error_of_the_thread_reaches_the_caller_at_its_run(relation: Relation) -
 
     def drain() -> None:
         nonlocal taken
-        for _ in relation.read_pages(np.arange(30), run_bytes=4096, disk=FailingDisk()):
+        for _ in relation.read_pages(np.arange(30), run_bytes=4096, disk=FailingDisk(1)):
             taken += 1
 
     with pytest.raises(OSError, match="Input/output error"):
@@ -233,14 +258,8 @@ def test_error_of_the_thread_reaches_the_caller_at_its_run(relation: Relation) -
     assert taken == 1
     assert (_threads(), _open_files()) == ([], set())
     with pytest.raises(OSError, match="Input/output error"):
-        relation.scan(disk=_failing_at_once()).read_all()
+        relation.scan(disk=FailingDisk(0)).read_all()
     assert (_threads(), _open_files()) == ([], set())
-
-
-def _failing_at_once() -> FailingDisk:
-    disk = FailingDisk()
-    disk.counts.requests = 1
-    return disk
 
 
 def test_abandoned_scan_leaves_no_thread_and_no_file(relation: Relation) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Protocol
 
@@ -107,15 +107,29 @@ class Emitter:
         or anti join, the matched of a semi join. Nulls stand in the relation's columns, if they come out.
         """
         yield from self.emit(stream)
+        rows = self._alone(matched)
+        if rows.size:
+            yield from self._unpaired(rows, row_sizes(batch)[rows], lambda some: batch.take(pa.array(some)).columns)
+
+    def finished_tuples(self, stream: StreamRows, positions: Int64s, matched: Bools) -> Iterator[pa.RecordBatch]:
+        """Like `finished`, of tuples that stand anywhere; what is staged stays so if none of them comes out."""
+        positions = positions[self._alone(matched)]
+        if positions.size:
+            yield from self.emit(stream)
+            yield from self._unpaired(positions, stream.row_bytes(positions), stream.take)
+
+    def _alone(self, matched: Bools) -> npt.NDArray[np.intp]:
+        """Which finished tuples come out without a partner."""
         if self._spec.how == "inner":
-            return
-        rows = np.flatnonzero(matched if self._spec.how == "semi" else ~matched)
-        if rows.size == 0:
-            return
-        ends = np.cumsum(row_sizes(batch)[rows] + self._null_bytes)
-        for begin, end in pairwise([*cut_pages(ends, self._batch_bytes).tolist(), rows.size]):
+            return np.empty(0, np.intp)
+        return np.flatnonzero(matched if self._spec.how == "semi" else ~matched)
+
+    def _unpaired(
+        self, tuples: Int64s, sizes: Int64s, take: Callable[[Int64s], list[pa.Array]]
+    ) -> Iterator[pa.RecordBatch]:
+        ends = np.cumsum(sizes + self._null_bytes)
+        for begin, end in pairwise([*cut_pages(ends, self._batch_bytes).tolist(), tuples.size]):
             nbytes = int(ends[end - 1]) - (int(ends[begin - 1]) if begin else 0)
             with self._budget.charged("output", nbytes):
-                left = batch.take(pa.array(rows[begin:end])).columns
                 right = [pa.nulls(end - begin, column.type) for column in self._spec.payload]
-                yield pa.RecordBatch.from_arrays(left + right, schema=self._spec.schema)
+                yield pa.RecordBatch.from_arrays(take(tuples[begin:end]) + right, schema=self._spec.schema)

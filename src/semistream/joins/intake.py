@@ -44,15 +44,21 @@ class Intake:
         self._admit_rows = admit_rows
         self._payload_bytes = payload_bytes
 
-    def admit(self, batch: pa.RecordBatch, start: int, room: int) -> Admitted | None:
-        """Take up to ``room`` tuples from row ``start`` on; None when none fits now. A row too wide is refused."""
+    def admit(self, batch: pa.RecordBatch, start: int, room: int, most_bytes: int | None = None) -> Admitted | None:
+        """Take up to ``room`` tuples from row ``start`` on; None when none fits now. A row too wide is refused.
+
+        If ``most_bytes`` is given they have no more bytes than that, unless there is only one.
+        """
         room = min(room, self._admit_rows)
         if room <= 0:
             return None
         piece = batch.slice(start, room)
         sizes = row_sizes(piece)
         self._split.require_narrow(int(sizes.max()), self._budget)
-        fits = int(np.searchsorted(np.cumsum(sizes), self._payload_bytes - self.held_bytes, "right"))
+        most = self._payload_bytes - self.held_bytes
+        if most_bytes is not None:
+            most = min(most, max(most_bytes, int(sizes[0])))
+        fits = int(np.searchsorted(np.cumsum(sizes), most, "right"))
         if fits == 0:
             return None
         piece, sizes = piece.slice(0, fits), sizes[:fits]

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.joins.intake import Admitted
+from semistream.joins.stream_packets import Packet, StreamPackets
 from semistream.kernels.merge import match_pages, merge_sorted
 from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.relation import PageRun
-
-_SMALL_PACKET = 4096
-
-
-@dataclass
-class Packet:
-    """Stream tuples that entered the window together: MESH's ``w`` pointers in Q, and the tuples themselves.
-
-    ``first`` numbers its first tuple, counted from the start of the stream; ``matchable`` of them can be found.
-    """
-
-    batch: pa.RecordBatch
-    sizes: Int64s
-    first: int
-    entered: int
-    matchable: int
-
-    @property
-    def rows(self) -> int:
-        """Tuples in the packet."""
-        return self.sizes.size
 
 
 @dataclass
@@ -48,7 +25,7 @@ class _Level:
     end: int
 
 
-class StreamWindow:
+class StreamWindow(StreamPackets):
     """Up to ``slots`` stream tuples, found by key code, that leave in the order in which they came.
 
     MESH keeps a hash table H over the window. R's pages are clustered here, so the codes of the window are kept in
@@ -59,9 +36,8 @@ class StreamWindow:
     """
 
     def __init__(self, slots: int, budget: MemoryBudget) -> None:
+        super().__init__(budget)
         self.slots = slots
-        self.packets: deque[Packet] = deque()
-        self._budget = budget
         self._levels: list[_Level] = []  # the oldest tuples first
         self._matched = np.zeros(slots, np.bool_)  # by the tuple's number, modulo the slots
         self._first = 0
@@ -145,59 +121,6 @@ class StreamWindow:
     def mark(self, tuples: Int64s) -> None:
         """Remember that these tuples met a partner."""
         self._matched[tuples % self.slots] = True
-
-    def take(self, positions: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
-        """Copies of some tuples."""
-        order, parts = self._parts(positions)
-        taken = [
-            (packet.batch if columns is None else packet.batch.select(columns)).take(pa.array(rows))
-            for packet, rows in parts
-        ]
-        if order is None:
-            return list(taken[0].columns)
-        back = np.empty(order.size, np.int64)
-        back[order] = np.arange(order.size)
-        return list(pa.concat_batches(taken).take(pa.array(back)).columns)
-
-    def row_bytes(self, positions: Int64s) -> Int64s:
-        """Bytes of some tuples."""
-        order, parts = self._parts(positions)
-        if order is None:
-            packet, rows = parts[0]
-            return packet.sizes[rows]
-        sizes = np.empty(positions.size, np.int64)
-        sizes[order] = np.concatenate([packet.sizes[rows] for packet, rows in parts])
-        return sizes
-
-    def _parts(self, tuples: Int64s) -> tuple[npt.NDArray[np.intp] | None, list[tuple[Packet, Int64s]]]:
-        """Tuples as rows of packets, and the order in which they stand there (None: as they were given)."""
-        if len(self.packets) == 1:
-            return None, [(self.packets[0], tuples - self.packets[0].first)]
-        firsts = np.array([packet.first for packet in self.packets], np.int64)
-        numbers = np.searchsorted(firsts, tuples, "right") - 1
-        order = np.argsort(numbers.astype(np.int16) if firsts.size < 2**15 else numbers, kind="stable")
-        numbers, tuples = numbers[order], tuples[order]
-        begins = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
-        packets = [self.packets[int(numbers[begin])] for begin in begins]
-        return order, [
-            (packet, tuples[begin:end] - packet.first)
-            for packet, begin, end in zip(packets, begins, [*begins[1:], tuples.size], strict=True)
-        ]
-
-    def _merge_small_packets(self) -> None:
-        """Join neighbours that came in the same iteration, smaller ones first: single rows become few packets."""
-        while len(self.packets) > 1:
-            last, before = self.packets[-1], self.packets[-2]
-            if before.entered != last.entered or before.rows > min(2 * last.rows, _SMALL_PACKET):
-                return
-            both = int(before.sizes.sum() + last.sizes.sum())
-            if both > self._budget.free:
-                return
-            with self._budget.charged("merged packets", both):
-                batch = pa.concat_batches([before.batch, last.batch])
-                sizes = np.concatenate([before.sizes, last.sizes])
-                self.packets.pop()
-                self.packets[-1] = Packet(batch, sizes, before.first, before.entered, before.matchable + last.matchable)
 
     def _merge_levels(self) -> None:
         """Merge the newest levels until each is less than half of the one before: there are few, and each entry is
