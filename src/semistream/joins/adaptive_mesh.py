@@ -26,8 +26,8 @@ _TOLERANCE = 0.1  # of a change in load that is not worth new parameters
 class AdaptiveMeshJoin(MeshJoin):
     """AMESHJOIN (MESH 3.3, Fig. 6): a `MeshJoin` whose b and w may differ from one iteration to the next.
 
-    It measures how fast the stream comes and how long its iterations take. When an iteration starts, it takes the b and
-    w that sustain this rate with the least memory; if none within the budget do, those of the greatest service rate.
+    It measures how fast the stream comes and how long its iterations take. For each iteration it takes the b and w that
+    sustain this rate with the least memory; if none within the budget do, those of the greatest service rate.
     Buffers and window take only the bytes that b and w need, and ``budget.used`` shows it. ``stats.trace`` tells what
     it ran with, since when, and at which rates. However b and w change, each tuple meets each page of R once, and the
     result is exact (MESH Theorem 3.2).
@@ -55,6 +55,8 @@ class AdaptiveMeshJoin(MeshJoin):
     - The sum of the cost factors is corrected by the time that iterations really take, with what the consumer of the
       results takes; so the factors need not fit the machine. New parameters are sought when rate times correction has
       changed by a tenth.
+    - An iteration starts when the one before has ended, and its w tuples enter as they come. Hence its b and w (Fig. 6,
+      line 3) are chosen then, and again if the rate has changed when a batch comes or it is asked to step.
     - While no rate is known (until the second batch) it runs as `MeshJoin` does, with all of its budget.
     - An operator is driven. If w tuples have not come when it is asked to step, it joins b pages with those it has; if
       more than w are pushed, it iterates until it has taken them. MESH's load shedding is not its business.
@@ -69,7 +71,7 @@ class AdaptiveMeshJoin(MeshJoin):
         *,
         factors: MeshFactors | None = None,
         clock: Callable[[], float] = time.monotonic,
-        half_life_s: float = 5.0,
+        half_life_s: float = 2.0,
         rows_per_step: int | None = None,
         pages_per_step: int | None = None,
         **arguments: Unpack[JoinArguments],
@@ -85,7 +87,6 @@ class AdaptiveMeshJoin(MeshJoin):
         self._rate: float | None = None
         self._tuned_load: float | None = None
         self._tunes_itself = True
-        self._iterating = False  # b and w of the iteration at hand are chosen
         self._iteration_start = 0
         self._admission_s = 0.0
         self._meetings = 0  # of a tuple with a page
@@ -132,15 +133,14 @@ class AdaptiveMeshJoin(MeshJoin):
     def _push(self, batch: pa.RecordBatch) -> Results:
         now_s = self._clock()
         self._meter.count(batch.num_rows, now_s)
-        self._rate = self._meter.rate(now_s)
+        self._retune(self._meter.rate(now_s))
         yield from super()._push(batch)
 
     def _step(self) -> Results:
-        self._rate = self._meter.rate(self._clock())
+        self._retune(self._meter.rate(self._clock()))
         yield from super()._step()
 
     def _admit(self, batch: pa.RecordBatch, start: int) -> int:
-        self._start_iteration()
         begin_s = self._clock()
         admitted = super()._admit(batch, start)
         self._admission_s += self._clock() - begin_s
@@ -150,7 +150,6 @@ class AdaptiveMeshJoin(MeshJoin):
         """One iteration of MESH Fig. 6: b pages, whatever b was when they were read."""
         if not self._window.packets:
             return
-        self._start_iteration()
         self.stats.steps += 1
         begin_s, start, rows = self._clock(), self._scan.position, self._admitted_now
         self._iteration_start, self._admitted_now = start, 0
@@ -161,20 +160,21 @@ class AdaptiveMeshJoin(MeshJoin):
         measured_s = self._clock() - begin_s + self._admission_s
         self._timing.count(measured_s, self._costs(correction=1.0).loop_s(self._scan.position - start, rows))
         self._admission_s = 0.0
-        self._iterating = False
+        self._use(self._next_parameters())
 
     def _run_end(self, start: int) -> int:
         """Where the iteration that holds page counter ``start`` will end if b stays as it is."""
         return start + self.pages_per_step - (start - self._iteration_start) % self.pages_per_step
 
-    def _start_iteration(self) -> None:
-        """Take b and w from the tuning part (MESH Fig. 6, line 3), before the iteration's first tuple enters."""
-        if not self._iterating:
-            self._iterating = True
-            self._use(self._next_parameters())
+    def _retune(self, rate: float | None) -> None:
+        """Take b and w from the tuning part for a stream of another rate."""
+        self._rate = rate
+        parameters = self._next_parameters()
+        if parameters != self._parameters:
+            self._use(parameters)
 
     def _next_parameters(self) -> MeshParameters:
-        """The tuning part: b and w for the iteration that starts now."""
+        """The tuning part: b and w for the iteration at hand."""
         if not self._tunes_itself or self._rate is None or not self.relation.num_pages:
             return self._parameters
         costs = self._costs(self._timing.ratio)
@@ -185,11 +185,11 @@ class AdaptiveMeshJoin(MeshJoin):
         return MeshTuner(costs, self._allocation.memory).choose(_HEADROOM * self._rate)
 
     def _use(self, parameters: MeshParameters) -> None:
-        """Run with these parameters, and note in the trace if they are new."""
+        """Run with these parameters, with the memory for them, and note in the trace if they are new."""
         changed = parameters != self._parameters or not self.stats.trace
         self._parameters, self._rows_per_step = parameters, parameters.rows_per_step
         if self.relation.num_pages:
-            self._allocation.settle(parameters.pages_per_step, parameters.rows_per_step)
+            self._allocation.settle(parameters.pages_per_step, parameters.rows_per_step, self._admitted_now)
         if changed:
             self.stats.trace.append(self._trace_point())
 

@@ -42,8 +42,10 @@ class MeshAllocation:
             return self._memory
         return replace(self._memory, tuple_bytes=-(-self._intake.held_bytes // self._window.held))
 
-    def settle(self, pages: int, rows: int) -> None:
-        """Go as far as possible towards the buffers and slots for b = ``pages`` and w = ``rows``."""
+    def settle(self, pages: int, rows: int, admitted: int = 0) -> None:
+        """Go as far as possible towards the buffers and slots for b = ``pages`` and w = ``rows``, of which ``admitted``
+        are in the window already.
+        """
         memory, reader, window = self.memory, self._reader, self._window
         charged = self._budget.by_name
         held = max(window.held, LEAST_SLOTS)
@@ -60,7 +62,7 @@ class MeshAllocation:
             reader.resize(run_bytes)
         if not reader.resized:
             buffers = max(buffers, charged[_BUFFERS])
-        needed = max(memory.slots(pages, rows), window.held + rows)
+        needed = max(memory.slots(pages, rows), window.held + max(rows - admitted, 0))
         slots = self._slots_for(needed, memory, memory.pool - buffers - admit_bytes)
         index = memory.window_bytes(slots) + admit_bytes
 

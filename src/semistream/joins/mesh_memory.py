@@ -99,19 +99,20 @@ class MeshMemory:
 
         Below 1, it says in how many iterations the window has room for one tuple more; zero or less, that none fits.
         """
-        room = self.pool - self.buffer_bytes(pages)
-        slot = _SLOT_BYTES + self.tuple_bytes
-        if LEAST_SLOTS * slot > room:
-            return 0
-        steps = self.steps(pages)
-        return min(self._rows_in(room, steps * slot), self._rows_in(room - self.widest_tuple, steps * _SLOT_BYTES))
+        room, steps = self.pool - self.buffer_bytes(pages), self.steps(pages)
+        tuples = self._rows_in(room, steps, _SLOT_BYTES + self.tuple_bytes)
+        return min(tuples, self._rows_in(room - self.widest_tuple, steps, _SLOT_BYTES))
 
     def _held(self, pages: int, rows: int) -> int:
         """All but the tuples."""
         window = self.window_bytes(self.slots(pages, rows))
         return self.buffer_bytes(pages) + self.admit_bytes(rows) + window
 
-    def _rows_in(self, room: int, row_bytes: int) -> float:
-        """How many rows of ``row_bytes`` fit, with the bytes that it takes to admit them."""
-        rows = room / (row_bytes + ADMIT_ROW_BYTES)
-        return rows if rows <= self.admit_rows else (room - self.admit_bytes(self.admit_rows)) / row_bytes
+    def _rows_in(self, room: int, steps: int, slot_bytes: int) -> float:
+        """The greatest w of which ``steps`` times as many slots fit, with the bytes that it takes to admit w."""
+        rows = room / (steps * slot_bytes + ADMIT_ROW_BYTES)
+        if rows > self.admit_rows:
+            rows = (room - self.admit_bytes(self.admit_rows)) / (steps * slot_bytes)
+        if rows * steps < LEAST_SLOTS:
+            rows = min((room - LEAST_SLOTS * slot_bytes) / ADMIT_ROW_BYTES, LEAST_SLOTS / steps)
+        return rows

@@ -1,0 +1,360 @@
+"""AdaptiveMeshJoin: MESH Example 3.1, any change of b and w, and how it follows the rate of its stream."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from semistream import AdaptiveMeshJoin, MeshFactors, MeshJoin, Relation, SemiStreamJoin, join
+from semistream.errors import InvalidArgument, JoinInProgress
+from semistream.joins.base import Results
+from semistream.joins.mesh_tuner import MeshTuner
+from semistream.relation import SimulatedDisk
+from tests.joins.cases import MEMORY_BACKED, Case, cases
+from tests.joins.clocks import FakeClock
+from tests.oracle import batch_join, multiset
+
+KEY = 7
+STREAM = pa.schema([("s", pa.int64()), ("tuple", pa.int64())])
+some = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def partners_on_every_page(folder: Path, pages: int) -> Relation:
+    """So many pages of one row each, all with the same key: a stream tuple has one partner on each page."""
+    rows = pa.table({"k": [KEY] * pages, "page": range(pages), "filler": [b"\x00" * 3400] * pages})
+    relation = Relation.build(rows, folder / "r", key="k", page_bytes=4096)
+    assert relation.num_pages == pages
+    return relation
+
+
+def tuples(*numbers: int) -> pa.RecordBatch:
+    return pa.record_batch([[KEY] * len(numbers), list(numbers)], schema=STREAM)
+
+
+def meetings(results: Results) -> list[tuple[int, int]]:
+    """The pairs (stream tuple, page) in the results."""
+    return [pair for b in results for pair in zip(b["tuple"].to_pylist(), b["page"].to_pylist(), strict=True)]
+
+
+def adaptive(relation: Relation, kind: Any = AdaptiveMeshJoin, **options: Any) -> Any:
+    options = {
+        "on": {"s": "k"},
+        "memory": "1MB",
+        "columns": ["page"],
+        "clock": FakeClock(),
+        "half_life_s": 0.3,
+        **options,
+    }
+    return kind(relation, STREAM, **options)
+
+
+class Watched(AdaptiveMeshJoin):
+    """Notes the queue each time that a packet was dequeued."""
+
+    def queue(self) -> list[tuple[list[int], int]]:
+        """Q of the example: the tuples of each packet, and the page they started at."""
+        return [
+            (packet.batch["tuple"].to_pylist(), packet.entered % self.relation.num_pages)
+            for packet in self._window.packets
+        ]
+
+    def _expire(self) -> Results:
+        yield from super()._expire()
+        self.dequeued.append(self.queue())
+
+    dequeued: list[list[tuple[list[int], int]]]
+
+
+def test_example_3_1(tmp_path) -> None:
+    """MESH Example 3.1, table by table: the queue, and the pages that each of its tuples was joined with."""
+    with adaptive(partners_on_every_page(tmp_path, pages=3), Watched, rows_per_step=1, pages_per_step=1) as join:
+        join.dequeued = []
+        joined: dict[int, set[int]] = {0: set(), 1: set(), 2: set()}
+
+        def loop(arrival: int) -> list[list[tuple[int, int]]]:
+            """Read a tuple and do one iteration; the meetings of each part of it that came out on its own."""
+            assert list(join.push(tuples(arrival))) == []
+            parts = [meetings(iter([batch])) for batch in join.step()]
+            assert sum(map(len, parts)) == len({pair for part in parts for pair in part})
+            return parts
+
+        def note(part: list[tuple[int, int]]) -> None:
+            for number, page in part:
+                assert page not in joined[number]
+                joined[number].add(page)
+
+        (first,) = loop(0)
+        note(first)
+        assert join.queue() == [([0], 0)]
+        assert joined[0] == {0}
+
+        (second,) = loop(1)
+        note(second)
+        assert join.queue() == [([0], 0), ([1], 1)]
+        assert joined == {0: {0, 1}, 1: {1}, 2: set()}
+
+        join.set_parameters(pages_per_step=2)
+        after_p2, after_p0 = loop(2)
+        note(after_p2)
+        assert join.dequeued[0] == [([1], 1), ([2], 2)]
+        assert joined == {0: {0, 1, 2}, 1: {1, 2}, 2: {2}}
+
+        note(after_p0)
+        assert join.dequeued[1] == [([2], 2)]
+        assert joined == {0: {0, 1, 2}, 1: {0, 1, 2}, 2: {0, 2}}
+
+        assert join.queue() == [([2], 2)]
+        assert join.stats.steps == 3
+        note(meetings(join.flush()))
+        assert joined[2] == {0, 1, 2}
+
+
+steps = st.lists(st.tuples(st.integers(1, 12), st.sampled_from([1, 2, 3, 10, 1000]), st.integers(0, 9)), max_size=40)
+
+
+@given(pages=st.integers(1, 9), steps=steps)
+@some
+def test_every_tuple_meets_every_page_once_however_b_and_w_change(
+    pages: int, steps: list[tuple[int, int, int]]
+) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY_BACKED) as folder:
+        met: list[tuple[int, int]] = []
+        arrived = 0
+        with adaptive(partners_on_every_page(Path(folder), pages)) as join:
+            for b, w, arrivals in steps:
+                join.set_parameters(pages_per_step=b, rows_per_step=w)
+                met += meetings(join.push(tuples(*range(arrived, arrived + arrivals))))
+                arrived += arrivals
+                before, waited = join._scan.position, join.stats.rows_waiting
+                met += meetings(join.step())
+                if waited:
+                    moved = join._scan.position - before
+                    assert moved == min(b, pages) or join.stats.rows_waiting == 0
+                assert join.budget.used <= join.budget.limit
+                finished = Counter(number for number, _ in met)
+                assert sum(n == pages for n in finished.values()) == join.stats.rows_done
+            met += meetings(join.flush())
+            assert not join._reader.waiting
+            assert join._scan.asked == join._scan.position
+        assert Counter(met) == Counter((number, page) for number in range(arrived) for page in range(pages))
+
+
+@given(case=cases(), changes=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 50)), min_size=1), data=st.data())
+@some
+def test_results_equal_the_batch_join_however_b_and_w_change(case: Case, changes: Any, data: st.DataObject) -> None:
+    with case.built() as relation:
+        results = []
+        with AdaptiveMeshJoin(relation, case.stream_schema, on=case.on, how=case.how, memory="1MB") as join:
+            for i, batch in enumerate(case.batches * 2):
+                for b, w in data.draw(st.lists(st.sampled_from(changes), max_size=3)):
+                    join.set_parameters(pages_per_step=b, rows_per_step=w, retune=i % 2 == 1)
+                    results += join.step()
+                results += join.push(batch)
+            results += join.flush()
+            table = pa.Table.from_batches(results, join.schema)
+        twice = pa.concat_tables([case.stream, case.stream])
+    assert multiset(table) == multiset(batch_join(twice, case.relation, case.on, case.how, case.payload))
+
+
+def many_pages(folder: Path, pages: int = 120, rows_per_page: int = 4) -> Relation:
+    rows = pages * rows_per_page
+    table = pa.table({"k": range(rows), "page": range(rows), "filler": [b"\x00" * (3400 // rows_per_page)] * rows})
+    relation = Relation.build(table, folder / "r", key="k", page_bytes=4096)
+    assert relation.num_pages == pages
+    return relation
+
+
+DISK = {"seek_s": 0.010, "transfer_s": 0.001}
+
+
+class Feed:
+    """Pushes a stream at a rate, a batch for each tenth of a second."""
+
+    def __init__(self, join: SemiStreamJoin, clock: FakeClock, keys: int) -> None:
+        self.join, self.clock, self.keys = join, clock, keys
+        self.pushed = 0
+        self.interval_s = 0.1
+
+    def run(self, rate: int, seconds: float) -> None:
+        for _ in range(round(seconds * 10)):
+            self.clock.now_s += self.interval_s
+            keys = [(self.pushed + i) * 31 % self.keys for i in range(rate // 10)]
+            batch = pa.record_batch([keys, list(range(self.pushed, self.pushed + len(keys)))], schema=STREAM)
+            self.pushed += len(keys)
+            list(self.join.push(batch))
+
+
+def tunable_bytes(join: SemiStreamJoin) -> int:
+    """What is in use that depends on b and w."""
+    held = join.budget.by_name
+    return join.budget.used - held["page index"] - held["matches"]
+
+
+def test_b_w_and_memory_follow_the_rate(tmp_path) -> None:
+    clock, disk = FakeClock(), SimulatedDisk(**DISK)
+    relation = many_pages(tmp_path)
+    with adaptive(relation, memory="8MB", clock=clock, disk=disk, factors=MeshFactors(**DISK)) as join:
+        assert join.stats.trace[0].rate is None  # nothing is known yet: all of the budget
+        whole = tunable_bytes(join)
+        feed = Feed(join, clock, keys=480)
+        seen = {}
+        for rate in (1000, 2000, 4000, 1000):
+            feed.run(rate, seconds=6)
+            point = join.stats.trace[-1]
+            assert point.rate == pytest.approx(rate, rel=0.12)
+            assert 1.1 * rate <= point.service_rate <= 1.5 * rate
+            assert (point.pages_per_step, point.rows_per_step) == (join.pages_per_step, join.rows_per_step)
+            assert point.memory_bytes <= join.budget.limit
+            # By MESH (5), w tuples are taken in no more time than they need to come: on this very disk.
+            assert join.rows_per_step >= rate * (DISK["seek_s"] + DISK["transfer_s"] * join.pages_per_step)
+            used = tunable_bytes(join)
+            if rate in seen:
+                assert used == pytest.approx(seen[rate][2], rel=0.05)  # what a faster stream needed is given back
+                assert abs(join.pages_per_step - seen[rate][0]) <= 1
+            seen[rate] = join.pages_per_step, join.rows_per_step, used
+        b, w, used = (tuple(seen[rate][i] for rate in (1000, 2000, 4000)) for i in range(3))
+        assert b[0] < b[1] < b[2]
+        assert w[0] < w[1] < w[2]
+        assert used[0] < used[1] < used[2] < whole
+        times = [point.time_s for point in join.stats.trace]
+        assert times == sorted(times)
+        assert all(
+            (before.pages_per_step, before.rows_per_step) != (after.pages_per_step, after.rows_per_step)
+            for before, after in zip(list(join.stats.trace), list(join.stats.trace)[1:], strict=False)
+        )
+        list(join.flush())
+        assert join.stats.rows_done == join.stats.matched == feed.pushed
+
+
+def test_a_stream_too_fast_for_the_budget_gets_the_greatest_service_rate(tmp_path) -> None:
+    clock = FakeClock()
+    relation = many_pages(tmp_path)
+    with adaptive(relation, memory="300kB", clock=clock, factors=MeshFactors(**DISK)) as join:
+        Feed(join, clock, keys=480).run(20_000, seconds=1)
+        point = join.stats.trace[-1]
+        assert point.service_rate < point.rate
+        assert join.budget.used <= join.budget.limit
+        list(join.flush())
+        assert join.stats.rows_done == 20_000
+
+
+class OnASlowMachine(AdaptiveMeshJoin):
+    """Takes three times as long for its pages as the factors say."""
+
+    clock: FakeClock
+
+    def _join(self, run):
+        starts = self._scan.position == self._iteration_start
+        self.clock.now_s += 3 * (starts * DISK["seek_s"] + DISK["transfer_s"] * run.pages.size)
+        yield from super()._join(run)
+
+
+def test_a_stream_pushed_as_fast_as_it_is_taken_makes_the_join_as_fast_as_it_can_be(tmp_path) -> None:
+    """Such a stream only shows the rate of the join itself. The join must not be content with it, and least of all
+    think that the stream became slow when its own costs are higher than the factors say.
+    """
+    clock, factors = FakeClock(), MeshFactors(**DISK)
+    relation = many_pages(tmp_path)
+    with adaptive(relation, OnASlowMachine, memory="4MB", clock=clock, factors=factors) as join:
+        join.clock = clock
+        feed = Feed(join, clock, keys=480)
+        feed.run(50, seconds=4)
+        slow = join.stats.trace[-1]
+        assert 1.1 * 50 <= slow.service_rate <= 1.6 * 50
+        feed.interval_s = 0.0
+        feed.run(20_000, seconds=20)
+        fast = join.stats.trace[-1]
+        greatest = MeshTuner(join._costs(join._timing.ratio), join._allocation.memory).greatest_rate()
+        assert fast.rows_per_step == pytest.approx(greatest.rows_per_step, rel=0.1)
+        assert fast.memory_bytes > 5 * slow.memory_bytes
+        seconds_per_tuple = 3 * (DISK["seek_s"] + DISK["transfer_s"] * fast.pages_per_step) / fast.rows_per_step
+        assert fast.service_rate == pytest.approx(1 / seconds_per_tuple, rel=0.2)
+
+
+def test_a_silent_stream_gives_its_memory_back(tmp_path) -> None:
+    clock = FakeClock()
+    with adaptive(many_pages(tmp_path), memory="8MB", clock=clock, factors=MeshFactors(**DISK)) as join:
+        feed = Feed(join, clock, keys=480)
+        feed.run(4000, seconds=3)
+        busy = tunable_bytes(join)
+        for _ in range(150):
+            clock.now_s += 0.1
+            list(join.step())
+        assert join.stats.rows_waiting == 0
+        assert tunable_bytes(join) < busy / 5
+
+
+def test_a_wide_tuple_finds_room_whatever_b_and_w_are(tmp_path) -> None:
+    relation = many_pages(tmp_path, pages=40)
+    schema = pa.schema([("s", pa.int64()), ("text", pa.string())])
+    options = {"on": {"s": "k"}, "memory": "400kB", "columns": ["page"]}
+    with MeshJoin(relation, schema, **options) as plain:
+        widest = min(plain._split.payload_bytes, plain._split.staging_bytes - plain._split.widest_row) - 100
+    with AdaptiveMeshJoin(relation, schema, **options) as join:
+        for b, w in ((40, 10**6), (1, 10**6), (40, 1), (13, 5000)):
+            join.set_parameters(pages_per_step=b, rows_per_step=w)
+            for text in ("x" * widest, "y", "z" * widest):
+                list(join.push(pa.record_batch([[3], [text]], schema=schema)))
+        list(join.flush())
+        assert join.stats.outputs == join.stats.rows_done == 12
+        assert join.budget.peak <= join.budget.limit
+
+
+def test_parameters_set_by_hand_stay_until_it_may_tune_itself_again(tmp_path) -> None:
+    clock = FakeClock()
+    with adaptive(many_pages(tmp_path), memory="8MB", clock=clock, factors=MeshFactors(**DISK)) as join:
+        feed = Feed(join, clock, keys=480)
+        join.set_parameters(pages_per_step=17, rows_per_step=333)
+        feed.run(1000, seconds=2)
+        assert (join.pages_per_step, join.rows_per_step) == (17, 333)
+        join.set_parameters(rows_per_step=50)
+        feed.run(1000, seconds=2)
+        assert (join.pages_per_step, join.rows_per_step) == (17, 50)
+        assert join.runs == 8
+        join.set_parameters(pages_per_step=10**6)
+        assert join.pages_per_step == 120  # all of R
+        join.set_parameters(retune=True)
+        feed.run(1000, seconds=2)
+        assert 1100 <= join.stats.trace[-1].service_rate <= 1500
+
+
+def test_a_larger_b_makes_fewer_requests_and_takes_more_memory(tmp_path) -> None:
+    relation = many_pages(tmp_path)
+    seen = []
+    for b in (1, 10, 60):
+        with adaptive(relation, memory="8MB", pages_per_step=b, rows_per_step=4) as join:
+            list(join.push(tuples(*range(500))))
+            buffers = join.budget.by_name["page buffers"]
+            list(join.flush())
+            stats = join.stats
+            assert stats.pages_read / stats.requests == pytest.approx(b, rel=0.05)
+            assert stats.pages_read == pytest.approx(b * stats.steps, rel=0.01)
+            seen.append(buffers)
+    assert seen[0] < seen[1] / 5 < seen[2] / 25
+
+
+def test_b_and_w_cannot_change_under_unconsumed_results(tmp_path) -> None:
+    with adaptive(many_pages(tmp_path, pages=3)) as join:
+        join.push(tuples(1))
+        with pytest.raises(JoinInProgress, match="push"):
+            join.set_parameters(pages_per_step=1)
+
+
+@pytest.mark.parametrize("option", ["rows_per_step", "pages_per_step", "half_life_s"])
+def test_options_that_make_no_sense_are_refused(tmp_path, option: str) -> None:
+    relation = many_pages(tmp_path, pages=1)
+    with pytest.raises(InvalidArgument, match=f"{option} is 0"):
+        adaptive(relation, **{option: 0})
+
+
+def test_join_by_name(tmp_path) -> None:
+    relation = partners_on_every_page(tmp_path, pages=3)
+    results = join([tuples(1, 2)], relation, on={"s": "k"}, operator="adaptive_mesh", memory="1MB")
+    assert results.read_all().num_rows == 6
