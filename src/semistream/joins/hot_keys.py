@@ -21,9 +21,9 @@ class HotKeys:
     """Counts what the wrapped join reads from R for the stream, and keeps rows of the keys it reads most for the cache.
 
     A key's count is kept in one of ``2**bits`` bytes by a hash of its code: it is never too low. Counts are halved by
-    `age`, so that they follow the stream. Rows of a key that was counted more than ``threshold`` times are copied from
-    the page at hand, all rows of the key together; a key that spans pages is left out. They wait, in at most ``nbytes``,
-    until `take`.
+    `age`, so that they follow the stream. Rows of a key that comes to be counted more than ``threshold`` times are
+    copied from the page at hand, all rows of the key together; a key that spans pages is left out. They wait, in at
+    most ``nbytes``, until `take`.
     """
 
     def __init__(self, columns: tuple[ColumnLayout, ...], layout: PageLayout, *, nbytes: int, bits: int) -> None:
@@ -49,7 +49,7 @@ class HotKeys:
         if self._asked.size < most_rows:
             self._asked = np.zeros(most_rows, np.int32)
         found = count_hot_rows(
-            run.words, run.code_starts, run.rows, page, row,
+            run.words, run.code_starts, page, row,
             self._counters, self._bits, self.threshold, self._asked, self._page, self._row, self._count,
         )  # fmt: skip
         if found and not self.full:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.kernels.types import Bools, Int64s
+from semistream.relation.arrow_memory import new_array
 
 _VALUE_TYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 
@@ -54,7 +55,8 @@ class StoredColumn:
 
     def take(self, slots: Int64s) -> pa.Array:
         """Copies of the values in some slots."""
-        values = self._values.take(slots)
+        values = new_array(slots.size, self._values.dtype)
+        self._values.take(slots, out=values, mode="clip")
         validity = None
         if self._valid is not None:
             valid = self._valid.take(slots)

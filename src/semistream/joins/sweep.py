@@ -21,8 +21,8 @@ from semistream.kernels.sweep import flag_pages
 from semistream.relation import PageSequence, PageSlots, Relation, optimal_plan
 from semistream.relation.run_reader import RunReader
 
-_LANES = 4
-_THREADS = 2
+_LANES = 5
+_THREADS = 3
 _LANE_BYTES = 2 << 20
 _ADMIT_ROWS = 1 << 16  # a level: what is sorted at once should stay in the processor's cache
 _HORIZON = 4  # runs that are planned ahead

@@ -20,7 +20,7 @@ from semistream.relation.page_writer import frame_bytes
 from semistream.relation.row_ends import row_ends
 
 _MOST_FRAME, _LEAST_FRAME = 1 << 16, 1 << 12
-_REBUILT = 16  # pages rewritten at a time
+_REBUILT = 8  # pages rewritten at a time
 _COPIES = 3  # of their rows that there are meanwhile
 _FULL = 0.97  # share of the pages' room from which rows have to go
 _REFILLED = 0.95

@@ -6,7 +6,7 @@ from numba import njit
 from semistream.kernels.types import Bytes, Int32s, Int64s
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MOST = np.uint8(255)
+_NOTED = 255  # of a counter: its key was given out, and is not again until counters are halved
 
 
 @njit(inline="always")
@@ -18,7 +18,6 @@ def _place(code: int, bits: int) -> np.int64:
 def count_hot_rows(
     run: Int64s,
     code_starts: Int64s,
-    rows: Int32s,
     page: Int32s,
     row: Int32s,
     counters: Bytes,
@@ -29,7 +28,7 @@ def count_hot_rows(
     out_row: Int32s,
     out_count: Int32s,
 ) -> int:
-    """Add the pairs of a run to ``counters`` and give the keys that were asked for more than ``threshold`` times.
+    """Add the pairs of a run to ``counters`` and give keys that come to be asked for more than ``threshold`` times.
 
     Pairs name rows by (page, row) and stand page by page. A key comes out once, as the page and the first of its rows,
     with the estimate of its count: never too low, too high when another key shares its counter. ``counters`` are
@@ -51,10 +50,13 @@ def count_hot_rows(
             if count == 0 or (at > 0 and run[start + at - 1] == run[start + at]):
                 continue  # seen already, or not the first row of its key
             place = _place(run[start + at], bits)
-            estimate = min(np.int64(counters[place]) + count, np.int64(_MOST))
-            counters[place] = estimate
+            if counters[place] == _NOTED:
+                continue
+            estimate = np.int64(counters[place]) + count
+            counters[place] = min(estimate, _NOTED - 1)
             if estimate > threshold and found < out_row.size:
                 out_page[found], out_row[found], out_count[found] = number, at, estimate
+                counters[place] = _NOTED
                 found += 1
         begin = end
     return found
