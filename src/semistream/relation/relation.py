@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ColumnNotFound
-from semistream.kernels.types import Bools
+from semistream.kernels.types import Bools, Int64s
 from semistream.keys import KeyCodec
 from semistream.relation.build import Progress, build_relation
+from semistream.relation.changes import changes_since, pages_kept_from
 from semistream.relation.disk import Disk, open_disk
 from semistream.relation.draft import check_whole
 from semistream.relation.lookup import lookup_rows
@@ -220,6 +221,24 @@ class Relation:
     def refreshed(self) -> Relation:
         """The version published last: this object if that is still the one."""
         return self if get_current(self.path) == self.version else Relation.open(self.path)
+
+    def changes_since(self, version: int, *, most_bytes: int | None = None) -> Int64s | None:
+        """Codes of all keys that updates after ``version`` and up to this one touched: ascending, each once.
+
+        A key that is not among them has the same rows in both versions. One that is among them may have too: every key
+        of the upserts and the deletes is listed, also if it was not there to be deleted. None if it is not known, as
+        when a version between was built anew or vacuumed, or when finding out takes more than ``most_bytes``. A part
+        gives the codes of the whole relation. Rows with a null key have no code and match nothing.
+        """
+        return changes_since(self, version, most_bytes)
+
+    def pages_kept_from(self, older: Relation) -> Int64s:
+        """For each page of another version, or of a part of one, its number in this; -1 if it is not here any more.
+
+        A page that is kept is the same bytes in the same place. One that is not was written again, has lost all its
+        rows, or lies outside this part.
+        """
+        return pages_kept_from(self, older)
 
     def versions(self) -> list[int]:
         """Versions that can be opened, oldest first."""
