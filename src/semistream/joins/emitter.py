@@ -20,6 +20,9 @@ from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.relation import PageRun
 from semistream.relation.row_gatherer import RowGatherer, row_bytes
 
+PairWatcher = Callable[[PageRun, Int32s, Int32s], None]
+"""Is told the run, and page and row of every pair whose code is asked for, before it is checked."""
+
 
 class StreamRows(Protocol):
     """Stream tuples in memory, named by position."""
@@ -50,6 +53,7 @@ class Emitter:
         self._gatherer = RowGatherer(spec.payload, self._capacity)
         self._positions: list[Int64s] = []
         self._staged_bytes = 0
+        self.watcher: PairWatcher | None = None
 
     def verified(
         self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
@@ -58,6 +62,8 @@ class Emitter:
 
         What the check reads is gathered in pieces that fit the bytes reserved for it.
         """
+        if self.watcher is not None:
+            self.watcher(run, page, row)
         check = self._spec.condition.check
         if check is None or positions.size == 0:
             return slice(None)
