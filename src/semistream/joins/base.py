@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import ClassVar, Required, Self, TypedDict
+from typing import ClassVar, Self, TypedDict
 
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.errors import InvalidArgument, JoinInProgress
-from semistream.joins.spec import JoinOn, JoinSpec
+from semistream.joins.condition import JoinOn
+from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import JoinStats
+from semistream.joins.where import Where
 from semistream.relation import Disk, DiskCounts, Relation
 
 Results = Iterator[pa.RecordBatch]
@@ -21,7 +23,8 @@ Results = Iterator[pa.RecordBatch]
 class JoinArguments(TypedDict, total=False):
     """What every operator takes besides the relation and the stream; see `SemiStreamJoin`."""
 
-    on: Required[JoinOn]
+    on: JoinOn | None
+    where: Where | None
     how: str
     memory: int | str
     columns: Sequence[str] | None
@@ -38,19 +41,25 @@ class SemiStreamJoin(ABC):
     are, as a multiset, exactly the batch join of all rows pushed, whatever the batches were.
 
     Parameters: ``relation`` R; ``stream_schema`` the columns of S; ``on`` a column, several, or a mapping from the
-    stream's to the relation's; ``how`` inner, left, semi or anti; ``memory`` all that the operator may use, in bytes or
-    as a share of R; ``columns`` those of R to give out (all but its key); ``suffix`` for names that S has too; ``disk``
+    stream's to the relation's, which must be equal; ``where`` what else must hold: comparisons as text (``"s.at BETWEEN
+    r.since AND r.until"``, ``"abs(s.x - r.k) <= 5"``), Arrow expressions over the joined row, or a sequence of both;
+    ``how`` inner, left, semi or anti; ``memory`` all that the operator may use, in bytes or as a share of R;
+    ``columns`` those of R to give out (all but those that ``on`` names); ``suffix`` for names that S has too; ``disk``
     how R is read. Nulls match nothing.
+
+    An operator that ``needs_index`` finds rows by R's key, and refuses conditions that do not pin it down.
     """
 
     name: ClassVar[str]
+    needs_index: ClassVar[bool] = False
 
     def __init__(
         self,
         relation: Relation,
         stream_schema: pa.Schema,
         *,
-        on: JoinOn,
+        on: JoinOn | None = None,
+        where: Where | None = None,
         how: str = "inner",
         memory: int | str = "10%",
         columns: Sequence[str] | None = None,
@@ -58,7 +67,9 @@ class SemiStreamJoin(ABC):
         disk: str | Disk = "auto",
     ) -> None:
         self.relation = relation
-        self.spec = JoinSpec.of(relation, stream_schema, on=on, how=how, columns=columns, suffix=suffix)
+        self.spec = JoinSpec.of(relation, stream_schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        if self.needs_index:
+            self.spec.condition.require_index(self.name, relation)
         self.budget = MemoryBudget(memory, of=relation.nbytes)
         self.stats = JoinStats(budget_bytes=self.budget.limit)
         self._disk = relation.disk(disk)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -13,7 +15,8 @@ from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.memory_split import MemorySplit
 from semistream.joins.stream_window import StreamWindow
-from semistream.relation import PageRun, Relation
+from semistream.relation import DiskCounts, PageRun, Relation
+from semistream.relation.null_pages import WORKING_BYTES, NullKeyPages
 
 _READ_AHEAD = 2  # runs: the disk goes on while the consumer takes a batch of results
 
@@ -38,6 +41,9 @@ class MeshJoin(SemiStreamJoin):
     It departs from Fig. 4 where that only holds for N_R divisible by b: the last run of a scan may be shorter, and a
     packet expires when it has met every run, not when the queue is full. The next pages are read while these are
     joined.
+
+    It takes every condition (MESH 3.4). Where R's clustered codes are of no use, those of the equated columns are
+    computed for each run and sorted, and a scan ends with R's rows that have a null key, which lie apart.
     """
 
     name = "mesh"
@@ -55,33 +61,47 @@ class MeshJoin(SemiStreamJoin):
         for option, value in (("rows_per_step", rows_per_step), ("pages_per_step", pages_per_step)):
             if value is not None and value < 1:
                 raise InvalidArgument(f"{option} is {value}; it must be at least 1.")
+        condition = self.spec.condition
+        self._nulls = NullKeyPages(relation) if condition.access == "scan" and relation.null_key_rows else None
+        index_bytes = relation.table.memory_bytes + 17 * relation.num_pages  # and the scan's order, cuts and checks
         split = MemorySplit.of(
             self.budget,
             relation,
             self.spec,
             purpose=f"a mesh join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + 17 * relation.num_pages,  # and the scan's order, cuts and checks
-            slots_bytes=StreamWindow.index_bytes,
-            run_buffers=_READ_AHEAD + 1,
+            index_bytes=index_bytes + (WORKING_BYTES if self._nulls else 0),
+            slots_bytes=partial(StreamWindow.index_bytes, single_codes=condition.single_codes),
+            run_buffers=_READ_AHEAD + (3 if self._nulls else 1),  # a page of null keys is copied twice
             run_pages=pages_per_step,
+            largest_page=self._nulls.largest if self._nulls else 0,
         )
         self._rows_per_step = rows_per_step
         self._order = relation.table.scan_order()
         self._cuts = relation.table.cut_runs(self._order, split.run_bytes, split.run_pages)
         self._window = StreamWindow(split.slots, self.budget)
-        self._emitter = Emitter(self.spec, relation.codec, self.budget, split.batch_bytes)
+        self._emitter = Emitter(self.spec, split, self.budget)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_READ_AHEAD + 1)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
-        self._intake = Intake(self.spec, relation.codec, split, self.budget)
+        self._intake = Intake(self.spec, split, self.budget)
+        self._null_pages: Iterator[PageRun] = iter(())
+        self._null_runs = self._nulls.count if self._nulls else 0
         self._admitted_now = 0  # tuples admitted since the last iteration
         self._asked = 0  # runs asked of the reader, and
         self._joined = 0  # runs joined, since the start
 
     @property
     def runs(self) -> int:
-        """Iterations that make one scan of R: N_R / b."""
+        """Iterations that make one scan of R: N_R / b, and those that read rows with a null key."""
+        return self._page_runs + self._null_runs
+
+    @property
+    def _page_runs(self) -> int:
         return self._cuts.size - 1
+
+    @property
+    def _disk_counts(self) -> DiskCounts:
+        return self._disk.counts + self._nulls.counts if self._nulls else self._disk.counts
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
@@ -122,8 +142,7 @@ class MeshJoin(SemiStreamJoin):
         self._admitted_now = 0
         if self.runs:
             self._read_ahead()
-            run = self._reader.take()
-            yield from self._join(run)
+            yield from self._join(self._take_run())
             self._reader.give_back()
             self._joined += 1
         while self._window.packets and self._joined - self._window.packets[0].entered >= self.runs:
@@ -134,17 +153,28 @@ class MeshJoin(SemiStreamJoin):
         newest = self._window.packets[-1].entered + self.runs
         while self._asked < min(newest, self._joined + _READ_AHEAD + 1):
             at = self._asked % self.runs
-            self._reader.ask(self._order[self._cuts[at] : self._cuts[at + 1]])
+            if at < self._page_runs:
+                self._reader.ask(self._order[self._cuts[at] : self._cuts[at + 1]])
             self._asked += 1
+
+    def _take_run(self) -> PageRun:
+        """This iteration's run: the next pages, or behind the last of them the next rows with a null key."""
+        at = self._joined % self.runs
+        if self._nulls is None or at < self._page_runs:
+            return self._reader.take()
+        if at == self._page_runs:
+            self._null_pages = self._nulls.read()
+        return next(self._null_pages)
 
     def _join(self, run: PageRun) -> Results:
         self.stats.probes += int(run.rows.sum())
-        for tuples, page, row in self._window.probe(run, self._position, self._page, self._row):
+        codes = self.spec.condition.codes_of(run)
+        for tuples, page, row in self._window.probe(codes, self._position, self._page, self._row):
             if tuples.size:
-                equal = self._emitter.verified(self._window, tuples, run, page, row)
-                self._window.mark(tuples[equal])
+                joined = self._emitter.verified(self._window, tuples, run, page, row)
+                self._window.mark(tuples[joined])
                 if self.spec.pairs:
-                    yield from self._emitter.stage(self._window, tuples[equal], run, page[equal], row[equal])
+                    yield from self._emitter.stage(self._window, tuples[joined], run, page[joined], row[joined])
 
     def _expire(self) -> Results:
         """Let the oldest packet go: its tuples have met all of R."""
@@ -157,3 +187,4 @@ class MeshJoin(SemiStreamJoin):
     def close(self) -> None:
         """End the background reader and close files."""
         self._reader.close()
+        self._null_pages = iter(())
