@@ -236,6 +236,15 @@ def test_explain_tells_the_condition(rates: Relation) -> None:
     assert "s.at > r.since AND (until > 3)" in text
 
 
+def test_a_stream_row_too_wide_to_be_checked_is_refused_with_what_would_do(rates: Relation) -> None:
+    wide = pa.table({"at": [1], "text": ["x" * 2_000_000]})
+    where = ["s.text != r.rate", "s.at < r.since"]
+    with pytest.raises(BudgetError, match=r"a stream row of 2\d+ bytes does not fit") as refused:
+        semistream.join(wide, rates, where=where, memory="1MB").read_all()
+    joined = semistream.join(wide, rates, where=where, memory=refused.value.least_bytes)
+    assert joined.read_all()["rate"].to_pylist() == ["mid", "high"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
