@@ -87,6 +87,7 @@ class SemiStreamJoin(ABC):
         self.stream_schema = stream_schema
         rule = DeadlineRule.of(deadline_s, stream_schema)
         self._deadlines = None if rule is None else Deadlines(rule, clock)
+        self._deadline_column = len(stream_schema)
         carried = _carried_schema(stream_schema, deadlines=rule is not None, ordered=ordered)
         self.spec = JoinSpec.of(relation, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
         if self.needs_equality:
@@ -197,7 +198,7 @@ class SemiStreamJoin(ABC):
         """Tuples are through; ``matched`` says which met a partner."""
         self.stats.count_done(matched)
         if self._deadlines is not None:
-            self._deadlines.leave(stream.take(positions, [len(self.stream_schema)])[0].to_numpy())
+            self._deadlines.leave(stream.take(positions, [self._deadline_column])[0].to_numpy())
 
     def _pushed(self, batch: pa.RecordBatch) -> Results:
         if self._next_relation is not None:

@@ -91,6 +91,10 @@ class HotKeys:
         frequency = np.concatenate([rows.frequency for rows in waiting])[order][kept]
         return CacheRows(batch.take(pa.array(order[kept])), frequency)
 
+    def forget(self) -> None:
+        """Let the rows that wait go: they may not be true any more."""
+        self._waiting, self.waiting_bytes = [], 0
+
     def age(self) -> None:
         """Halve all counts."""
         self._counters >>= 1

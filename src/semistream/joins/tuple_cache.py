@@ -99,7 +99,7 @@ class TupleCache:
         self.run = PageRun(self.layout, self._arena, np.arange(rows.size), self._frames * self._frame, rows, nbytes)
         self.frequency = np.concatenate(pages.frequency) if pages.frequency else np.empty(0, np.int32)
         self._first_row = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows, dtype=np.int64)])
-        self._used = int(nbytes.sum())
+        self.used_bytes = int(nbytes.sum())
 
     @property
     def rows(self) -> int:
@@ -161,7 +161,9 @@ class TupleCache:
         Gives the frequency below which nothing was kept: 0 while there is room.
         """
         room = self.frames * self._room
-        needed = self._used + int(row_ends(rows.batch, self.layout)[-1]) if rows.frequency.size else self._used
+        needed = (
+            self.used_bytes + int(row_ends(rows.batch, self.layout)[-1]) if rows.frequency.size else self.used_bytes
+        )
         if needed <= _FULL * room:
             self._rebuild(np.ones(self.rows, np.bool_), rows)
             return 0
