@@ -20,10 +20,10 @@ from semistream.joins.tuple_cache import TupleCache
 from semistream.kernels.types import Int32s
 from semistream.relation import DiskCounts, PageRun, Relation
 
-_AGED_AFTER = 8  # stream tuples for each cached row
+_AGED_AFTER = 4  # stream tuples for each cached row
 
 
-class _Front(NamedTuple):
+class Front(NamedTuple):
     """What the stage in front is made of, if there is memory for it."""
 
     memory: FrontMemory
@@ -81,11 +81,15 @@ class FrontStage(SemiStreamJoin):
         self._wrapped_arguments: dict[str, Any] = {**passed_on, **(options or {}), "disk": self._disk}
         self._hits = self._matched_hits = 0
         self._wrapped: SemiStreamJoin | None = None
+        self._front: Front | None = None
+        self._seen = self._hits_seen = 0  # tuples since frequencies were halved, and hits before
         self._put_together()
 
     def _arrange(self) -> None:
         """Split the memory; the cache gets less than its share, or nothing, if the wrapped join needs it."""
         stats = None if self._wrapped is None else self._wrapped.stats
+        carried = None if self._front is None else self._front.cache.everything()
+        self._front = None
         wrapped = self._wrap(self._memory.limit - int(self._memory.limit * self.cache_share))
         if stats is not None:
             stats.budget_bytes = wrapped.budget.limit
@@ -93,8 +97,9 @@ class FrontStage(SemiStreamJoin):
         wrapped._deadlines, wrapped._deadline_column = self._deadlines, self._deadline_column
         self._wrapped = wrapped
         self._front = self._make_front()
+        if self._front is not None and carried is not None:
+            self._front.hot.threshold = max(self._front.cache.admit(carried), 1)
         wrapped.watch_pairs(None if self._front is None else self._observe)
-        self._seen = 0  # tuples since frequencies were halved
 
     def _wrap(self, nbytes: int) -> SemiStreamJoin:
         part = self._memory.part(max(nbytes, 1))
@@ -107,14 +112,14 @@ class FrontStage(SemiStreamJoin):
             part.resize(error.least_bytes)
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
 
-    def _make_front(self) -> _Front | None:
+    def _make_front(self) -> Front | None:
         memory = FrontMemory.of(self._memory.free, self.spec)
         if memory is None:
             return None
         check = self.spec.condition.check
         columns = tuple(dict.fromkeys([*self.spec.payload, *(check.relation_columns if check else ())]))
         cache = TupleCache(columns, memory.cache_bytes)
-        if cache.frames == 0:
+        if cache.frames < 2:
             return None
         self._memory.charge("tuple cache", memory.held_bytes)
         self._position = np.empty(memory.chunk_rows, np.int64)
@@ -122,7 +127,7 @@ class FrontStage(SemiStreamJoin):
         hot = HotKeys(columns, cache.layout, nbytes=memory.waiting_bytes, bits=memory.counter_bits)
         cached = dict(zip(columns, cache.columns, strict=True))
         emitter = Emitter(self.spec, memory, self._memory, cached=cached)
-        return _Front(memory, cache, hot, emitter)
+        return Front(memory, cache, hot, emitter)
 
     @property
     def wrapped(self) -> SemiStreamJoin:
@@ -160,9 +165,10 @@ class FrontStage(SemiStreamJoin):
             self.stats.rows_in += chunk.num_rows
             self._count()
             if self._front is not None:
-                self._settle(self._front, chunk.num_rows)
+                self._settle(self._front)
+                yield from self._grow_old(self._front, chunk.num_rows)
 
-    def _meet_cache(self, front: _Front, chunk: pa.RecordBatch) -> Results:
+    def _meet_cache(self, front: Front, chunk: pa.RecordBatch) -> Results:
         """Join tuples whose keys are cached, and pass the others on."""
         tuples = SortedBatch.of(chunk, self.spec.condition.ranges(chunk))
         hit, matched = (np.zeros(chunk.num_rows, np.bool_) for _ in range(2))
@@ -205,25 +211,40 @@ class FrontStage(SemiStreamJoin):
         yield from self.wrapped._flush()
         self._count()
         if self._front is not None:
-            self._settle(self._front, 0)
+            self._settle(self._front)
 
     def _observe(self, run: PageRun, page: Int32s, row: Int32s) -> None:
         assert self._front is not None
         self._front.hot.observe(self.relation.table, run, page, row)
 
-    def _settle(self, front: _Front, rows: int) -> None:
-        """Take rows that wait into the cache when they are many for it, and let old frequencies fade."""
+    def _settle(self, front: Front) -> None:
+        """Take rows that wait into the cache when they are many for it."""
         cache, hot = front.cache, front.hot
         if hot.waiting_bytes and (hot.full or hot.waiting_bytes >= front.memory.worth_rebuilding(cache.used_bytes)):
             new = hot.take(cache)
             if new is not None:
                 hot.threshold = max(cache.admit(new), 1)
+
+    def _grow_old(self, front: Front, rows: int) -> Results:
+        """Let frequencies fade when they have counted for a while, and with them the claim on memory."""
         self._seen += rows
-        if self._seen >= _AGED_AFTER * max(cache.rows, front.memory.chunk_rows):
-            self._seen = 0
-            cache.age()
-            hot.age()
-            hot.threshold = max(hot.threshold // 2, 1)
+        if self._seen < _AGED_AFTER * max(front.cache.rows, front.memory.chunk_rows):
+            return
+        share = self._better_share(front, (self._hits - self._hits_seen) / self._seen)
+        self._seen, self._hits_seen = 0, self._hits
+        front.cache.age()
+        front.hot.age()
+        front.hot.threshold = max(front.hot.threshold // 2, 1)
+        if share != self.cache_share:
+            yield from self.wrapped._flush()
+            self._count()
+            self.cache_share = share
+            super()._rearrange(self.relation, self.budget.limit)
+
+    def _better_share(self, front: Front, hit_rate: float) -> float:
+        """The share of the memory that the cache should have from now on: here, what it was given."""
+        del front, hit_rate
+        return self.cache_share
 
     def _count(self) -> None:
         """Counts of both stages together."""
@@ -236,7 +257,7 @@ class FrontStage(SemiStreamJoin):
         own.inserts, own.expiries = behind.inserts, behind.expiries
 
     def _rearrange(self, relation: Relation, limit: int) -> None:
-        """A new version leaves the cache what it is, but for the keys that changed; another budget empties it."""
+        """A new version leaves the cache what it is, but for the keys that changed."""
         if limit != self.budget.limit:
             super()._rearrange(relation, limit)
             return
@@ -251,6 +272,13 @@ class FrontStage(SemiStreamJoin):
         """Close the wrapped join."""
         if self._wrapped is not None:
             self._wrapped.close()
+
+
+class CachedMeshJoin(FrontStage):
+    """CMESHJOIN (FRONT 3): the front stage before MESHJOIN."""
+
+    name = "cmesh"
+    wraps = MeshJoin
 
 
 def _changed_codes(before: Relation, after: Relation) -> Any:
