@@ -43,10 +43,11 @@ class ParquetFiles:
 
 
 def holds_parquet(path: Path) -> bool:
-    """Whether a path is a Parquet file or a Delta table by its name, or a folder with a Parquet file in it."""
-    if path.is_dir():
-        return (path / DELTA_LOG).is_dir() or any(_is_shown(p, path) and p.suffix in _SUFFIXES for p in path.rglob("*"))
-    return path.suffix.lower() in _SUFFIXES
+    """Whether a path is, by its name, a Parquet file, or a folder of nothing else, or a Delta table."""
+    if not path.is_dir():
+        return path.suffix.lower() in _SUFFIXES
+    files = _shown_files(path)
+    return (path / DELTA_LOG).is_dir() or (bool(files) and all(p.suffix.lower() in _SUFFIXES for p in files))
 
 
 def file_stamp(path: Path) -> tuple[int, int]:
@@ -56,7 +57,7 @@ def file_stamp(path: Path) -> tuple[int, int]:
 
 
 def _of_folder(folder: Path) -> ParquetFiles:
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and _is_shown(p, folder))
+    files = _shown_files(folder)
     others = sorted({p.suffix or "(none)" for p in files if p.suffix.lower() not in _SUFFIXES})
     if others or not files:
         raise RelationError(
@@ -116,8 +117,11 @@ def _require_plain_files(folder: Path, protocol: object, configuration: Mapping[
         )
 
 
-def _is_shown(path: Path, folder: Path) -> bool:
-    return not any(part[0] in "._" for part in path.relative_to(folder).parts)
+def _shown_files(folder: Path) -> list[Path]:
+    """The files in a folder and below, without those that are hidden by their name or a folder's."""
+    return sorted(
+        p for p in folder.rglob("*") if p.is_file() and not any(part[0] in "._" for part in p.relative_to(folder).parts)
+    )
 
 
 def _stamp(paths: list[Path]) -> int:
