@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         SemiStreamJoin,
         join,
     )
-    from semistream.relation import Relation
+    from semistream.relation import ParquetRelation, Relation
 
 __all__ = [
     "AdaptiveMeshJoin",
@@ -33,6 +33,7 @@ __all__ = [
     "MemoryBudget",
     "MeshFactors",
     "MeshJoin",
+    "ParquetRelation",
     "Relation",
     "SemiStreamJoin",
     "SemistreamError",
@@ -49,6 +50,7 @@ _HOMES = {
     "MemoryBudget": "semistream.budget",
     "MeshFactors": "semistream.joins",
     "MeshJoin": "semistream.joins",
+    "ParquetRelation": "semistream.relation",
     "Relation": "semistream.relation",
     "SemiStreamJoin": "semistream.joins",
     "SemistreamError": "semistream.errors",
