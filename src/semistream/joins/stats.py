@@ -35,7 +35,8 @@ class JoinStats:
 
     ``rows_in`` and ``rows_done`` count stream tuples taken and finished, ``outputs`` result rows. ``inserts`` and
     ``expiries`` are tuples put into and removed from the operator's index of the stream, ``probes`` the R-tuples (or,
-    for an index join, the stream tuples) looked up. The cost of a run on a simulated disk is
+    for an index join, the stream tuples) looked up. ``cache_hits`` are stream tuples that were finished with what was in
+    memory, without a read. The cost of a run on a simulated disk is
     ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``. ``trace`` holds the latest changes of an
     operator's parameters, if it tunes itself.
     """
@@ -47,6 +48,7 @@ class JoinStats:
     outputs: int = 0
     steps: int = 0
     probes: int = 0
+    cache_hits: int = 0
     inserts: int = 0
     expiries: int = 0
     requests: int = 0

@@ -122,11 +122,19 @@ class StreamWindow(StreamPackets):
         """Remember that these tuples met a partner."""
         self._matched[tuples % self.slots] = True
 
+    def merge_all(self) -> None:
+        """Make one level of all: worth its while before many runs are probed."""
+        while len(self._levels) > 1:
+            self._merge_newest()
+
     def _merge_levels(self) -> None:
         """Merge the newest levels until each is less than half of the one before: there are few, and each entry is
         moved a logarithmic number of times.
         """
         while len(self._levels) > 1 and self._levels[-2].codes.size <= 2 * self._levels[-1].codes.size:
-            right, left = self._levels.pop(), self._levels.pop()
-            codes, tuples = merge_sorted(left.codes, left.tuples, right.codes, right.tuples)
-            self._levels.append(_Level(codes, tuples, left.first, right.end))
+            self._merge_newest()
+
+    def _merge_newest(self) -> None:
+        right, left = self._levels.pop(), self._levels.pop()
+        codes, tuples = merge_sorted(left.codes, left.tuples, right.codes, right.tuples)
+        self._levels.append(_Level(codes, tuples, left.first, right.end))
