@@ -122,6 +122,17 @@ def test_charged_gives_back_when_the_block_fails() -> None:
     assert (budget.used, budget.peak, budget.by_name) == (0, 70, {})
 
 
+def test_a_buffer_is_charged_anew_when_its_size_changes() -> None:
+    budget = MemoryBudget(100)
+    for nbytes in (30, 100, 0, 20):
+        budget.recharge("window", nbytes)
+        assert budget.used == nbytes
+    budget.charge("cache", 50)
+    with pytest.raises(BudgetExceeded, match="window asked for 31 bytes"):
+        budget.recharge("window", 51)
+    assert budget.by_name == {"window": 20, "cache": 50}
+
+
 @given(st.integers(1, 10**18))
 def test_an_int_is_itself(nbytes: int) -> None:
     assert parse_bytes(nbytes) == nbytes

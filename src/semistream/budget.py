@@ -120,6 +120,15 @@ class MemoryBudget:
             raise BudgetExceeded(f"a part cannot grow to {limit} bytes with {self._whole.free} free.")
         self.limit = limit
 
+    def clear(self) -> None:
+        """Release all that is charged, and let go of all parts; what was the peak is forgotten."""
+        for name, held in self.by_name.items():
+            self._book(name, -held)
+        for part in self._parts:
+            part._whole = None
+        self._parts.clear()
+        self.peak = self.used
+
     def charge(self, name: str, nbytes: int) -> None:
         """Take ``nbytes`` for the buffer ``name``; raises and charges nothing when over the limit."""
         if nbytes < 0:

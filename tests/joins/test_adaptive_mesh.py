@@ -116,18 +116,30 @@ def test_example_3_1(tmp_path) -> None:
         assert joined[2] == {0, 1, 2}
 
 
+def check_all_is_charged(join: AdaptiveMeshJoin) -> None:
+    """The buffers and slots that are there are charged, and with the widest tuple the budget would hold."""
+    reader, charged = join._reader, join.budget.by_name
+    held = [*reader._free, *(buffer for _, buffer in reader._pending)] + [b for b in [reader._taken] if b is not None]
+    assert sum(buffer.size for buffer in held) <= charged["page buffers"]
+    assert join._window._matched.size == join._window.slots >= join._window.held
+    assert join._window.index_bytes(join._window.slots) <= charged["stream index"]
+    waiting = max(charged.get("stream tuples", 0), join._allocation.memory.widest_tuple)
+    fixed = charged["page index"] + charged["matches"] + join._split.staging_bytes
+    assert fixed + charged["page buffers"] + charged["stream index"] + waiting <= join.budget.limit
+
+
 steps = st.lists(st.tuples(st.integers(1, 12), st.sampled_from([1, 2, 3, 10, 1000]), st.integers(0, 9)), max_size=40)
 
 
-@given(pages=st.integers(1, 9), steps=steps)
+@given(pages=st.integers(1, 9), steps=steps, memory=st.sampled_from(["80kB", "150kB", "1MB"]))
 @some
 def test_every_tuple_meets_every_page_once_however_b_and_w_change(
-    pages: int, steps: list[tuple[int, int, int]]
+    pages: int, steps: list[tuple[int, int, int]], memory: str
 ) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY_BACKED) as folder:
         met: list[tuple[int, int]] = []
         arrived = 0
-        with adaptive(partners_on_every_page(Path(folder), pages)) as join:
+        with adaptive(partners_on_every_page(Path(folder), pages), memory=memory) as join:
             for b, w, arrivals in steps:
                 join.set_parameters(pages_per_step=b, rows_per_step=w)
                 met += meetings(join.push(tuples(*range(arrived, arrived + arrivals))))
@@ -137,7 +149,7 @@ def test_every_tuple_meets_every_page_once_however_b_and_w_change(
                 if waited:
                     moved = join._scan.position - before
                     assert moved == min(b, pages) or join.stats.rows_waiting == 0
-                assert join.budget.used <= join.budget.limit
+                check_all_is_charged(join)
                 finished = Counter(number for number, _ in met)
                 assert sum(n == pages for n in finished.values()) == join.stats.rows_done
             met += meetings(join.flush())

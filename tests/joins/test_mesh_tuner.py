@@ -103,6 +103,7 @@ def test_the_most_rows_fit_and_one_more_does_not(tuner: MeshTuner) -> None:
 
 
 @given(num_pages=st.integers(1, 5000))
+@settings(deadline=None)
 def test_all_numbers_of_iterations_are_tried_with_their_least_b(num_pages: int) -> None:
     tried = steps_to_try(num_pages)
     assert {math.ceil(num_pages / b) for b in range(1, num_pages + 1)} == {math.ceil(num_pages / b) for b in tried}

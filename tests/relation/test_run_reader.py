@@ -52,6 +52,46 @@ def _threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if "semistream" in thread.name]
 
 
+def test_buffers_change_their_size_while_runs_are_under_way(relation: Relation) -> None:
+    reader = relation.reader(run_bytes=4096, disk=BufferedDisk(), buffers=3)
+    pages = np.arange(relation.num_pages)
+    assert reader.resized
+    reader.ask(pages[:3])
+    reader.ask(pages[3:6])
+    reader.resize(9000)
+    assert reader.run_bytes == 9000
+    assert not reader.resized
+    reader.ask(pages[6:14])
+    keys = []
+    for asked in (3, 3, 8):
+        assert not reader.resized or asked == 8
+        run = reader.take()
+        assert run.pages.size == asked
+        keys += [key for i in range(asked) for key in run.batch(i, ["k"]).column(0).to_pylist()]
+        del run
+        reader.give_back()
+    reader.close()
+    assert keys == list(range(len(keys)))
+    assert reader.resized
+    assert reader.room == 3
+
+
+def test_a_part_of_a_run_has_the_rows_of_its_pages(relation: Relation) -> None:
+    reader = relation.reader(run_bytes=9000, disk=BufferedDisk())
+    reader.ask(np.arange(8))
+    run = reader.take()
+    assert run.part(0, 8) is run
+    part = run.part(2, 5)
+    assert part.pages.tolist() == [2, 3, 4]
+    for i in range(3):
+        assert part.batch(i).equals(run.batch(i + 2))
+    page, row = np.array([0, 2], np.int32), np.array([1, 0], np.int32)
+    columns = [relation.layout.column("k")]
+    assert part.gather(columns, page, row)[0].equals(run.gather(columns, page + np.int32(2), row)[0])
+    del part, run
+    reader.close()
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(0, 10**6), max_size=30), st.integers(1, 20_000), st.integers(1, 4))
 def test_runs_come_in_order_with_their_own_rows(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Unpack
 
 import pyarrow as pa
@@ -70,7 +68,6 @@ class AdaptiveMeshJoin(MeshJoin):
         stream_schema: pa.Schema,
         *,
         factors: MeshFactors | None = None,
-        clock: Callable[[], float] = time.monotonic,
         half_life_s: float = 2.0,
         rows_per_step: int | None = None,
         pages_per_step: int | None = None,
@@ -78,24 +75,30 @@ class AdaptiveMeshJoin(MeshJoin):
     ) -> None:
         if not half_life_s > 0:
             raise InvalidArgument(f"half_life_s is {half_life_s}; it must be more than 0.")
-        super().__init__(relation, stream_schema, **arguments)
-        memory = MeshMemory.of(self.budget, relation, self.spec, self._split, buffers=BUFFERS)
-        self._allocation = MeshAllocation(memory, self.budget, self._reader, self._window, self._intake)
+        require_steps(rows_per_step, pages_per_step)
         self._factors = factors or MeshFactors()
-        self._clock = clock
         self._meter, self._timing = RateMeter(half_life_s), CostMeter()
         self._rate: float | None = None
         self._tuned_load: float | None = None
-        self._tunes_itself = True
+        self._tunes_itself = rows_per_step is None and pages_per_step is None
+        self._meetings = 0  # of a tuple with a page
+        self._first = rows_per_step, pages_per_step
+        super().__init__(relation, stream_schema, **arguments)
+
+    def _arrange(self) -> None:
+        super()._arrange()
+        memory = MeshMemory.of(self._memory, self.relation, self.spec, self._split, buffers=BUFFERS)
+        self._allocation = MeshAllocation(memory, self._memory, self._reader, self._window, self._intake)
+        self._tuned_load = None
         self._iteration_start = 0
         self._admission_s = 0.0
-        self._meetings = 0  # of a tuple with a page
-        pages = max(min(self._split.run_bytes // memory.page_bytes, relation.num_pages), 1)
+        pages = max(min(self._split.run_bytes // memory.page_bytes, self.relation.num_pages), 1)
         self._parameters = MeshParameters(pages, self._split.slots)
-        if rows_per_step is not None or pages_per_step is not None:
-            self.set_parameters(rows_per_step=rows_per_step, pages_per_step=pages_per_step)
-        else:
+        if self._tunes_itself:
             self._use(self._parameters)
+        else:
+            rows, pages = self._first
+            self.set_parameters(rows_per_step=rows, pages_per_step=pages)
 
     @property
     def pages_per_step(self) -> int:
@@ -127,8 +130,9 @@ class AdaptiveMeshJoin(MeshJoin):
             )
         require_steps(rows_per_step, pages_per_step)
         self._tunes_itself, self._tuned_load = retune, None
-        pages = min(pages_per_step or self.pages_per_step, max(self.relation.num_pages, 1))
-        self._use(MeshParameters(pages, rows_per_step or self.rows_per_step))
+        self._first = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
+        pages = min(self._first[1], max(self.relation.num_pages, 1))
+        self._use(MeshParameters(pages, self._first[0]))
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         now_s = self._clock()

@@ -80,11 +80,15 @@ class Deadlines:
     def stamp(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with a column of their deadlines; from now on they wait."""
         stamped = self.rule.deadlines(batch, self.clock())
-        for tick, rows in zip(*_by_tick(stamped.to_numpy()), strict=True):
+        self.wait(stamped.to_numpy())
+        return batch.append_column(pa.field(DEADLINE_COLUMN, pa.float64(), nullable=False), stamped)
+
+    def wait(self, deadlines: Seconds) -> None:
+        """Tuples with these deadlines wait."""
+        for tick, rows in zip(*_by_tick(deadlines), strict=True):
             if tick not in self._waiting:
                 heapq.heappush(self._ticks, tick)
             self._waiting[tick] = self._waiting.get(tick, 0) + rows
-        return batch.append_column(pa.field(DEADLINE_COLUMN, pa.float64(), nullable=False), stamped)
 
     def leave(self, deadlines: Seconds) -> None:
         """Tuples with these deadlines are through now."""

@@ -76,9 +76,15 @@ class HybridJoin(SemiStreamJoin):
             raise InvalidArgument(f"pages_per_step is {pages_per_step}; it must be at least 1.")
         if seek_bytes < 0:
             raise InvalidArgument(f"seek_bytes is {seek_bytes}; it cannot be negative.")
+        self._pages_per_step = pages_per_step
+        self._seek_bytes = seek_bytes
+        self._put_together()
+
+    def _arrange(self) -> None:
+        relation, pages_per_step = self.relation, self._pages_per_step
         pages = relation.num_pages
         split = MemorySplit.of(
-            self.budget,
+            self._memory,
             relation,
             self.spec,
             purpose=f"a hybrid join with {relation.path}",
@@ -89,15 +95,15 @@ class HybridJoin(SemiStreamJoin):
         )
         # A packet is copied twice when the queue is compacted; nothing is staged then.
         packet_bytes = min(split.staging_bytes // 2, _MOST_PACKET_BYTES)
-        self._queue = StreamQueue(split.slots, relation.table, self.budget, packet_bytes)
+        self._queue = StreamQueue(split.slots, relation.table, self._memory, packet_bytes)
         self._partitioner = Partitioner(
-            relation.table, run_bytes=split.run_bytes, run_pages=split.run_pages, seek_bytes=seek_bytes
+            relation.table, run_bytes=split.run_bytes, run_pages=split.run_pages, seek_bytes=self._seek_bytes
         )
-        self._emitter = Emitter(self.spec, relation.codec, self.budget, split.batch_bytes)
+        self._emitter = Emitter(self.spec, relation.codec, self._memory, split.batch_bytes)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_RUN_BUFFERS)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
-        self._intake = Intake(self.spec, relation.codec, split, self.budget)
+        self._intake = Intake(self.spec, relation.codec, split, self._memory)
         self._next: Partition | None = None  # its first run is asked for
 
     def _push(self, batch: pa.RecordBatch) -> Results:
@@ -193,7 +199,7 @@ class HybridJoin(SemiStreamJoin):
         """Let tuples go that have met all their pages."""
         matched = self._queue.matched(tuples)
         yield from self._emitter.finished_tuples(self._queue, tuples, matched)
-        self.stats.count_done(matched)
+        self._done(self._queue, tuples, matched)
         self._queue.remove(tuples)
 
     def _compact(self) -> Results:

@@ -55,8 +55,14 @@ class MeshJoin(SemiStreamJoin):
     ) -> None:
         super().__init__(relation, stream_schema, **arguments)
         require_steps(rows_per_step, pages_per_step)
+        self._rows_per_step = rows_per_step
+        self._asked_pages = pages_per_step
+        self._put_together()
+
+    def _arrange(self) -> None:
+        relation = self.relation
         self._split = split = MemorySplit.of(
-            self.budget,
+            self._memory,
             relation,
             self.spec,
             purpose=f"a mesh join with {relation.path}",
@@ -65,17 +71,16 @@ class MeshJoin(SemiStreamJoin):
             + relation.num_pages,  # which pages were checked
             slots_bytes=StreamWindow.index_bytes,
             run_buffers=BUFFERS,
-            run_pages=pages_per_step,
+            run_pages=self._asked_pages,
         )
-        self._rows_per_step = rows_per_step
         self._pages_per_step = split.run_pages
-        self._window = StreamWindow(split.slots, self.budget)
-        self._emitter = Emitter(self.spec, relation.codec, self.budget, split.batch_bytes)
+        self._window = StreamWindow(split.slots, self._memory)
+        self._emitter = Emitter(self.spec, relation.codec, self._memory, split.batch_bytes)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=BUFFERS)
         self._scan = CyclicScan(relation.table, self._reader)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
-        self._intake = Intake(self.spec, relation.codec, split, self.budget)
+        self._intake = Intake(self.spec, relation.codec, split, self._memory)
         self._admitted_now = 0  # tuples admitted since the last iteration
 
     @property
@@ -161,7 +166,7 @@ class MeshJoin(SemiStreamJoin):
         """Let the oldest packet go: its tuples have met all of R."""
         packet, matched = self._window.packets[0], self._window.oldest_matched()
         yield from self._emitter.finished(self._window, packet.batch, matched)
-        self.stats.count_done(matched)
+        self._done(self._window, np.arange(packet.first, packet.first + packet.rows), matched)
         self.stats.expiries += self._window.expire()
         self._intake.release(packet.sizes)
 

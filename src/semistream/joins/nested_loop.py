@@ -36,8 +36,13 @@ class IndexNestedLoopJoin(SemiStreamJoin):
 
     def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
         super().__init__(relation, stream_schema, **arguments)
+        self._counts = DiskCounts()
+        self._put_together()
+
+    def _arrange(self) -> None:
+        relation = self.relation
         self._split = MemorySplit.of(
-            self.budget,
+            self._memory,
             relation,
             self.spec,
             purpose=f"an index nested loop join with {relation.path}",
@@ -46,13 +51,12 @@ class IndexNestedLoopJoin(SemiStreamJoin):
             run_buffers=1,
         )
         self._store: LmdbStore | None = open_store(relation)
-        self._emitter = Emitter(self.spec, relation.codec, self.budget, self._split.batch_bytes)
-        self._intake = Intake(self.spec, relation.codec, self._split, self.budget)
+        self._emitter = Emitter(self.spec, relation.codec, self._memory, self._split.batch_bytes)
+        self._intake = Intake(self.spec, relation.codec, self._split, self._memory)
         self._buffer = allocate_buffer(buffer_bytes(self._split.run_bytes))
         self._position = np.empty(self._split.matches, np.int64)
         self._page, self._row = (np.empty(self._split.matches, np.int32) for _ in range(2))
         self._waiting: list[Admitted] = []
-        self._counts = DiskCounts()
 
     @property
     def _disk_counts(self) -> DiskCounts:
@@ -95,7 +99,7 @@ class IndexNestedLoopJoin(SemiStreamJoin):
                 matched[rows] = True
                 if self.spec.pairs:
                     yield from self._emitter.stage(stream, rows, run, page, row)
-        self.stats.count_done(matched)
+        self._done(stream, np.arange(matched.size), matched)
         yield from self._emitter.finished(stream, tuples.batch, matched)
         self._intake.release(tuples.sizes)
 

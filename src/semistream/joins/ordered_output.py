@@ -29,9 +29,10 @@ class OrderedOutput:
     memory, at the price of a pass over R for every group, and of a flush for every batch: push large ones.
     """
 
-    def __init__(self, budget: MemoryBudget, join: Join) -> None:
+    def __init__(self, budget: MemoryBudget, join: Join, forget: Callable[[pa.RecordBatch], None]) -> None:
         self._budget = budget
         self._join = join
+        self._forget = forget
         self._most_bytes = budget.limit // _COPIES
         self._group_rows = 1 << 62
         self._next = 0
@@ -53,6 +54,7 @@ class OrderedOutput:
             return
         held = self._hold(group)
         if held is None:
+            self._forget(group)
             half = (group.num_rows + 1) // 2
             self._group_rows = half
             yield from self._ordered(group.slice(0, half))

@@ -39,13 +39,13 @@ class Packet:
 class StreamPackets:
     """Packets of tuples one behind the other; a tuple is named by its position, which ascends from packet to packet.
 
-    Small packets are merged, as far as ``packet_bytes`` if that is given.
+    Small packets are merged, up to ``packet_bytes``.
     """
 
-    def __init__(self, budget: MemoryBudget, packet_bytes: int | None = None) -> None:
+    def __init__(self, budget: MemoryBudget, packet_bytes: int = 1 << 62) -> None:
         self.packets: deque[Packet] = deque()
+        self.packet_bytes = packet_bytes
         self._budget = budget
-        self._packet_bytes = packet_bytes
 
     def take(self, positions: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
         """Copies of some tuples."""
@@ -92,7 +92,7 @@ class StreamPackets:
             if before.entered != last.entered or before.rows > min(2 * last.rows, _SMALL_PACKET):
                 return
             both = int(before.sizes.sum() + last.sizes.sum())
-            if both > self._budget.free or (self._packet_bytes is not None and both > self._packet_bytes):
+            if both > min(self._budget.free, self.packet_bytes):
                 return
             with self._budget.charged("merged packets", both):
                 batch = pa.concat_batches([before.batch, last.batch])

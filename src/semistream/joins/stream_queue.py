@@ -38,7 +38,6 @@ class StreamQueue(StreamPackets):
         super().__init__(budget, packet_bytes)
         self.slots = slots
         self.chunk_rows = self._chunk_rows(slots)
-        self.packet_bytes = packet_bytes
         self.waiting = np.zeros(2 * len(table) + 1, np.int32)  # tuples by bucket, without those that are being served
         self.live = 0
         self._table = table
