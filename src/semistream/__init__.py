@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         JoinStats,
         MeshFactors,
         MeshJoin,
+        SemiStreamingIndexJoin,
         SemiStreamJoin,
         join,
     )
@@ -35,6 +36,7 @@ __all__ = [
     "MeshJoin",
     "Relation",
     "SemiStreamJoin",
+    "SemiStreamingIndexJoin",
     "SemistreamError",
     "join",
 ]
@@ -51,6 +53,7 @@ _HOMES = {
     "MeshJoin": "semistream.joins",
     "Relation": "semistream.relation",
     "SemiStreamJoin": "semistream.joins",
+    "SemiStreamingIndexJoin": "semistream.joins",
     "SemistreamError": "semistream.errors",
     "join": "semistream.joins",
 }

@@ -6,14 +6,16 @@ import mmap
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from semistream.kernels.page_cache import copy_pages
-from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
+from semistream.kernels.types import Bools, Bytes, Int64s
 from semistream.relation import PageRun
 
 BLOCK = mmap.PAGESIZE
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.12 on
 
+Frames = npt.NDArray[np.integer]
 N = TypeVar("N", int, Int64s)
 
 
@@ -38,18 +40,18 @@ class FrameArena:
         self._memory.madvise(mmap.MADV_NOHUGEPAGE)
         self.buffer: Bytes = np.frombuffer(self._memory, np.uint8)
 
-    def starts(self, frames: Int32s) -> Int64s:
+    def starts(self, frames: Frames) -> Int64s:
         """Where frames begin in the buffer."""
         return frames.astype(np.int64) * self.frame_bytes
 
-    def write(self, run: PageRun, chosen: Bools, frames: Int32s) -> None:
+    def write(self, run: PageRun, chosen: Bools, frames: Frames) -> None:
         """Copy the chosen pages of a run into frames."""
         copy_pages(run.buffer, run.starts[chosen], run.nbytes[chosen], self.buffer, self.starts(frames))
 
-    def give_back(self, frames: Int32s) -> None:
+    def give_back(self, frames: Frames) -> None:
         """Let go of what is in these frames; neighbours are given back together."""
         frames = np.sort(frames)
-        begins = np.flatnonzero(np.diff(frames, prepend=np.int32(-2)) > 1)
+        begins = np.flatnonzero(np.diff(frames, prepend=-2) > 1)
         ends = np.append(begins[1:], frames.size)
         for first, count in zip(frames[begins].tolist(), (ends - begins).tolist(), strict=True):
             self._memory.madvise(mmap.MADV_DONTNEED, first * self.frame_bytes, count * self.frame_bytes)

@@ -14,6 +14,7 @@ from semistream.errors import InvalidArgument
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import Results, SemiStreamJoin
 from semistream.joins.hybrid import HybridJoin
+from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.spec import JoinOn
@@ -22,7 +23,7 @@ from semistream.relation import Relation
 from semistream.relation.sources import open_source
 
 OPERATORS: dict[str, type[SemiStreamJoin]] = {
-    kind.name: kind for kind in (MeshJoin, AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin)
+    kind.name: kind for kind in (MeshJoin, AdaptiveMeshJoin, HybridJoin, SemiStreamingIndexJoin, IndexNestedLoopJoin)
 }
 
 

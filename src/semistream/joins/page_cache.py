@@ -15,6 +15,7 @@ from semistream.relation import PageRun, Relation
 
 _CHARGE = "cached pages"
 _FRAME_BYTES = 48  # of a frame: its page, worth and count, its place among the free ones, its rank when some must go
+_SPARE_SHARE = 8  # another version of R may leave a little more memory for the cache
 _PAGE_BYTES = 17  # of every page of R: its frame, who waits for it, what it is worth and whether it is kept
 
 
@@ -32,10 +33,10 @@ class PageCache:
         smallest = int(np.quantile(sizes, 0.01, method="lower")) if sizes.size else BLOCK
         self._least = blocks_bytes(smallest)
         self._overhead = page_overhead(relation)
-        self._most_bytes = nbytes
+        self._most_bytes = nbytes + nbytes // _SPARE_SHARE
         self.budget = budget
         self._policy = policy
-        frames = max(nbytes, 0) // (self._least + self._overhead + _FRAME_BYTES)
+        frames = self._most_bytes // (self._least + self._overhead + _FRAME_BYTES)
         self._arena = FrameArena(frames, blocks_bytes(int(sizes.max(initial=BLOCK))))
         self._page = np.full(frames, -1, np.int32)
         self._worth = np.zeros(frames, np.int32)
@@ -66,17 +67,18 @@ class PageCache:
         return self._held
 
     def suits(self, relation: Relation, nbytes: int) -> bool:
-        """Whether the frames are large and many enough for a relation and so many bytes."""
-        return nbytes <= self._most_bytes and self._arena.frame_bytes >= relation.table.nbytes.max(initial=0)
+        """Whether the frames are large and many enough, and not far too many, for a relation and so many bytes."""
+        largest = int(relation.table.nbytes.max(initial=0))
+        return self._most_bytes // 2 <= nbytes <= self._most_bytes and largest <= self._arena.frame_bytes
 
     def carry_over(self, relation: Relation, new_numbers: Int64s) -> None:
         """Go on with another version, in which page p has the number ``new_numbers[p]``, or -1 if it is no more.
 
-        Pages that are still the same stay cached. Nobody may wait.
+        Pages that are still the same stay cached; `charge` charges them. Nobody may wait.
         """
         frames = self._frames()
         numbers = new_numbers[self._page[frames]]
-        self._remove(frames[numbers < 0])
+        self._free_frames(frames[numbers < 0])
         kept = frames[numbers >= 0]
         self._open(relation)
         self._page[kept] = numbers[numbers >= 0]
@@ -159,6 +161,8 @@ class PageCache:
 
     def put(self, run: PageRun, chosen: Bools) -> None:
         """Copy the chosen pages of a run, which are not cached, into the cache."""
+        if not chosen.any():
+            return
         pages = run.pages[chosen]
         self.nbytes += int(self._cost(pages).sum())
         self.charge()
@@ -180,17 +184,20 @@ class PageCache:
 
     def _cost(self, pages: npt.NDArray[np.integer]) -> Int64s:
         """What pages are charged with: as `choose_kept` has it."""
-        return np.maximum(blocks_bytes(self.relation.table.nbytes[pages]), self._least) + self._overhead
+        costs: Int64s = np.maximum(blocks_bytes(self.relation.table.nbytes[pages]), self._least) + self._overhead
+        return costs
 
     def _remove(self, frames: npt.NDArray[np.intp]) -> None:
-        if frames.size == 0:
-            return
+        if frames.size:
+            self._free_frames(frames)
+            self.charge()
+
+    def _free_frames(self, frames: npt.NDArray[np.intp]) -> None:
         pages = self._page[frames]
         self.nbytes -= int(self._cost(pages).sum())
-        self._arena.give_back(frames.astype(np.int32))
+        self._arena.give_back(frames)
         self.frame_of[pages] = -1
         self._page[frames] = -1
         end = self._free.size - self._held
         self._free[end : end + frames.size] = frames
         self._held -= frames.size
-        self.charge()

@@ -11,13 +11,13 @@ from semistream.kernels.types import Int32s
 class Replacement(Protocol):
     """A rule for which pages stay when not all can; those of the least worth go first."""
 
-    def joined(self, worth: Int32s, tuples: Int32s) -> None:
+    def joined(self, worth: Int32s, tuples: Int32s, /) -> None:
         """Pages were joined in an online phase, each with so many ``tuples``; with none it was not used."""
 
-    def awaited(self, worth: Int32s, waiting: Int32s) -> None:
+    def awaited(self, worth: Int32s, waiting: Int32s, /) -> None:
         """Add to the worth of pages that so many tuples are ``waiting`` for, which a join phase joins."""
 
-    def end_phase(self, worth: Int32s) -> None:
+    def end_phase(self, worth: Int32s, /) -> None:
         """A join phase has ended."""
 
 
@@ -52,12 +52,12 @@ class LeastRecentlyUsed:
         """What a join phase reads is more recent than all that is cached."""
         worth[waiting > 0] = self._phase
 
-    def end_phase(self, worth: Int32s) -> None:
+    def end_phase(self, _worth: Int32s) -> None:
         """From now on everything is older."""
         self._phase += 1
 
 
-_POLICIES = {"utility": Utility, "lru": LeastRecentlyUsed}
+_POLICIES: dict[str, type[Utility] | type[LeastRecentlyUsed]] = {"utility": Utility, "lru": LeastRecentlyUsed}
 
 
 def replacement(policy: str) -> Replacement:

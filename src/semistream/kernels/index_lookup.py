@@ -15,7 +15,7 @@ _NEAR = 8  # pages that are looked at one by one before the search jumps
 
 @njit(inline="always")
 def _first_reaching(last_code: Int64s, page: int, code: int) -> int:
-    """The first page from ``page`` on whose last code is not less than ``code``: near by, or found by doubling steps."""
+    """The first page from ``page`` on whose last code is not less than ``code``: near by, or found by growing steps."""
     pages = last_code.size
     near = min(page + _NEAR, pages)
     while page < near and last_code[page] < code:
@@ -47,16 +47,17 @@ def look_up(
     waiting: Int32s,
     met: Int32s,
     outcome: npt.NDArray[np.int8],
-) -> None:
+) -> int:
     """For each tuple, which asks for the codes from ``low`` to ``high``, what can be done with it now (SSIJ IV-B).
 
     ``low`` ascends, and so do the pages with ``first_code`` and ``last_code``: one walk over both serves all tuples.
     ``frame_of[page]`` is negative for a page that is not in memory. A tuple whose pages are all there is counted in
     ``met`` by their frames, one that must wait in ``waiting`` by its pages, those in memory too: it is joined with all
-    of them later, and with none now.
+    of them later, and with none now. Gives how many pages came to be waited for that were not before.
     """
     pages = first_code.size
     page = 0
+    awaited = 0
     for i in range(low.size):
         page = _first_reaching(last_code, page, low[i])
         end = page
@@ -73,7 +74,9 @@ def look_up(
         else:
             outcome[i] = WAITS
             for needed in range(page, end):
+                awaited += waiting[needed] == 0
                 waiting[needed] += 1
+    return awaited
 
 
 @njit(cache=True, nogil=True)
