@@ -73,15 +73,15 @@ def test_a_key_is_held_with_all_its_rows_or_not_at_all(batches: list[dict], nbyt
 
 def test_the_keys_asked_for_least_give_way() -> None:
     cache = TupleCache(COLUMNS, 260_000)
-    cold = {code: (1, 1, 40) for code in range(0, 4000, 2)}
+    cold = dict.fromkeys(range(0, 4000, 2), (1, 1, 40))
     cache.admit(rows_of(cache, cold))
     assert cache.fill > 0.5
-    hot = {code: (1, 5, 40) for code in range(1, 400, 2)}
+    hot = dict.fromkeys(range(1, 400, 2), (1, 5, 40))
     cut = cache.admit(rows_of(cache, hot))
     held = contents(cache)
     assert set(hot) <= set(held)
     assert cut in (0, 1)
-    colder = {code: (1, 1, 40) for code in range(10_001, 14_000, 2)}
+    colder = dict.fromkeys(range(10001, 14000, 2), (1, 1, 40))
     cache.admit(rows_of(cache, colder))
     assert set(hot) <= set(contents(cache))
     assert cache.frames * cache._frame < 260_000

@@ -7,17 +7,19 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import ClassVar, Required, Self, TypedDict
+from typing import ClassVar, Self, TypedDict
 
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget, parse_bytes
 from semistream.errors import BudgetError, InvalidArgument, JoinInProgress
+from semistream.joins.condition import JoinOn
 from semistream.joins.deadlines import DEADLINE_COLUMN, Clock, DeadlineRule, Deadlines, DrainCost
 from semistream.joins.emitter import StreamRows
 from semistream.joins.ordered_output import NUMBER_COLUMN, OrderedOutput
-from semistream.joins.spec import JoinOn, JoinSpec
+from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import JoinStats
+from semistream.joins.where import Where
 from semistream.kernels.types import Bools, Int64s
 from semistream.relation import Disk, DiskCounts, Relation
 
@@ -27,7 +29,8 @@ Results = Iterator[pa.RecordBatch]
 class JoinArguments(TypedDict, total=False):
     """What every operator takes besides the relation and the stream; see `SemiStreamJoin`."""
 
-    on: Required[JoinOn]
+    on: JoinOn | None
+    where: Where | None
     how: str
     memory: int | str | MemoryBudget
     columns: Sequence[str] | None
@@ -47,21 +50,29 @@ class SemiStreamJoin(ABC):
     are, as a multiset, exactly the batch join of all rows pushed, whatever the batches were.
 
     Parameters: ``relation`` R; ``stream_schema`` the columns of S; ``on`` a column, several, or a mapping from the
-    stream's to the relation's; ``how`` inner, left, semi or anti; ``memory`` all that the operator may use, in bytes or
-    as a share of R; ``columns`` those of R to give out (all but its key); ``suffix`` for names that S has too; ``disk``
+    stream's to the relation's, which must be equal; ``where`` what else must hold: comparisons as text (``"s.at BETWEEN
+    r.since AND r.until"``, ``"abs(s.x - r.k) <= 5"``), Arrow expressions over the joined row, or a sequence of both;
+    ``how`` inner, left, semi or anti; ``memory`` all that the operator may use, in bytes or as a share of R;
+    ``columns`` those of R to give out (all but those that ``on`` names); ``suffix`` for names that S has too; ``disk``
     how R is read; ``ordered`` whether results come in the order of the stream (`OrderedOutput` says what that costs);
     ``deadline_s`` how long a tuple may wait, or the column that says so (`DeadlineRule`), on ``clock``. Nulls match
     nothing.
+
+    An operator that ``needs_index`` finds rows by R's key, and refuses conditions that do not pin it down; one that
+    ``needs_equality`` refuses ranges too.
     """
 
     name: ClassVar[str]
+    needs_index: ClassVar[bool] = False
+    needs_equality: ClassVar[bool] = False
 
     def __init__(
         self,
         relation: Relation,
         stream_schema: pa.Schema,
         *,
-        on: JoinOn,
+        on: JoinOn | None = None,
+        where: Where | None = None,
         how: str = "inner",
         memory: int | str | MemoryBudget = "10%",
         columns: Sequence[str] | None = None,
@@ -76,7 +87,11 @@ class SemiStreamJoin(ABC):
         rule = DeadlineRule.of(deadline_s, stream_schema)
         self._deadlines = None if rule is None else Deadlines(rule, clock)
         carried = _carried_schema(stream_schema, deadlines=rule is not None, ordered=ordered)
-        self.spec = JoinSpec.of(relation, carried, on=on, how=how, columns=columns, suffix=suffix)
+        self.spec = JoinSpec.of(relation, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        if self.needs_equality:
+            self.spec.condition.require_equality(self.name)
+        if self.needs_index:
+            self.spec.condition.require_index(self.name, relation)
         own = range(len(stream_schema), len(carried))
         self._given_out = [i for i in range(len(self.spec.schema)) if i not in own]
         self.schema = pa.schema([self.spec.schema.field(i) for i in self._given_out])

@@ -11,11 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
+from semistream.joins.memory_split import MemorySplit
+from semistream.joins.pair_check import PairCheck
 from semistream.joins.row_sizes import fixed_row_bytes, is_regular, row_sizes
 from semistream.joins.spec import JoinSpec
 from semistream.kernels.page_cuts import cut_pages
 from semistream.kernels.types import Bools, Int32s, Int64s
-from semistream.keys import KeyCodec
 from semistream.relation import PageRun
 from semistream.relation.row_gatherer import RowGatherer, row_bytes
 
@@ -37,12 +38,11 @@ class Emitter:
     make few batches. What is staged is charged to the budget until the consumer has asked for more.
     """
 
-    def __init__(self, spec: JoinSpec, codec: KeyCodec, budget: MemoryBudget, batch_bytes: int) -> None:
+    def __init__(self, spec: JoinSpec, split: MemorySplit, budget: MemoryBudget) -> None:
         self._spec = spec
-        self._codec = codec
         self._budget = budget
-        self._batch_bytes = batch_bytes
-        self._key_positions = [spec.stream_schema.get_field_index(name) for name in spec.stream_keys]
+        self._batch_bytes = batch_bytes = split.batch_bytes
+        self._check_bytes = split.check_bytes
         self._null_bytes = fixed_row_bytes(pa.schema([pa.field(c.name, c.type) for c in spec.payload]))
         self._regular = is_regular(spec.stream_schema) and all(c.kind in ("fixed", "bits") for c in spec.payload)
         self._row_bytes = fixed_row_bytes(spec.stream_schema) + sum(c.fixed_bytes for c in spec.payload)  # at least
@@ -54,11 +54,32 @@ class Emitter:
     def verified(
         self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
     ) -> npt.NDArray[np.intp] | slice:
-        """Which of the pairs with equal codes have equal keys: all of them, unless codes are hashes."""
-        if self._codec.ordered:
+        """Which candidate pairs belong to the join: all of them, unless the condition has something left to check.
+
+        What the check reads is gathered in pieces that fit the bytes reserved for it.
+        """
+        check = self._spec.condition.check
+        if check is None or positions.size == 0:
             return slice(None)
-        left = stream.take(positions, self._key_positions)
-        return np.flatnonzero(self._codec.equal(left, run.gather(self._spec.key_columns, page, row)))
+        pieces = []
+        for begin, end in self._check_pieces(check, stream, positions, run, page, row):
+            left = stream.take(positions[begin:end], list(check.stream_columns)) if check.stream_columns else []
+            right = run.gather(check.relation_columns, page[begin:end], row[begin:end])
+            pieces.append(begin + np.flatnonzero(check.holds(left, right)))
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _check_pieces(
+        self, check: PairCheck, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
+    ) -> Iterator[tuple[int, int]]:
+        left, right = check.left_bytes, check.right_bytes
+        if left is not None and right is not None:
+            step = max(self._check_bytes // check.pair_bytes(left + right), 1)
+            cuts = list(range(0, positions.size, step))
+        else:
+            sizes = stream.row_bytes(positions) if left is None else np.full(positions.size, left)
+            sizes = sizes + (row_bytes(run, check.relation_columns, page, row) if right is None else right)
+            cuts = cut_pages(np.cumsum(check.pair_bytes(sizes)), self._check_bytes).tolist()
+        return pairwise([*cuts, positions.size])
 
     def stage(
         self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s

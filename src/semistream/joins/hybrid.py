@@ -61,6 +61,7 @@ class HybridJoin(SemiStreamJoin):
     """
 
     name = "hybrid"
+    needs_equality = True
 
     def __init__(
         self,
@@ -99,11 +100,11 @@ class HybridJoin(SemiStreamJoin):
         self._partitioner = Partitioner(
             relation.table, run_bytes=split.run_bytes, run_pages=split.run_pages, seek_bytes=self._seek_bytes
         )
-        self._emitter = Emitter(self.spec, relation.codec, self._memory, split.batch_bytes)
+        self._emitter = Emitter(self.spec, split, self._memory)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_RUN_BUFFERS)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
-        self._intake = Intake(self.spec, relation.codec, split, self._memory)
+        self._intake = Intake(self.spec, split, self._memory)
         self._next: Partition | None = None  # its first run is asked for
 
     def _push(self, batch: pa.RecordBatch) -> Results:

@@ -11,28 +11,26 @@ from semistream.budget import MemoryBudget
 from semistream.joins.memory_split import MemorySplit
 from semistream.joins.row_sizes import row_sizes
 from semistream.joins.spec import JoinSpec
-from semistream.kernels.types import Bools, Int64s
-from semistream.keys import KeyCodec
+from semistream.kernels.types import Int64s
+from semistream.keys import CodeRanges
 
 _CHARGE = "stream tuples"
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """Tuples that were taken in: the rows, their bytes, their key codes, and which can match (None: all)."""
+    """Tuples that were taken in: the rows, their bytes, and the codes that they ask R for."""
 
     batch: pa.RecordBatch
     sizes: Int64s
-    codes: Int64s
-    can_match: Bools | None
+    ranges: CodeRanges
 
 
 class Intake:
     """Charges stream tuples to the budget when they come and releases them when they leave."""
 
-    def __init__(self, spec: JoinSpec, codec: KeyCodec, split: MemorySplit, budget: MemoryBudget) -> None:
-        self._keys = spec.stream_keys
-        self._codec = codec
+    def __init__(self, spec: JoinSpec, split: MemorySplit, budget: MemoryBudget) -> None:
+        self._condition = spec.condition
         self._split = split
         self._budget = budget
         self._admit_rows = split.admit_rows
@@ -67,8 +65,7 @@ class Intake:
         self.held_bytes += taken
         if piece.get_total_buffer_size() > 2 * piece.nbytes:
             piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
-        codes, can_match = self._codec.encode([piece.column(name) for name in self._keys])
-        return Admitted(piece, sizes, codes, can_match)
+        return Admitted(piece, sizes, self._condition.ranges(piece))
 
     def release(self, sizes: Int64s) -> None:
         """Let tuples of these sizes go."""

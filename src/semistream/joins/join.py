@@ -13,12 +13,13 @@ from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import Results, SemiStreamJoin
+from semistream.joins.condition import JoinOn
 from semistream.joins.hybrid import HybridJoin
 from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
-from semistream.joins.spec import JoinOn
 from semistream.joins.stats import JoinStats
+from semistream.joins.where import Where
 from semistream.relation import Relation
 from semistream.relation.sources import open_source
 
@@ -73,7 +74,7 @@ class JoinedStream:
         budget = operator.budget
         parts = "\n".join(f"  {name:<14} {format_bytes(held):>9}" for name, held in budget.by_name.items())
         return (
-            f"{operator.name} join ({operator.spec.how}) on {', '.join(operator.spec.stream_keys)} with "
+            f"{operator.name} join ({operator.spec.how}) on {operator.spec.condition.text} with "
             f"{operator.relation.path} (version {operator.relation.version}, {operator.relation.num_rows} rows in "
             f"{operator.relation.num_pages} pages, {format_bytes(operator.relation.nbytes)})\n"
             f"budget {format_bytes(budget.limit)}, in use {format_bytes(budget.used)}:\n{parts}"
@@ -111,7 +112,8 @@ def join(
     batches: Any,
     relation: Relation | str,
     *,
-    on: JoinOn,
+    on: JoinOn | None = None,
+    where: Where | None = None,
     how: str = "inner",
     operator: str | type[SemiStreamJoin] = "auto",
     memory: int | str = "10%",
@@ -130,13 +132,22 @@ def join(
     ...     orders = pa.table({"product": [2, 2, 9], "amount": [5, 1, 4]})
     ...     join(orders, products, on={"product": "id"}, memory="1MB").read_all().to_pylist()
     [{'product': 2, 'amount': 5, 'name': 'cola'}, {'product': 2, 'amount': 1, 'name': 'cola'}]
+
+    Other conditions than equality go in ``where``, with or without ``on``:
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rates = Relation.build(pa.table({"least": [1, 10], "rate": [9, 7]}), f"{folder}/r", key="least")
+    ...     orders = pa.table({"amount": [5, 12]})
+    ...     join(orders, rates, where="s.amount >= r.least", columns=["rate"], memory="1MB").read_all().to_pylist()
+    [{'amount': 5, 'rate': 9}, {'amount': 12, 'rate': 9}, {'amount': 12, 'rate': 7}]
     """
     opened = relation if isinstance(relation, Relation) else Relation.open(relation)
     schema, stream = _open_stream(batches)
     kind = operator_class(operator)
     require_options(kind, options)
     return JoinedStream(
-        kind(opened, schema, on=on, how=how, memory=memory, columns=columns, suffix=suffix, **options), stream
+        kind(opened, schema, on=on, where=where, how=how, memory=memory, columns=columns, suffix=suffix, **options),
+        stream,
     )
 
 

@@ -75,12 +75,12 @@ class StreamQueue(StreamPackets):
 
     def admit(self, tuples: Admitted) -> int:
         """Put tuples behind the others; gives how many of them some page may hold a partner of."""
-        first, rows = self._end, tuples.codes.size
+        first, rows = self._end, tuples.sizes.size
         self._end += rows
-        self._codes[first : self._end] = tuples.codes
+        self._codes[first : self._end] = tuples.ranges.low
         self._flags[first : self._end] = 0
-        if tuples.can_match is not None:
-            self._flags[first : self._end][~tuples.can_match] = HOPELESS
+        if tuples.ranges.possible is not None:
+            self._flags[first : self._end][~tuples.ranges.possible] = HOPELESS
         linked = self._link(first)
         self.live += rows
         self.packets.append(Packet(tuples.batch, tuples.sizes, first))

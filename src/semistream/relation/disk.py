@@ -59,6 +59,14 @@ class DiskCounts:
         """Pages that followed another one; a seek's first page does not."""
         return self.pages - self.seeks
 
+    def __add__(self, other: DiskCounts) -> DiskCounts:
+        return DiskCounts(
+            self.requests + other.requests,
+            self.seeks + other.seeks,
+            self.pages + other.pages,
+            self.bytes + other.bytes,
+        )
+
 
 class Disk(ABC):
     """Reads byte ranges of files into caller-owned buffers, and counts. ``costs`` are what plans take it to cost."""

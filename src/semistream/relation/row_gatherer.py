@@ -128,9 +128,14 @@ def _gather_binary(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
 
 
 def _gather_by_arrow(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s) -> pa.Array:
-    """Nested values: one take per stretch of rows of the same page."""
+    """Nested values: one take per page."""
     if page.size == 0:
         return pa.array([], column.type)
+    if np.any(page[1:] < page[:-1]):
+        order = np.argsort(page, kind="stable")
+        back = np.empty(order.size, np.int64)
+        back[order] = np.arange(order.size)
+        return _gather_by_arrow(run, column, page[order], row[order]).take(pa.array(back))
     begins = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(np.diff(page)) + 1])
     ends = np.append(begins[1:], page.size)
     return pa.concat_arrays(
