@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Unpack
 
@@ -20,6 +20,7 @@ from semistream.joins.intake import Intake
 from semistream.joins.page_cache import PageCache
 from semistream.joins.replacement import replacement
 from semistream.joins.row_sizes import row_sizes
+from semistream.joins.run_codes import RunCodes
 from semistream.joins.stream_window import StreamWindow
 from semistream.kernels.index_lookup import CACHED, WAITS, look_up, next_wanted
 from semistream.kernels.types import Bools, Int32s, Int64s
@@ -28,7 +29,7 @@ from semistream.relation import PageRun, PageSequence, PageSlots, ReadPlan, Rela
 _PLANS = ("optimal", "greedy")
 _STREAM_INDEX = "stream index"
 
-Pairs = Iterator[tuple[Int64s, Int32s, Int32s]]
+FindPairs = Callable[[RunCodes, Int64s, Int32s, Int32s], Iterator[tuple[Int64s, Int32s, Int32s]]]
 
 
 class SemiStreamingIndexJoin(SemiStreamJoin):
@@ -37,7 +38,8 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
     Tuples gather in an input buffer (pending phase). An online phase looks a batch of them up in R's index and joins
     those whose pages are cached; the others go to the stream buffer. When enough wait there, a join phase reads the
     pages they need, each once, by the cheapest plan of seeks and sequential reads, joins them, and keeps those of the
-    greatest utility in memory. The result is exact.
+    greatest utility in memory. The result is exact. Conditions may be ranges of R's key; a tuple then needs all pages
+    in its range.
 
     =====================  ===================================================================================
     SSIJ                   here
@@ -72,6 +74,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
     """
 
     name = "index"
+    needs_index = True
 
     def __init__(
         self,
@@ -111,11 +114,12 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         # A tuple must find room when it is alone, however wide.
         split = replace(memory.split, payload_bytes=self._pool - memory.tuple_bytes)
         self._layout, self._split = memory, split
-        self._input = InputBuffer(memory.input_rows, budget, memory.packet_bytes)
+        single = self.spec.condition.single_codes
+        self._input = InputBuffer(memory.input_rows, budget, memory.packet_bytes, single_codes=single)
         self._window = StreamWindow(memory.stream_slots, budget)
-        self._emitter = Emitter(self.spec, relation.codec, budget, split.batch_bytes)
+        self._emitter = Emitter(self.spec, split, budget)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=RUN_BUFFERS)
-        self._intake = Intake(self.spec, relation.codec, split, budget)
+        self._intake = Intake(self.spec, split, budget)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._awaited = 0  # pages that tuples in the stream buffer need
@@ -206,21 +210,20 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         """Algorithm 1: look up what has come, and join what needs no page from disk."""
         self.stats.steps += 1
         cache, table = self._cache, self.relation.table
-        codes, tuples = self._input.in_order()
-        outcome = np.empty(codes.size, np.int8)
-        self.stats.probes += codes.size
+        asked = self._input.in_order()
+        outcome = np.empty(asked.size, np.int8)
+        self.stats.probes += asked.size
+        high = asked.low if asked.high is None else asked.high
         self._awaited += look_up(
-            codes, codes, table.first_code, table.last_code, cache.frame_of, cache.waiting, cache.met, outcome
+            asked.low, high, table.first_code, table.last_code, cache.frame_of, cache.waiting, cache.met, outcome
         )
-        cached = np.flatnonzero(outcome == CACHED)
-        if cached.size:
-            run = cache.met_pages()
-            arrays = self._position, self._page, self._row
-            yield from self._join(self._input, run, self._input.probe(run, codes[cached], tuples[cached], *arrays))
-            self.stats.cache_hits += cached.size
+        served = asked.kept(outcome == CACHED)
+        if served.size:
+            yield from self._join(self._input, cache.met_pages(), served.matches)
+            self.stats.cache_hits += served.size
             cache.count_joined()
         wait = np.zeros(self._input.rows, np.bool_)
-        wait[tuples[outcome == WAITS]] = True
+        wait[asked.tuples[outcome == WAITS]] = True
         yield from self._empty_input(wait)
 
     def _empty_input(self, wait: Bools) -> Results:
@@ -244,11 +247,11 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         kept = cache.choose(self._pool - self._stream_bytes)
         run = cache.awaited_pages()
         if run.pages.size:
-            yield from self._join(window, run, window.probe(run, self._position, self._page, self._row))
+            yield from self._join(window, run, window.probe)
             cache.served(run.pages)
         cache.keep(kept)
         for run in self._reader.read_all(self._sequences()):
-            yield from self._join(window, run, window.probe(run, self._position, self._page, self._row))
+            yield from self._join(window, run, window.probe)
             cache.put(run, kept[run.pages])
             cache.served(run.pages)
         cache.end_phase()
@@ -273,14 +276,15 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         unwanted = math.ceil(costs.seek_s / page_s) - 1 if page_s > 0 else self.relation.num_pages
         return greedy_plan(self._slots, wanted, costs, most_unwanted=max(unwanted, 0), **limits)
 
-    def _join(self, stream: InputBuffer | StreamWindow, run: PageRun, pairs: Pairs) -> Results:
-        """Give out the pairs of a stream tuple and a row of the run that have equal keys."""
-        for tuples, page, row in pairs:
+    def _join(self, stream: InputBuffer | StreamWindow, run: PageRun, find: FindPairs) -> Results:
+        """Give out the pairs of a stream tuple and a row of the run that join, of those that ``find`` finds."""
+        codes = self.spec.condition.codes_of(run)
+        for tuples, page, row in find(codes, self._position, self._page, self._row):
             if tuples.size:
-                equal = self._emitter.verified(stream, tuples, run, page, row)
-                stream.mark(tuples[equal])
+                joined = self._emitter.verified(stream, tuples, run, page, row)
+                stream.mark(tuples[joined])
                 if self.spec.pairs:
-                    yield from self._emitter.stage(stream, tuples[equal], run, page[equal], row[equal])
+                    yield from self._emitter.stage(stream, tuples[joined], run, page[joined], row[joined])
 
     def _expire(self) -> Results:
         """Let the oldest packet go: its tuples have met all their pages."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from semistream.budget import MemoryBudget
 from semistream.joins.input_buffer import InputBuffer
-from semistream.joins.memory_split import ADMIT_ROW_BYTES, LEAST_SLOTS, MemorySplit, expected_row_bytes
+from semistream.joins.memory_split import LEAST_SLOTS, MemorySplit, admit_row_bytes, expected_row_bytes
 from semistream.joins.page_cache import PageCache
 from semistream.joins.row_sizes import fixed_row_bytes
 from semistream.joins.spec import JoinSpec
@@ -60,8 +60,10 @@ class IndexMemory:
         may come to take half of the pool, the input buffer an eighth, up to the values of SSIJ's Table II.
         """
         pages = relation.num_pages
-        tuple_bytes = StreamWindow.index_bytes(1) - _FLAG_BYTES
-        slot_bytes = InputBuffer.index_bytes(1) + tuple_bytes + _FLAG_BYTES
+        single = spec.condition.single_codes
+        tuple_bytes = StreamWindow.index_bytes(1, single_codes=single) - _FLAG_BYTES
+        input_bytes = InputBuffer.index_bytes(1, single_codes=single)
+        slot_bytes = input_bytes + tuple_bytes + _FLAG_BYTES
         # Numbering the places of pages takes memory once, which then serves the cache's arrays.
         page_bytes = max(PageSlots.memory_bytes(pages), 4 * pages + PageCache.page_index_bytes(pages))
         split = MemorySplit.of(
@@ -77,7 +79,7 @@ class IndexMemory:
         budget.recharge("stream index", 0)  # it is charged by the tuple
         pool = budget.free - split.staging_bytes
         row_bytes = tuple_bytes + expected_row_bytes(spec)
-        input_cost = row_bytes + InputBuffer.index_bytes(1) + ADMIT_ROW_BYTES
+        input_cost = row_bytes + input_bytes + admit_row_bytes(spec)
         most_input = max(pool // 2 // input_cost, 1)
         input_rows = input_threshold or min(_MOST_INPUT, max(pool // 8 // input_cost, LEAST_SLOTS))
         input_rows = min(input_rows, most_input)
@@ -89,7 +91,7 @@ class IndexMemory:
         budget.charge("page index", max(planned - _LEAST_PLANNED, 0) * _PLANNED_PAGE_BYTES)
         budget.charge(
             "stream index",
-            InputBuffer.index_bytes(input_rows) + admit_rows * ADMIT_ROW_BYTES + stream_slots * _FLAG_BYTES,
+            input_rows * input_bytes + admit_rows * admit_row_bytes(spec) + stream_slots * _FLAG_BYTES,
         )
         return cls(
             split=replace(split, admit_rows=admit_rows),

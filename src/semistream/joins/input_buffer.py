@@ -10,56 +10,54 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.joins.intake import Admitted
 from semistream.joins.row_sizes import carried_sizes
+from semistream.joins.sorted_ranges import SortedRanges
 from semistream.joins.stream_packets import Packet, StreamPackets
-from semistream.kernels.merge import match_pages
-from semistream.kernels.types import Bools, Int32s, Int64s
-from semistream.relation import PageRun
+from semistream.kernels.types import Bools, Int64s
+from semistream.keys import CodeRanges
+
+_CODE_BYTES = 8 + 1 + 1 + 72  # a tuple's code and flags; in an online phase, the codes in order, twice, and outcomes
+_RANGE_BYTES = 2 * 8 + 1 + 1 + 136  # the same with a range
 
 
 class InputBuffer(StreamPackets):
-    """Up to ``slots`` tuples (IB of SSIJ IV-A). An online phase takes all of them; positions count from zero again."""
+    """Up to ``slots`` tuples (IB of SSIJ IV-A). An online phase takes all of them; positions count from zero again.
 
-    def __init__(self, slots: int, budget: MemoryBudget, packet_bytes: int) -> None:
+    ``single_codes`` says whether each tuple asks for one code, and not for a range.
+    """
+
+    def __init__(self, slots: int, budget: MemoryBudget, packet_bytes: int, *, single_codes: bool) -> None:
         super().__init__(budget, packet_bytes)
         self.slots = slots
         self.rows = 0
-        self._codes = np.empty(slots, np.int64)
-        self._can_match = np.empty(slots, np.bool_)
+        self._low = np.empty(slots, np.int64)
+        self._high = None if single_codes else np.empty(slots, np.int64)
+        self._possible = np.empty(slots, np.bool_)
         self._matched = np.empty(slots, np.bool_)
 
     @staticmethod
-    def index_bytes(slots: int) -> int:
+    def index_bytes(slots: int, *, single_codes: bool) -> int:
         """Bytes of the arrays for ``slots`` tuples, and of those that an online phase makes of them."""
-        return slots * (_STORED_BYTES + _PHASE_BYTES)
+        return slots * (_CODE_BYTES if single_codes else _RANGE_BYTES)
 
     def append(self, tuples: Admitted) -> None:
         """Put tuples behind the others."""
-        begin, end = self.rows, self.rows + tuples.sizes.size
-        self._codes[begin:end] = tuples.codes
-        self._can_match[begin:end] = True if tuples.can_match is None else tuples.can_match
-        self._matched[begin:end] = False
-        self.packets.append(Packet(tuples.batch, tuples.sizes, begin))
-        self.rows = end
+        some = slice(self.rows, self.rows + tuples.sizes.size)
+        self._low[some] = tuples.ranges.low
+        if self._high is not None:
+            self._high[some] = tuples.ranges.last
+        self._possible[some] = True if tuples.ranges.possible is None else tuples.ranges.possible
+        self._matched[some] = False
+        self.packets.append(Packet(tuples.batch, tuples.sizes, self.rows))
+        self.rows = some.stop
         self._merge_small_packets()
 
-    def in_order(self) -> tuple[Int64s, Int64s]:
-        """The codes of all tuples that can match, ascending, and the tuples' positions (Algorithm 1, line 1)."""
-        positions = np.flatnonzero(self._can_match[: self.rows])
-        codes = self._codes[positions]
-        order = np.argsort(codes, kind="stable")
-        return codes[order], positions[order]
+    def in_order(self) -> SortedRanges:
+        """What the tuples that can match ask for, in the order of codes (Algorithm 1, line 1)."""
+        ranges = self._ranges(slice(0, self.rows), self._possible[: self.rows])
+        return SortedRanges.of(ranges, np.arange(self.rows))
 
-    def probe(
-        self, run: PageRun, codes: Int64s, tuples: Int64s, position: Int64s, page: Int32s, row: Int32s
-    ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Pairs of one of the tuples, given in the order of their codes, and a row of the run with an equal code.
-
-        They come as many at a time as the arrays given can hold.
-        """
-        cursor = np.array([0, -1, -1], np.int64)
-        while cursor[0] < run.pages.size:
-            found = match_pages(run.words, run.code_starts, run.rows, codes, cursor, position, page, row)
-            yield tuples[position[:found]], page[:found], row[:found]
+    def _ranges(self, some: slice | Int64s, possible: Bools | None) -> CodeRanges:
+        return CodeRanges(self._low[some], None if self._high is None else self._high[some], possible)
 
     def mark(self, positions: Int64s) -> None:
         """Remember that these tuples met a partner."""
@@ -76,24 +74,19 @@ class InputBuffer(StreamPackets):
         """
         while self.packets:
             packet = self.packets.popleft()
-            end = packet.first + packet.rows
-            chosen = stay[packet.first : end]
+            chosen = stay[packet.first : packet.first + packet.rows]
             rows = np.flatnonzero(chosen)
             if rows.size == 0:
                 yield None, packet.sizes
                 continue
-            codes = self._codes[packet.first : end][rows]
+            ranges = self._ranges(packet.first + rows, None)
             if rows.size == packet.rows:
-                yield Admitted(packet.batch, packet.sizes, codes, None), packet.sizes[:0]
+                yield Admitted(packet.batch, packet.sizes, ranges), packet.sizes[:0]
                 continue
             sizes = packet.sizes[rows]
             with self._budget.charged("moved tuples", int(sizes.sum())):
                 batch = packet.batch.take(pa.array(rows))
                 gone = packet.sizes[~chosen]
                 del packet
-                yield Admitted(batch, carried_sizes(batch, [sizes]), codes, None), gone
+            yield Admitted(batch, carried_sizes(batch, [sizes]), ranges), gone
         self.rows = 0
-
-
-_STORED_BYTES = 8 + 1 + 1  # a tuple's code and flags
-_PHASE_BYTES = 72  # its code, position and outcome, in order, those that are joined at once, and those that leave
