@@ -1,7 +1,7 @@
 """Joins by other conditions than equality to try: drawn by Hypothesis, each with the same condition in DuckDB's words.
 
-DuckDB orders values as semistream does (NaN is the greatest and equals itself, strings go by bytes) and compares numbers
-of any widths as numbers; only distances need care, as its subtraction overflows and its timestamps have no abs().
+DuckDB orders values as semistream does (NaN is the greatest and equals itself, strings go by bytes) and compares
+numbers of any widths as numbers; only distances need care: its subtraction overflows, its intervals have no abs().
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def predicate_cases(draw: st.DrawFn) -> PredicateCase:
     )
     key = draw(st.sampled_from([("k",), ("k",), ("k",), ("g",), ("name",), ("k", "g"), ("number",)]))
     if key == ("number",):
-        relation = relation.append_column("number", pa.array(range(r_rows)))
+        relation = relation.append_column("number", pa.array(range(r_rows), pa.int64()))
     on = draw(st.sampled_from([None, None, None, {"g": "g"}, {"name": "name"}, {"x": "k"}]))
     conditions = draw(st.lists(st.sampled_from(_conditions(kind)), min_size=0 if on else 1, max_size=3))
     sql = [f"s.{left} = r.{right}" for left, right in (on or {}).items()] + [sql for _, sql in conditions]

@@ -15,7 +15,7 @@ from semistream.budget import MemoryBudget, parse_bytes
 from semistream.errors import BudgetError, InvalidArgument, JoinInProgress
 from semistream.joins.condition import JoinOn
 from semistream.joins.deadlines import DEADLINE_COLUMN, Clock, DeadlineRule, Deadlines, DrainCost
-from semistream.joins.emitter import StreamRows
+from semistream.joins.emitter import Emitter, PairWatcher, StreamRows
 from semistream.joins.ordered_output import NUMBER_COLUMN, OrderedOutput
 from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import JoinStats
@@ -65,6 +65,7 @@ class SemiStreamJoin(ABC):
     name: ClassVar[str]
     needs_index: ClassVar[bool] = False
     needs_equality: ClassVar[bool] = False
+    _emitter: Emitter
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class SemiStreamJoin(ABC):
         self.stream_schema = stream_schema
         rule = DeadlineRule.of(deadline_s, stream_schema)
         self._deadlines = None if rule is None else Deadlines(rule, clock)
+        self._deadline_column = len(stream_schema)
         carried = _carried_schema(stream_schema, deadlines=rule is not None, ordered=ordered)
         self.spec = JoinSpec.of(relation, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
         if self.needs_equality:
@@ -104,6 +106,7 @@ class SemiStreamJoin(ABC):
         self._busy: str | None = None
         self._order: OrderedOutput | None = None
         self._counted = 0, 0, 0, 0
+        self._watcher: PairWatcher | None = None
 
     def push(self, batch: pa.RecordBatch) -> Results:
         """Take a batch; results come out when room has to be made for it."""
@@ -147,6 +150,14 @@ class SemiStreamJoin(ABC):
         """
         return self._drive("set_memory", self._with_memory(parse_bytes(memory, of=self.relation.nbytes)))
 
+    def watch_pairs(self, watcher: PairWatcher | None) -> None:
+        """Tell ``watcher`` of all pairs that are found, as they are: what a front stage learns from."""
+        self._watcher = watcher
+        self._attach_watcher()
+
+    def _attach_watcher(self) -> None:
+        self._emitter.watcher = self._watcher
+
     @property
     def due_s(self) -> float:
         """When, on the clock, `poll` will have something to do: the first deadline less the time the work takes."""
@@ -187,7 +198,7 @@ class SemiStreamJoin(ABC):
         """Tuples are through; ``matched`` says which met a partner."""
         self.stats.count_done(matched)
         if self._deadlines is not None:
-            self._deadlines.leave(stream.take(positions, [len(self.stream_schema)])[0].to_numpy())
+            self._deadlines.leave(stream.take(positions, [self._deadline_column])[0].to_numpy())
 
     def _pushed(self, batch: pa.RecordBatch) -> Results:
         if self._next_relation is not None:
@@ -252,6 +263,7 @@ class SemiStreamJoin(ABC):
         table = self.relation.table
         self._drain_cost = DrainCost(self._disk.costs, self.relation.nbytes / max(len(table), 1))
         self._arrange()
+        self._attach_watcher()
 
     def _push_through(self, batch: pa.RecordBatch) -> Results:
         """Join some tuples to their end."""

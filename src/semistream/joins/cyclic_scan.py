@@ -16,18 +16,14 @@ class CyclicScan:
 
     Places in the scan are page counters: pages since the operator was made, which never wrap. ``position`` is where the
     join stands, ``asked`` how far the reader was asked to read. A run is what one request reads; the join takes it
-    whole or part by part. ``nulls`` are pages of rows with a null key: they come behind the others, one by one, and of
-    at most ``null_page_bytes``.
+    whole or part by part. ``nulls`` are pages of rows with a null key: they come behind the others, one by one.
     """
 
-    def __init__(
-        self, table: PageTable, reader: RunReader, nulls: NullKeyPages | None = None, null_page_bytes: int = 0
-    ) -> None:
+    def __init__(self, table: PageTable, reader: RunReader, nulls: NullKeyPages | None = None) -> None:
         self._table = table
         self._nulls = nulls
-        self._null_page_bytes = null_page_bytes
         self._null_pages: Iterator[PageRun] = iter(())
-        self.num_pages = len(table) + (nulls.count(null_page_bytes) if nulls else 0)
+        self.num_pages = len(table) + (nulls.count if nulls else 0)
         self._reader = reader
         self._order = table.scan_order()
         self._extent_ends = table.extent_ends(self._order)
@@ -68,7 +64,7 @@ class CyclicScan:
         if self._run is None:
             at = self.position % self.num_pages
             if at == len(self._table) and self._nulls:
-                self._null_pages = self._nulls.read(self._null_page_bytes)
+                self._null_pages = self._nulls.read()
             self._run = self._reader.take() if at < len(self._table) else next(self._null_pages)
             self._run_ends = self.position + self._run.pages.size
         begin = self._run.pages.size - (self._run_ends - self.position)
@@ -80,3 +76,9 @@ class CyclicScan:
         if self.position == self._run_ends:
             self._run = None
             self._reader.give_back()
+
+    def close(self) -> None:
+        """End the reader's thread and close files."""
+        self._run = None
+        self._null_pages = iter(())
+        self._reader.close()

@@ -20,7 +20,7 @@ _MOST_KEYS = 4096  # noted of one run
 class HotKeys:
     """Counts what the wrapped join reads from R for the stream, and keeps rows of the keys it reads most for the cache.
 
-    A key's count is kept in one of ``2**bits`` bytes by a hash of its code: it is never too low. Counts are halved by
+    A key's count is kept in two of ``2**bits`` bytes by hashes of its code: it is never too low. Counts are halved by
     `age`, so that they follow the stream. Rows of a key that comes to be counted more than ``threshold`` times are
     copied from the page at hand, all rows of the key together; a key that spans pages is left out. They wait, in at
     most ``nbytes``, until `take`.
@@ -90,6 +90,10 @@ class HotKeys:
         kept = (number == latest) & ~cache.holds(codes)
         frequency = np.concatenate([rows.frequency for rows in waiting])[order][kept]
         return CacheRows(batch.take(pa.array(order[kept])), frequency)
+
+    def forget(self) -> None:
+        """Let the rows that wait go: they may not be true any more."""
+        self._waiting, self.waiting_bytes = [], 0
 
     def age(self) -> None:
         """Halve all counts."""

@@ -27,9 +27,13 @@ class Admitted:
 
 
 class Intake:
-    """Charges stream tuples to the budget when they come and releases them when they leave."""
+    """Charges stream tuples to the budget when they come and releases them when they leave.
 
-    def __init__(self, spec: JoinSpec, split: MemorySplit, budget: MemoryBudget) -> None:
+    ``keeps_batches`` says whether the operator holds on to the rows as they are given to it, and does not copy them.
+    """
+
+    def __init__(self, spec: JoinSpec, split: MemorySplit, budget: MemoryBudget, *, keeps_batches: bool = True) -> None:
+        self._keeps_batches = keeps_batches
         self._condition = spec.condition
         self._split = split
         self._budget = budget
@@ -63,7 +67,7 @@ class Intake:
         taken = int(sizes.sum())
         self._budget.charge(_CHARGE, taken)
         self.held_bytes += taken
-        if piece.get_total_buffer_size() > 2 * piece.nbytes:
+        if self._keeps_batches and piece.get_total_buffer_size() > 2 * piece.nbytes:
             piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
         return Admitted(piece, sizes, self._condition.ranges(piece))
 

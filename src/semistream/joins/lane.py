@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from semistream.joins.emitter import Emitter
+from semistream.joins.emitter import Emitter, PairWatcher
 from semistream.joins.stream_buffer import LevelView, StreamBuffer
 from semistream.kernels.types import Int32s, Int64s
 from semistream.relation import PageRun
@@ -25,29 +25,25 @@ class Lane:
     """Arrays for pairs and a staging of its own: what it takes to join a run while other lanes join others.
 
     It gives the results of a run piece by piece, each at most as large as its emitter's batches: `start` the first,
-    `advance` those after it. It keeps the pairs with equal codes for those who want to know them.
+    `advance` those after it. If it ``keeps_pairs``, it has those with codes asked for, before they are checked, for who
+    watches the join.
     """
 
-    def __init__(self, buffer: StreamBuffer, emitter: Emitter, matches: int, *, pairs: bool, keeps_pairs: bool) -> None:
+    def __init__(self, buffer: StreamBuffer, emitter: Emitter, matches: int, pairs: bool) -> None:
         self._buffer = buffer
         self._emitter = emitter
         self._pairs = pairs
-        self._keeps_pairs = keeps_pairs
+        self.keeps_pairs = False
         self._position = np.empty(matches, np.int64)
         self._page, self._row = (np.empty(matches, np.int32) for _ in range(2))
         self.run: PageRun | None = None
-        self.candidates: list[tuple[Int32s, Int32s]] = []
+        self._found: list[tuple[Int32s, Int32s]] = []
         self._ended = True
         self._results: Iterator[pa.RecordBatch] = iter(())
 
-    @staticmethod
-    def memory_bytes(matches: int) -> int:
-        """Bytes of the arrays of a lane."""
-        return matches * (8 + 4 + 4)
-
     def start(self, run: PageRun, passed: Int64s, view: LevelView) -> Piece:
         """Begin with a run; see `StreamBuffer.probe` for the arguments."""
-        self.run, self.candidates, self._ended = run, [], False
+        self.run, self._found, self._ended = run, [], False
         self._results = self._join(run, passed, view)
         return self.advance()
 
@@ -58,8 +54,8 @@ class Lane:
 
     def _join(self, run: PageRun, passed: Int64s, view: LevelView) -> Iterator[pa.RecordBatch]:
         for slots, page, row in self._buffer.probe(view, run, passed, self._position, self._page, self._row):
-            if self._keeps_pairs:
-                self.candidates.append((page.copy(), row.copy()))
+            if self.keeps_pairs:
+                self._found.append((page.copy(), row.copy()))
             kept = self._emitter.verified(self._buffer, slots, run, page, row)
             self._buffer.mark(slots[kept])
             if self._pairs:
@@ -67,8 +63,11 @@ class Lane:
         self._ended = True
         yield from self._emitter.emit(self._buffer)
 
-    def finish(self) -> None:
-        """The last piece was taken: the staging is empty again."""
+    def finish(self, watcher: PairWatcher | None) -> None:
+        """The last piece was taken: tell what was found, and be free for another run."""
         for _ in self._results:
             pass
-        self.run, self.candidates = None, []
+        if watcher is not None and self.run is not None:
+            for page, row in self._found:
+                watcher(self.run, page, row)
+        self.run, self._found = None, []

@@ -76,7 +76,7 @@ class MemorySplit:
         widest = 2 * largest + 4096  # a row's values and their validity take less than twice its page
         wide_tuple = 4 * tuple_bytes + 4096
         least_staging = widest + wide_tuple
-        checked_row, least_check = _check_cost(condition.check, widest, wide_tuple)
+        checked_row, least_check = _check_cost(condition.check, widest, wide_tuple, tuple_bytes)
 
         def run_cost(run_bytes: int) -> int:
             pages_bytes = run_buffers * _run_pages(run_bytes, largest) * page_overhead(relation)
@@ -96,7 +96,7 @@ class MemorySplit:
 
         spare = budget.limit - least
         run_bytes = max(largest, min(_RUN_BYTES, spare // 12))
-        if run_pages is not None or relation.num_pages == 0 or run_cost(run_bytes) - run_cost(asked) > spare // 3:
+        if run_pages is not None or largest == 0 or run_cost(run_bytes) - run_cost(asked) > spare // 3:
             run_bytes = asked
         staging = least_staging + min(max(_STAGING_BYTES, spare // 16), spare // 6)
         check = least_check + min(max(_CHECK_BYTES, spare // 16), spare // 12) if condition.check else 0
@@ -135,24 +135,27 @@ class MemorySplit:
             )
 
 
-def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int) -> tuple[int | None, int]:
-    """Bytes of R's part in a check if the stream's part varies (None: it does not), and the least for checking a pair.
+def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_bytes: int) -> tuple[int | None, int]:
+    """Bytes of R's part in a check if the stream's part varies (None: it does not), and the least for checks.
 
-    ``widest`` bounds a row of R; of the stream the check must take rows of up to ``wide_tuple``.
+    That is enough for a pair of the widest row of R and a stream tuple of ``wide_tuple`` bytes, and for some pairs of
+    ordinary ones at a time.
     """
     if check is None:
         return None, 0
     right = widest if check.right_bytes is None else check.right_bytes
-    if check.left_bytes is not None:
-        return None, PairCheck.pair_bytes(check.left_bytes + right)
-    return right, PairCheck.pair_bytes(wide_tuple + right)
+    left = wide_tuple if check.left_bytes is None else check.left_bytes
+    ordinary = tuple_bytes + sum(column.fixed_bytes + _GUESSED_BYTES for column in check.relation_columns)
+    least = max(PairCheck.pair_bytes(left + right), _LEAST_MATCHES * PairCheck.pair_bytes(ordinary))
+    return None if check.left_bytes is not None else right, least
 
 
 def _most_rows(relation: Relation, run_bytes: int) -> int:
     """Rows that a run of pages, or a page of rows with null keys, can have."""
     table = relation.table
     dense = float((table.rows / table.nbytes).max(initial=0.0))
-    return min(math.ceil(run_bytes * dense), int(table.rows.sum())) + MOST_ROWS
+    clustered = min(math.ceil(run_bytes * dense), int(table.rows.sum()))
+    return max(clustered, MOST_ROWS) if relation.null_key_rows else clustered
 
 
 def _run_pages(run_bytes: int, largest: int) -> int:

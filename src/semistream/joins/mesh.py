@@ -83,7 +83,7 @@ class MeshJoin(SemiStreamJoin):
         self._window = StreamWindow(split.slots, self._memory)
         self._emitter = Emitter(self.spec, split, self._memory)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=BUFFERS)
-        self._scan = CyclicScan(relation.table, self._reader, nulls, split.run_bytes)
+        self._scan = CyclicScan(relation.table, self._reader, nulls)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._intake = Intake(self.spec, split, self._memory)
@@ -184,7 +184,7 @@ class MeshJoin(SemiStreamJoin):
 
     def close(self) -> None:
         """End the background reader and close files."""
-        self._reader.close()
+        self._scan.close()
 
 
 def require_steps(rows_per_step: int | None, pages_per_step: int | None) -> None:

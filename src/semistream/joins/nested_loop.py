@@ -19,7 +19,8 @@ from semistream.kernels.types import Int64s
 from semistream.relation import DiskCounts, PageRun, Relation
 from semistream.relation.disk import allocate_buffer, buffer_bytes
 
-_TUPLE_BYTES = 24  # a tuple's code, number and flag, while a step puts what it asks for in order
+_TUPLE_BYTES = 40  # a tuple's code, its place in the order of codes, its flag, while a step looks it up
+_RANGE_TUPLE_BYTES = 96  # the same with a range of codes
 
 
 class IndexNestedLoopJoin(SemiStreamJoin):
@@ -42,14 +43,14 @@ class IndexNestedLoopJoin(SemiStreamJoin):
 
     def _arrange(self) -> None:
         relation = self.relation
-        entry = SortedRanges.entry_bytes(self.spec.condition.single_codes)
+        tuple_bytes = _TUPLE_BYTES if self.spec.condition.single_codes else _RANGE_TUPLE_BYTES
         self._split = MemorySplit.of(
             self._memory,
             relation,
             self.spec,
             purpose=f"an index nested loop join with {relation.path}",
             index_bytes=0,
-            slots_bytes=lambda slots: slots * (_TUPLE_BYTES + entry),
+            slots_bytes=lambda slots: slots * tuple_bytes,
             run_buffers=1,
         )
         self._store: LmdbStore | None = open_store(relation)

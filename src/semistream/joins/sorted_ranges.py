@@ -9,6 +9,7 @@ import numpy as np
 
 from semistream.joins.run_codes import RunCodes
 from semistream.kernels.merge import match_pages, match_ranges, merge_ranges, merge_sorted
+from semistream.kernels.sort import sort_codes
 from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.keys import CodeRanges
 
@@ -35,8 +36,8 @@ class SortedRanges:
             low, tuples = low[ranges.possible], tuples[ranges.possible]
             high = None if high is None else high[ranges.possible]
         if high is None:
-            order = np.argsort(low)
-            return cls(low[order], tuples[order])
+            ordered, order = sort_codes(low)
+            return cls(ordered, tuples[order])
         order = np.lexsort((high, low))
         return cls._reaching(low[order], high[order], tuples[order])
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -11,144 +13,102 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
+from semistream.joins.intake import Intake
 from semistream.joins.lane import Lane
 from semistream.joins.memory_split import MemorySplit
-from semistream.joins.row_sizes import row_sizes
+from semistream.joins.page_sweep import PageSweep
 from semistream.joins.stream_buffer import StreamBuffer
-from semistream.kernels.sort import partition_rows, sort_codes
-from semistream.kernels.sweep import flag_pages
-from semistream.relation import PageSequence, PageSlots, Relation, optimal_plan
-from semistream.relation.run_reader import RunReader
+from semistream.relation import Relation
 
-_LANES = 5
+_LANES = 5  # runs that are read or joined at once
 _THREADS = 3
-_LANE_BYTES = 2 << 20
-_ADMIT_ROWS = 1 << 16  # a level: what is sorted at once should stay in the processor's cache
-_HORIZON = 4  # runs that are planned ahead
-
-
-class Sweep:
-    """The pages that tuples wait for, and the way over them: in the order of the disk, round and round.
-
-    Places are positions in the order of the disk, and ``passed`` counts the places that were read or passed over since
-    the start. Pages that nobody waits for are passed over if a seek is cheaper than to read them along (SSIJ IV-D).
-    """
-
-    def __init__(self, relation: Relation, reader: RunReader, *, run_bytes: int, run_pages: int) -> None:
-        self._table = relation.table
-        self._reader = reader
-        self._run_bytes = run_bytes
-        self._run_pages = run_pages
-        self._slots = PageSlots.of(relation.table)
-        self._order = relation.table.scan_order()
-        self.places = np.empty(self._order.size, np.int32)
-        self.places[self._order] = np.arange(self._order.size, dtype=np.int32)
-        self.wanted = np.zeros(self._order.size, np.bool_)  # by place
-        self.passed = 0
-        self._plan: deque[PageSequence] = deque()
-
-    def want(self, codes) -> None:
-        """Tuples with these codes, ascending, wait."""
-        flag_pages(codes, self._table.first_code, self._table.last_code, self.places, self.wanted)
-        self._plan.clear()
-
-    def next(self) -> tuple[PageSequence, np.ndarray] | None:
-        """The next sequence to read and the count at which each of its pages is passed; None if nothing is wanted."""
-        if not self._plan and not self._extend():
-            return None
-        sequence = self._plan.popleft()
-        places = self.places[sequence.pages].astype(np.int64)
-        self.wanted[places] = False
-        count, at = len(self._table), self.passed % max(len(self._table), 1)
-        places += self.passed - at + (count if places[0] < at else 0)
-        self.passed = int(places[-1]) + 1
-        return sequence, places
-
-    def _extend(self) -> bool:
-        """Plan the way over the wanted pages that come next."""
-        count = len(self._table)
-        at = self.passed % max(count, 1)
-        most = _HORIZON * self._run_pages
-        for begin, end in ((at, count), (0, at)):
-            # A window that may hold as many as are planned for if most are wanted, else all that is left.
-            places = np.flatnonzero(self.wanted[begin : min(end, begin + 2 * most)]) + begin
-            if places.size < most and begin + 2 * most < end:
-                places = np.flatnonzero(self.wanted[begin:end]) + begin
-            if places.size:
-                plan = list(optimal_plan(
-                    self._slots, self._order[places[:most]], self._reader.costs,
-                    most_bytes=self._run_bytes, most_pages=None,
-                ))  # fmt: skip
-                if places.size > most and len(plan) > 1:
-                    plan.pop()  # it may go on behind the horizon
-                self._plan.extend(plan)
-                return True
-        return False
-
-    @property
-    def done(self) -> bool:
-        """Whether nobody waits for a page."""
-        return not self._plan and not self.wanted.any()
+_LANE_BYTES = 2 << 20  # of results of a run: as many as a run of R has rows, if they are not too wide
+_LEVEL_ROWS = 1 << 16  # tuples that are sorted at once: they should stay in the processor's cache
 
 
 class SweepJoin(SemiStreamJoin):
-    """x"""
+    """The papers' ideas on one path: MESHJOIN's endless scan, but only over pages that are needed, and planned.
+
+    Stream tuples wait in the order of their key codes (`StreamBuffer`), in all of the memory that there is. The sweep
+    goes round over the pages of R in the order of the disk (`PageSweep`): tuples enter wherever it stands and leave
+    when it is there again, as in MESHJOIN, so that the disk never waits for the stream, nor the stream for a phase to
+    end. Pages that no tuple needs are passed over by SSIJ's read plan; when most are needed, this is a full scan. Runs
+    are read, matched and gathered by threads, each run in a lane of its own, while the stream is taken in: payload
+    columns are touched only for pairs, once, when they come out. Results come in the order of the sweep.
+
+    Each tuple meets each page that it needs exactly once, so the result is exact: it enters at a count of pages passed,
+    runs asked for before do not meet it, and it leaves when all of R has passed after that.
+    """
 
     name = "sweep"
+    needs_index = True
 
     def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
         super().__init__(relation, stream_schema, **arguments)
-        codec = relation.codec
-        key = stream_schema.get_field_index(self.spec.stream_keys[0])
-        in_place = codec.in_place_code and stream_schema.types[key] == codec.types[0]
-        flagged = True
-        pages = relation.num_pages
+        self._put_together()
+
+    def _arrange(self) -> None:
+        relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
+        code_column = self._code_column()
         split = MemorySplit.of(
-            self.budget,
+            self._memory,
             relation,
             self.spec,
-            purpose=f"a sweep join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + 3 * 9 * pages,
-            slots_bytes=lambda slots: StreamBuffer.index_bytes(slots, code_stored=in_place, flagged=flagged),
+            purpose=f"a {self.name} join with {relation.path}",
+            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages) + relation.num_pages,
+            slots_bytes=partial(
+                StreamBuffer.index_bytes, code_stored=code_column is not None, single_codes=condition.single_codes
+            ),
             run_buffers=_LANES,
         )
-        self._split = split
-        self._buffer = StreamBuffer(stream_schema, split.slots, key if in_place else None, flagged=flagged)
-        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_LANES, threads=_THREADS)
-        self._sweep = Sweep(relation, self._reader, run_bytes=split.run_bytes, run_pages=split.run_pages)
-        self._lane_bytes = _LANE_BYTES
-        self._idle = deque(self._make_lane() for _ in range(_LANES))
-        self._busy_lanes: deque[tuple[Lane, int]] = deque()
+        lanes, each = _in_lanes(split)
+        self._lanes = lanes
+        self._lane_bytes = each.staging_bytes
+        self._buffer = StreamBuffer(schema, split.slots, code_column, single_codes=condition.single_codes)
+        self._intake = Intake(self.spec, each, self._memory, keeps_batches=False)
+        self._emitter = Emitter(self.spec, each, self._memory)
+        self._idle = deque(
+            Lane(
+                self._buffer, Emitter(self.spec, each, MemoryBudget(each.staging_bytes)), each.matches, self.spec.pairs
+            )
+            for _ in range(lanes)
+        )
+        self._working: deque[tuple[Lane, int]] = deque()  # and the count at which the first page of its run is passed
+        self._reader = relation.reader(
+            run_bytes=split.run_bytes, disk=self._disk, buffers=lanes, threads=min(_THREADS, lanes)
+        )
+        self._sweep = PageSweep(relation, self._disk.costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
 
-    def _make_lane(self) -> Lane:
-        emitter = Emitter(self.spec, self.relation.codec, MemoryBudget(2 * self._lane_bytes), self._lane_bytes)
-        return Lane(self._buffer, emitter, self._split.matches, pairs=self.spec.pairs, keeps_pairs=False)
+    def _code_column(self) -> int | None:
+        """The stream's column whose values are its codes, if there is one: it need not be stored twice."""
+        condition, codec, schema = self.spec.condition, self.relation.codec, self.spec.stream_schema
+        if condition.access != "equality" or not codec.in_place_code:
+            return None
+        column = schema.get_field_index(condition.stream_keys[0])
+        return column if schema.types[column] == codec.types[0] else None
+
+    def _attach_watcher(self) -> None:
+        for lane in self._idle:
+            lane.keeps_pairs = self._watcher is not None
+
+    def _pages_to_drain(self) -> int:
+        return self._sweep.pages_wanted + len(self._working)
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
         while done < batch.num_rows:
-            self._read_ahead()
-            room = min(self._buffer.room, _ADMIT_ROWS)
-            if room == 0:
+            if self._lanes > 1:
+                self._read_ahead()
+            tuples = self._intake.admit(batch, done, min(self._buffer.room, _LEVEL_ROWS))
+            if tuples is None:
                 yield from self._iterate()
                 continue
-            piece = batch.slice(done, room)
-            done += piece.num_rows
-            self._admit(piece)
-
-    def _admit(self, piece: pa.RecordBatch) -> None:
-        codes, possible = self.relation.codec.encode([piece.column(n) for n in self.spec.stream_keys])
-        if possible is None:
-            codes, order = sort_codes(codes)
-        else:
-            rows, flagged = partition_rows(possible)
-            codes, order = sort_codes(codes[rows[:flagged]])
-            order = np.concatenate([rows[order], rows[flagged:]])
-        passed = self._sweep.passed
-        self._buffer.admit(piece, row_sizes(piece), codes, order, passed, passed + self.relation.num_pages)
-        self._sweep.want(codes)
-        self.stats.rows_in += piece.num_rows
-        self.stats.inserts += codes.size
+            passed = self._sweep.passed
+            ranges = self._buffer.admit(tuples, passed, passed + self._sweep.num_pages)
+            self._sweep.want(ranges)
+            done += tuples.sizes.size
+            self.stats.rows_in += tuples.sizes.size
+            self.stats.inserts += ranges.size
 
     def _step(self) -> Results:
         yield from self._iterate()
@@ -158,46 +118,82 @@ class SweepJoin(SemiStreamJoin):
             yield from self._iterate()
 
     def _iterate(self) -> Results:
+        """Give out what the next run has found, and let tuples go that have met all of R."""
         if not self._buffer.levels:
             return
         self.stats.steps += 1
         self._read_ahead()
-        if self._busy_lanes:
-            lane, _ = self._busy_lanes[0]
-            piece = self._reader.take()
-            while True:
-                if piece.batch is not None:
-                    yield piece.batch
-                if piece.last:
-                    break
-                piece = self._reader.submit(lane.advance).result()
-            lane.finish()
-            self._busy_lanes.popleft()
-            self._idle.append(lane)
-            self._reader.give_back()
-            self._read_ahead()
-        if self._busy_lanes:
-            met = self._busy_lanes[0][1]
-        else:
+        if self._working:
+            yield from self._finish_run()
+            if self._lanes > 1:
+                self._read_ahead()
+        met = self._working[0][1] if self._working else self._sweep.peek()
+        if met is None:  # nothing is wanted: all that is left of R is passed over
             met = self._buffer.levels[-1].leaves_at
         while self._buffer.levels and self._buffer.levels[0].leaves_at <= met:
             yield from self._expire()
 
     def _read_ahead(self) -> None:
+        """Start a lane for each run that comes next."""
         while self._idle:
-            found = self._sweep.next()
-            if found is None:
+            run = self._sweep.next()
+            if run is None:
                 return
-            sequence, passed = found
-            lane, view = self._idle.popleft(), self._buffer.view()
-            self._busy_lanes.append((lane, int(passed[0])))
-            self._reader.ask(sequence, lambda run, lane=lane, passed=passed, view=view: lane.start(run, passed, view))
+            sequence, passed = run
+            lane = self._idle.popleft()
+            self._memory.charge("output", self._lane_bytes)
+            self._working.append((lane, int(passed[0])))
+            self._reader.ask(sequence, partial(lane.start, passed=passed, view=self._buffer.view()))
+
+    def _finish_run(self) -> Results:
+        lane = self._working[0][0]
+        piece = self._reader.take()
+        while True:
+            if piece.batch is not None:
+                yield piece.batch
+            if piece.last:
+                break
+            piece = self._reader.submit(lane.advance).result()
+        assert lane.run is not None
+        self.stats.probes += int(lane.run.rows.sum())
+        lane.finish(self._watcher)
+        self._memory.release("output", self._lane_bytes)
+        self._working.popleft()
+        self._idle.append(lane)
+        self._reader.give_back()
 
     def _expire(self) -> Results:
-        level = self._buffer.leave()
-        self.stats.count_done(self._buffer.matched[level.begin : level.end])
+        """Let the oldest level go: its tuples have met all of R."""
+        level = self._buffer.levels[0]
+        slots = np.arange(level.begin, level.end)
+        matched = self._buffer.matched[level.begin : level.end]
+        yield from self._emitter.finished_tuples(self._buffer, slots, matched)
+        self._done(self._buffer, slots, matched)
         self.stats.expiries += level.matchable - level.begin
-        yield from ()
+        self._buffer.leave()
+        self._intake.release(level.sizes)
 
     def close(self) -> None:
+        """End the threads and close files."""
         self._reader.close()
+
+
+def _in_lanes(split: MemorySplit) -> tuple[int, MemorySplit]:
+    """How many lanes there is memory for, and what each has; with several, one part more is for unpaired tuples."""
+    share = _shared(split, _LANES + 1)
+    if share.staging_bytes > 2 * split.widest_row and (share.widest_checked is None or share.widest_checked > 0):
+        return _LANES, share
+    return 1, _shared(split, 1)
+
+
+def _shared(split: MemorySplit, parts: int) -> MemorySplit:
+    staging = split.staging_bytes // parts
+    checked = split.widest_checked
+    return replace(
+        split,
+        staging_bytes=staging,
+        batch_bytes=min(staging, _LANE_BYTES),
+        check_bytes=split.check_bytes // parts,
+        widest_checked=checked if checked is None or parts == 1 else checked // parts - split.widest_row,
+        matches=max(split.matches // parts, 1),
+    )

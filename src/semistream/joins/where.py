@@ -68,8 +68,9 @@ class Near:
 
     def __str__(self) -> str:
         sign = "<" if self.strict else "<="
-        distance = f"{float(self.distance):g}{' seconds' if self.is_duration else ''}"
-        return f"abs(s.{quoted(self.stream)} - r.{quoted(self.relation)}) {sign} {distance}"
+        distance = str(self.distance) if self.distance.denominator == 1 else repr(float(self.distance))
+        unit = " seconds" if self.is_duration else ""
+        return f"abs(s.{quoted(self.stream)} - r.{quoted(self.relation)}) {sign} {distance}{unit}"
 
 
 Term = Compared | Near
@@ -84,12 +85,12 @@ def where_parts(where: Where | None) -> tuple[str | pc.Expression, ...]:
     """The texts and expressions that ``where`` is made of, all of which must hold."""
     if where is None:
         return ()
-    parts = (where,) if isinstance(where, str | pc.Expression) else tuple(where)
+    parts = tuple(where) if isinstance(where, Sequence) and not isinstance(where, str) else (where,)
     for part in parts:
         if not isinstance(part, str | pc.Expression):
             raise InvalidArgument(
-                f"where has a {type(part).__name__} in it ({part!r}); give a string, a pyarrow.compute expression, "
-                f"or a sequence of both. A string can say: {ACCEPTED}."
+                f"where is, or has in it, a {type(part).__name__} ({part!r}); give a string, a pyarrow.compute "
+                f"expression, or a sequence of both. A string can say: {ACCEPTED}."
             )
     return parts
 
@@ -233,8 +234,8 @@ class _Reader:
         return _Token(kind, found[kind], found.start(kind))
 
     def _fail(self, wanted: str) -> NoReturn:
-        at = self._token.start
+        at, line = self._token.start, re.sub(r"\s", " ", self._text)
         raise InvalidArgument(
             f"where cannot be read at character {at + 1}; expected {wanted}:\n"
-            f"  {self._text}\n  {' ' * at}^\nA condition can say: {ACCEPTED}."
+            f"  {line}\n  {' ' * at}^\nA condition can say: {ACCEPTED}."
         )

@@ -1,7 +1,7 @@
-"""Exact arithmetic on decimals of up to 256 bits: change of scale, rounding down, comparison.
+"""Exact change of scale for decimals of up to 256 bits, with a flag where it would lose a digit.
 
-Arrow's own cast either stops at the first value that does not fit or wraps it silently, and its arithmetic ends at 76
-digits; a join needs every row judged on its own, whatever its scale.
+Arrow's own cast either stops at the first value that does not fit or wraps it silently; a join key needs
+every row judged on its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ZERO, _ONE, _TEN = np.uint64(0), np.uint64(1), np.uint64(10)
 @njit(cache=True, nogil=True)
 def _negate(words: npt.NDArray[np.uint64]) -> None:
     carry = _ONE
-    for j in range(words.size):
+    for j in range(WORDS):
         total = (words[j] ^ _LOW_32) + carry
         words[j] = total & _LOW_32
         carry = total >> _SHIFT
@@ -31,7 +31,7 @@ def _negate(words: npt.NDArray[np.uint64]) -> None:
 @njit(cache=True, nogil=True)
 def _multiply(words: npt.NDArray[np.uint64], factor: np.uint64) -> np.uint64:
     carry = _ZERO
-    for j in range(words.size):
+    for j in range(WORDS):
         total = words[j] * factor + carry
         words[j] = total & _LOW_32
         carry = total >> _SHIFT
@@ -41,7 +41,7 @@ def _multiply(words: npt.NDArray[np.uint64], factor: np.uint64) -> np.uint64:
 @njit(cache=True, nogil=True)
 def _divide(words: npt.NDArray[np.uint64], divisor: np.uint64) -> np.uint64:
     remainder = _ZERO
-    for j in range(words.size - 1, -1, -1):
+    for j in range(WORDS - 1, -1, -1):
         total = (remainder << _SHIFT) | words[j]
         words[j] = total // divisor
         remainder = total % divisor
@@ -99,123 +99,3 @@ def rescale_decimals(
             _negate(magnitude)
         for j in range(WORDS):
             rescaled[i, j] = np.uint32(magnitude[j])
-
-
-@njit(cache=True, nogil=True)
-def _power(digits: int) -> np.uint64:
-    power = _ONE
-    for _ in range(digits):
-        power *= _TEN
-    return power
-
-
-@njit(cache=True, nogil=True)
-def _is_negative(value: npt.NDArray[np.uint64]) -> bool:
-    return bool(value[value.size - 1] >> np.uint64(31) == _ONE)
-
-
-@njit(cache=True, nogil=True)
-def _load(words: npt.NDArray[np.uint32], value: npt.NDArray[np.uint64]) -> None:
-    filler = _LOW_32 if words[words.size - 1] >> np.uint32(31) == 1 else _ZERO
-    for j in range(value.size):
-        value[j] = np.uint64(words[j]) if j < words.size else filler
-
-
-@njit(cache=True, nogil=True)
-def _add(value: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> None:
-    carry = _ZERO
-    for j in range(value.size):
-        total = value[j] + other[j] + carry
-        value[j] = total & _LOW_32
-        carry = total >> _SHIFT
-
-
-@njit(cache=True, nogil=True)
-def _times_ten_to(value: npt.NDArray[np.uint64], digits: int) -> None:
-    negative = _is_negative(value)
-    if negative:
-        _negate(value)
-    while digits > 0:
-        step = min(digits, _DIGITS_PER_STEP)
-        _multiply(value, _power(step))
-        digits -= step
-    if negative:
-        _negate(value)
-
-
-@njit(cache=True, nogil=True)
-def _floor_by_ten_to(value: npt.NDArray[np.uint64], digits: int) -> bool:
-    """Divide, rounding down; gives whether nothing was left over."""
-    negative, exact = _is_negative(value), True
-    if negative:
-        _negate(value)
-    while digits > 0:
-        step = min(digits, _DIGITS_PER_STEP)
-        exact = _divide(value, _power(step)) == _ZERO and exact
-        digits -= step
-    if negative:
-        _negate(value)
-        if not exact:  # one below: all bits set is -1
-            _add(value, np.full(value.size, _LOW_32))
-    return exact
-
-
-@njit(cache=True, nogil=True)
-def floor_decimals(
-    words: npt.NDArray[np.uint32],
-    shift: int,
-    plus: npt.NDArray[np.uint64],
-    floor: npt.NDArray[np.int64],
-    exact: npt.NDArray[np.bool_],
-    below: npt.NDArray[np.bool_],
-) -> None:
-    """``(words[i] * 10**up + plus) / 10**down`` rounded down, where ``shift`` is ``up`` or ``-down``.
-
-    ``plus`` is in two's complement, a 32-bit word in each entry, least first, and long enough for all values on the
-    way. ``exact`` says where nothing was rounded. Above the int64 range ``floor`` is the greatest int64, not exact;
-    where it is under that range ``below`` is set, and ``floor`` means nothing.
-    """
-    value = np.empty(plus.size, np.uint64)
-    for i in range(words.shape[0]):
-        _load(words[i], value)
-        _times_ten_to(value, max(shift, 0))
-        _add(value, plus)
-        exact[i] = _floor_by_ten_to(value, max(-shift, 0))
-        negative = _is_negative(value)
-        filler = _LOW_32 if negative else _ZERO
-        fits = (value[1] >> np.uint64(31) == _ONE) == negative
-        for j in range(2, value.size):
-            fits = fits and value[j] == filler
-        floor[i] = np.int64(value[0] | (value[1] << _SHIFT)) if fits else np.iinfo(np.int64).max
-        exact[i] = exact[i] and fits
-        below[i] = negative and not fits
-
-
-@njit(cache=True, nogil=True)
-def compare_decimals(
-    left: npt.NDArray[np.uint32],
-    right: npt.NDArray[np.uint32],
-    shift: int,
-    plus: npt.NDArray[np.uint64],
-    sign: npt.NDArray[np.int8],
-) -> None:
-    """The sign of ``left[i] + plus - right[i]``, where ``right`` has ``shift`` digits more behind the point.
-
-    ``plus`` is at the finer of the two scales; its form is that of `floor_decimals`.
-    """
-    value, other = np.empty(plus.size, np.uint64), np.empty(plus.size, np.uint64)
-    for i in range(left.shape[0]):
-        _load(left[i], value)
-        _times_ten_to(value, max(shift, 0))
-        _add(value, plus)
-        _load(right[i], other)
-        _times_ten_to(other, max(-shift, 0))
-        _negate(other)
-        _add(value, other)
-        if _is_negative(value):
-            sign[i] = -1
-        else:
-            sign[i] = 0
-            for j in range(value.size):
-                if value[j] != _ZERO:
-                    sign[i] = 1

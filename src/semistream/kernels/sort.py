@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from semistream.kernels.types import Bools, Int32s, Int64s
+from semistream.kernels.types import Int32s, Int64s
 
 _DIGIT_BITS = 11
 _DIGITS = 1 << _DIGIT_BITS
@@ -58,20 +58,3 @@ def sort_codes(codes: Int64s) -> tuple[Int64s, Int32s]:
     for i in range(rows):
         ordered[i] = np.int64(keys[i] + np.uint64(least))
     return ordered, order
-
-
-@njit(cache=True, nogil=True)
-def partition_rows(possible: Bools) -> tuple[Int32s, int]:
-    """Rows that are flagged, then the others, each in their order; and how many are flagged."""
-    rows = np.empty(possible.size, np.int32)
-    flagged = 0
-    for i in range(possible.size):
-        if possible[i]:
-            rows[flagged] = i
-            flagged += 1
-    at = flagged
-    for i in range(possible.size):
-        if not possible[i]:
-            rows[at] = i
-            at += 1
-    return rows, flagged

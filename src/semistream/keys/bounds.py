@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyarrow import types as is_a
 
 from semistream.errors import KeyTypeError
-from semistream.kernels.decimals import WORDS, floor_decimals
+from semistream.kernels.decimal_order import floor_decimals
+from semistream.kernels.decimals import WORDS
 from semistream.keys.conversion import decimal_words, decoded, float_codes, stored_days, stored_integers
 from semistream.keys.ranges import GREATEST, LEAST, CodeRanges, every
 from semistream.keys.types import UNITS_PER_SECOND, Family, family_of, value_type

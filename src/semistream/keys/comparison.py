@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.errors import InvalidArgument, KeyTypeError
-from semistream.kernels.decimals import compare_decimals
+from semistream.kernels.decimal_order import compare_decimals
 from semistream.keys.bounds import locate, wide_words
 from semistream.keys.codec import KeyCodec
 from semistream.keys.conversion import decimal_words, decoded, exact_values, float_codes

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.kernels.page_cuts import cut_pages
-from semistream.kernels.types import Int64s
 from semistream.relation.disk import DiskCounts
 from semistream.relation.draft import check_whole
 from semistream.relation.page_layout import CODE_COLUMN, PageLayout
@@ -32,37 +31,40 @@ class NullKeyPages:
     """The rows with a null key, which have no pages on disk, as runs of one page each.
 
     They lie in Arrow files of their own, which are mapped: what the operating system holds of them can be taken back at
-    any time. A page is a copy of some rows in the layout of R's pages, of at most `MOST_ROWS` rows; its key codes mean
-    nothing. ``largest`` is the least that a page may be bounded by: that of the widest row.
+    any time. A page is a copy of some rows in the layout of R's pages, of at most `MOST_ROWS` rows and of R's page size
+    (or of one row that is larger); its key codes mean nothing. There are ``count`` pages, the largest of ``largest``
+    bytes.
     """
 
     def __init__(self, relation: Relation) -> None:
         self._layout = relation.layout
-        self._schema = relation.schema
         self._frame = frame_bytes(relation.layout)
+        self._room = relation.manifest.page_bytes - self._frame
         self._files = [check_whole(relation.path, file) for file in relation.manifest.null_files]
         self.counts = DiskCounts()
-        self.largest = self._frame + max((int(_widths(rows, self._layout).max()) for rows in self._pieces()), default=0)
+        self.count, self.largest = 0, 0
+        for _, nbytes in self._pages():
+            self.count += 1
+            self.largest = max(self.largest, nbytes)
 
-    def count(self, page_bytes: int) -> int:
-        """How many pages of at most ``page_bytes`` there are."""
-        return sum(self._cuts(rows, page_bytes).size for rows in self._pieces())
-
-    def read(self, page_bytes: int) -> Iterator[PageRun]:
+    def read(self) -> Iterator[PageRun]:
         """The pages, in the same order every time."""
-        for rows in self._pieces():
-            cuts = [*self._cuts(rows, page_bytes).tolist(), rows.num_rows]
-            for begin, end in pairwise(cuts):
-                run = page_of(rows.slice(begin, end - begin), self._layout)
-                self.counts.requests += 1
-                self.counts.seeks += 1
-                self.counts.pages += 1
-                self.counts.bytes += run.buffer.size
-                yield run
+        for rows, _ in self._pages():
+            run = page_of(rows, self._layout)
+            self.counts.requests += 1
+            self.counts.seeks += 1
+            self.counts.pages += 1
+            self.counts.bytes += run.buffer.size
+            yield run
 
-    def _cuts(self, rows: pa.RecordBatch, page_bytes: int) -> Int64s:
-        cuts: Int64s = cut_pages(row_ends(rows, self._layout), page_bytes - self._frame)
-        return cuts
+    def _pages(self) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """The rows of each page, and what the page takes at most."""
+        for rows in self._pieces():
+            ends = row_ends(rows, self._layout)
+            cuts = [*cut_pages(ends, self._room).tolist(), rows.num_rows]
+            for begin, end in pairwise(cuts):
+                nbytes = int(ends[end - 1]) - (int(ends[begin - 1]) if begin else 0)
+                yield rows.slice(begin, end - begin), self._frame + nbytes
 
     def _pieces(self) -> Iterator[pa.RecordBatch]:
         for path in self._files:
@@ -89,7 +91,3 @@ def page_of(rows: pa.RecordBatch, layout: PageLayout) -> PageRun:
     buffer = np.frombuffer(content, np.uint8)
     none = np.zeros(1, np.int64)
     return PageRun(layout, buffer, none, none, np.array([rows.num_rows], np.int32), none + buffer.size)
-
-
-def _widths(rows: pa.RecordBatch, layout: PageLayout) -> Int64s:
-    return np.diff(row_ends(rows, layout), prepend=0)

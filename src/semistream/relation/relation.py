@@ -69,9 +69,9 @@ class Relation:
 
         ``data`` is anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB), an iterable of record
         batches, or a path to Parquet, Arrow IPC or CSV. ``key`` names the join columns; keys may repeat, and rows with
-        a null key are kept but joined with nothing. Pages hold at most ``page_bytes`` (64 KiB unless given), filled to
-        ``fill_factor`` to leave room for updates. ``progress(phase, rows)`` is called as rows are read and written.
-        Either the whole relation is published or nothing of it is left.
+        a null key are kept apart, as the key joins them with nothing. Pages hold at most ``page_bytes`` (64 KiB unless
+        given), filled to ``fill_factor`` to leave room for updates. ``progress(phase, rows)`` is called as rows are
+        read and written. Either the whole relation is published or nothing of it is left.
         """
         build_relation(
             data,
@@ -117,7 +117,7 @@ class Relation:
 
     @property
     def null_key_rows(self) -> int:
-        """Rows with a null key: kept, but out of reach of every join."""
+        """Rows with a null key: kept, but out of reach of every join by the key."""
         return self.manifest.null_key_rows
 
     @property
