@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         JoinStats,
         MeshFactors,
         MeshJoin,
+        SemiStreamingIndexJoin,
         SemiStreamJoin,
         join,
     )
@@ -36,6 +37,7 @@ __all__ = [
     "ParquetRelation",
     "Relation",
     "SemiStreamJoin",
+    "SemiStreamingIndexJoin",
     "SemistreamError",
     "join",
 ]
@@ -53,6 +55,7 @@ _HOMES = {
     "ParquetRelation": "semistream.relation",
     "Relation": "semistream.relation",
     "SemiStreamJoin": "semistream.joins",
+    "SemiStreamingIndexJoin": "semistream.joins",
     "SemistreamError": "semistream.errors",
     "join": "semistream.joins",
 }

@@ -11,7 +11,7 @@ import pytest
 
 from semistream import Relation, SemiStreamJoin
 from semistream.errors import BudgetError
-from semistream.joins import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin
+from semistream.joins import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, SemiStreamingIndexJoin
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.mesh_tuner import MeshParameters
 from semistream.joins.sweep import SweepJoin
@@ -68,5 +68,13 @@ OPERATORS = [
     pytest.param(Maker(HybridJoin), id="hybrid"),
     pytest.param(Maker(HybridJoin, {"pages_per_step": 1, "seek_bytes": 0}), id="hybrid-p1"),
     pytest.param(Maker(HybridJoin, {"disk": "buffered", "pages_per_step": 3, "seek_bytes": 2048}), id="hybrid-p3"),
+    pytest.param(Maker(SemiStreamingIndexJoin), id="index"),
+    pytest.param(Maker(SemiStreamingIndexJoin, {"input_threshold": 5, "stream_threshold": 11}), id="index-ib5-sb11"),
+    pytest.param(
+        Maker(
+            SemiStreamingIndexJoin, {"input_threshold": 9, "pages_per_read": 2, "plan": "greedy", "cache_policy": "lru"}
+        ),
+        id="index-greedy-lru",
+    ),
     pytest.param(Maker(IndexNestedLoopJoin), id="nested_loop"),
 ]

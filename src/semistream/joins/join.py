@@ -17,6 +17,7 @@ from semistream.joins.condition import Condition, JoinOn
 from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import CachedMeshJoin
 from semistream.joins.hybrid import HybridJoin
+from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.stats import JoinStats
@@ -27,7 +28,16 @@ from semistream.relation.sources import open_source
 
 OPERATORS: dict[str, type[SemiStreamJoin]] = {
     kind.name: kind
-    for kind in (EngineJoin, MeshJoin, AdaptiveMeshJoin, CachedMeshJoin, HybridJoin, SweepJoin, IndexNestedLoopJoin)
+    for kind in (
+        EngineJoin,
+        MeshJoin,
+        AdaptiveMeshJoin,
+        CachedMeshJoin,
+        HybridJoin,
+        SemiStreamingIndexJoin,
+        SweepJoin,
+        IndexNestedLoopJoin,
+    )
 }
 
 

@@ -83,7 +83,7 @@ class MemorySplit:
             codes = _most_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
             return RunReader.memory_bytes(run_bytes, run_buffers) + pages_bytes + codes
 
-        admit_bytes = ADMIT_ROW_BYTES if condition.single_codes else _ADMIT_RANGE_BYTES
+        admit_bytes = admit_row_bytes(spec)
         most_admitted = max(LEAST_SLOTS, budget.limit // 16 // admit_bytes)
 
         def slots_cost(slots: int) -> int:
@@ -173,6 +173,11 @@ def _run_pages(run_bytes: int, largest: int) -> int:
 def page_overhead(relation: AnyRelation) -> int:
     """Bytes of what is noted of a page in memory: where it and its buffers stand."""
     return 8 * relation.layout.num_buffers + 64
+
+
+def admit_row_bytes(spec: JoinSpec) -> int:
+    """Bytes that it takes to admit a stream tuple, besides its own."""
+    return ADMIT_ROW_BYTES if spec.condition.single_codes else _ADMIT_RANGE_BYTES
 
 
 def expected_row_bytes(spec: JoinSpec) -> int:
