@@ -85,7 +85,7 @@ class AdaptiveMeshJoin(MeshJoin):
         self._tuned_load: float | None = None
         self._tunes_itself = rows_per_step is None and pages_per_step is None
         self._meetings = 0  # of a tuple with a page
-        self._first = rows_per_step, pages_per_step
+        self._first: tuple[int | None, int | None] = rows_per_step, pages_per_step
         super().__init__(relation, stream_schema, **arguments)
 
     def _arrange(self) -> None:
@@ -101,8 +101,7 @@ class AdaptiveMeshJoin(MeshJoin):
         if self._tunes_itself:
             self._use(self._parameters)
         else:
-            rows, pages = self._first
-            self.set_parameters(rows_per_step=rows, pages_per_step=pages)
+            self.set_parameters(rows_per_step=self._first[0], pages_per_step=self._first[1])
 
     @property
     def pages_per_step(self) -> int:
@@ -134,9 +133,9 @@ class AdaptiveMeshJoin(MeshJoin):
             )
         require_steps(rows_per_step, pages_per_step)
         self._tunes_itself, self._tuned_load = retune, None
-        self._first = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
-        pages = min(self._first[1], max(self.relation.num_pages, 1))
-        self._use(MeshParameters(pages, self._first[0]))
+        rows, pages = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
+        self._first = rows, pages
+        self._use(MeshParameters(min(pages, max(self.relation.num_pages, 1)), rows))
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         now_s = self._clock()

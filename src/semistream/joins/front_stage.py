@@ -79,7 +79,8 @@ class FrontStage(SemiStreamJoin):
             raise InvalidArgument(f"cache_share is {cache_share}; give a share of the memory from 0 to 0.9.")
         self.cache_share = cache_share
         self._wrapped_kind = wraps or type(self).wraps
-        passed_on = {name: arguments[name] for name in ("on", "where", "how", "columns", "suffix") if name in arguments}  # type: ignore[literal-required]
+        own = ("memory", "disk", "ordered", "deadline_s", "clock")
+        passed_on = {name: value for name, value in arguments.items() if name not in own}
         self._wrapped_arguments: dict[str, Any] = {**passed_on, **(options or {}), "disk": self._disk}
         self._hits = self._matched_hits = 0
         self._wrapped: SemiStreamJoin | None = None

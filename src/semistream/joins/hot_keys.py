@@ -115,4 +115,5 @@ def _within_page(table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> B
     before, after = np.maximum(number - 1, 0), np.minimum(number + 1, len(table) - 1)
     begins = (number > 0) & (table.last_code[before] == code)
     goes_on = (number < len(table) - 1) & (table.first_code[after] == code)
-    return ~begins & ~goes_on
+    alone: Bools = ~(begins | goes_on)
+    return alone

@@ -62,7 +62,8 @@ def choose_operator(
     if operator != "auto":
         return operator_class(operator)
     access = Condition.of(relation, stream_schema, on=on, where=where).access
-    return {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}[access]
+    by_access: dict[str, type[SemiStreamJoin]] = {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}
+    return by_access[access]
 
 
 def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
