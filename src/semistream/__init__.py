@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from semistream.errors import SemistreamError
     from semistream.joins import (
         AdaptiveMeshJoin,
+        CachedMeshJoin,
+        EngineJoin,
+        FrontStage,
         HybridJoin,
         IndexNestedLoopJoin,
         JoinedStream,
@@ -21,12 +24,16 @@ if TYPE_CHECKING:
         MeshJoin,
         SemiStreamingIndexJoin,
         SemiStreamJoin,
+        SweepJoin,
         join,
     )
     from semistream.relation import ParquetRelation, Relation
 
 __all__ = [
     "AdaptiveMeshJoin",
+    "CachedMeshJoin",
+    "EngineJoin",
+    "FrontStage",
     "HybridJoin",
     "IndexNestedLoopJoin",
     "JoinStats",
@@ -38,6 +45,7 @@ __all__ = [
     "Relation",
     "SemiStreamJoin",
     "SemiStreamingIndexJoin",
+    "SweepJoin",
     "SemistreamError",
     "join",
 ]
@@ -45,6 +53,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AdaptiveMeshJoin": "semistream.joins",
+    "CachedMeshJoin": "semistream.joins",
+    "EngineJoin": "semistream.joins",
+    "FrontStage": "semistream.joins",
     "HybridJoin": "semistream.joins",
     "IndexNestedLoopJoin": "semistream.joins",
     "JoinStats": "semistream.joins",
@@ -56,6 +67,7 @@ _HOMES = {
     "Relation": "semistream.relation",
     "SemiStreamJoin": "semistream.joins",
     "SemiStreamingIndexJoin": "semistream.joins",
+    "SweepJoin": "semistream.joins",
     "SemistreamError": "semistream.errors",
     "join": "semistream.joins",
 }
