@@ -62,11 +62,13 @@ class MeshJoin(SemiStreamJoin):
         require_steps(rows_per_step, pages_per_step)
         self._rows_per_step = rows_per_step
         self._asked_pages = pages_per_step
+        self._null_counts = DiskCounts()  # of rows with a null key, which no disk reads
         self._put_together()
 
     def _arrange(self) -> None:
         relation, condition = self.relation, self.spec.condition
-        nulls = NullKeyPages(relation) if condition.access == "scan" and relation.null_key_rows else None
+        scans_nulls = condition.access == "scan" and relation.null_key_rows
+        nulls = NullKeyPages(relation, self._null_counts) if scans_nulls else None
         index_bytes = relation.table.memory_bytes + CyclicScan.memory_bytes(relation.num_pages) + relation.num_pages
         self._split = split = MemorySplit.of(
             self._memory,
@@ -98,7 +100,15 @@ class MeshJoin(SemiStreamJoin):
 
     @property
     def _disk_counts(self) -> DiskCounts:
-        return self._disk.counts + self._scan.null_counts
+        return self._disk.counts + self._null_counts
+
+    def _pages_to_drain(self) -> int:
+        if not self._window.packets:
+            return 0
+        return self._window.packets[-1].entered + self._scan.num_pages - self._scan.asked
+
+    def _pages_asked(self) -> int:
+        return self._scan.asked - self._scan.position
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
