@@ -19,10 +19,11 @@ if TYPE_CHECKING:
         JoinStats,
         MeshFactors,
         MeshJoin,
+        SemiStreamingIndexJoin,
         SemiStreamJoin,
         join,
     )
-    from semistream.relation import Relation
+    from semistream.relation import ParquetRelation, Relation
 
 __all__ = [
     "AdaptiveMeshJoin",
@@ -33,8 +34,10 @@ __all__ = [
     "MemoryBudget",
     "MeshFactors",
     "MeshJoin",
+    "ParquetRelation",
     "Relation",
     "SemiStreamJoin",
+    "SemiStreamingIndexJoin",
     "SemistreamError",
     "join",
 ]
@@ -49,8 +52,10 @@ _HOMES = {
     "MemoryBudget": "semistream.budget",
     "MeshFactors": "semistream.joins",
     "MeshJoin": "semistream.joins",
+    "ParquetRelation": "semistream.relation",
     "Relation": "semistream.relation",
     "SemiStreamJoin": "semistream.joins",
+    "SemiStreamingIndexJoin": "semistream.joins",
     "SemistreamError": "semistream.errors",
     "join": "semistream.joins",
 }

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from semistream import Relation, SemiStreamJoin
 from semistream.errors import BudgetError
-from semistream.joins import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin
+from semistream.joins import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, SemiStreamingIndexJoin
+from semistream.joins.front_stage import FrontStage
 from semistream.joins.mesh_tuner import MeshParameters
 from semistream.joins.sweep import SweepJoin
 from tests.joins.cases import Case
@@ -67,12 +68,28 @@ OPERATORS = [
         Maker(self_tuning, {"tick_s": 1, "rows_per_step": 3, "pages_per_step": 2}, variant=True),
         id="adaptive_mesh-w3-b2",
     ),
-    pytest.param(Maker(RestlessMeshJoin, {"seed": 5}), id="adaptive_mesh-restless"),
+    pytest.param(Maker(RestlessMeshJoin, {"seed": 5}, variant=True), id="adaptive_mesh-restless"),
     pytest.param(Maker(SweepJoin), id="sweep"),
+    pytest.param(Maker(FrontStage), id="front-mesh"),
+    pytest.param(Maker(FrontStage, {"wraps": SweepJoin, "cache_share": 0.6}), id="front-sweep"),
+    pytest.param(Maker(FrontStage, {"wraps": HybridJoin, "cache_share": 0.5}, variant=True), id="front-hybrid"),
     pytest.param(Maker(HybridJoin), id="hybrid"),
     pytest.param(Maker(HybridJoin, {"pages_per_step": 1, "seek_bytes": 0}, variant=True), id="hybrid-p1"),
     pytest.param(
         Maker(HybridJoin, {"disk": "buffered", "pages_per_step": 3, "seek_bytes": 2048}, variant=True), id="hybrid-p3"
+    ),
+    pytest.param(Maker(SemiStreamingIndexJoin), id="index"),
+    pytest.param(
+        Maker(SemiStreamingIndexJoin, {"input_threshold": 5, "stream_threshold": 11}, variant=True),
+        id="index-ib5-sb11",
+    ),
+    pytest.param(
+        Maker(
+            SemiStreamingIndexJoin,
+            {"input_threshold": 9, "pages_per_read": 2, "plan": "greedy", "cache_policy": "lru"},
+            variant=True,
+        ),
+        id="index-greedy-lru",
     ),
     pytest.param(Maker(IndexNestedLoopJoin), id="nested_loop"),
 ]

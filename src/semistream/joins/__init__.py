@@ -3,6 +3,7 @@
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.hybrid import HybridJoin
+from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.join import JoinedStream, join
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.mesh_costs import MeshFactors
@@ -18,6 +19,7 @@ __all__ = [
     "MeshFactors",
     "MeshJoin",
     "SemiStreamJoin",
+    "SemiStreamingIndexJoin",
     "TracePoint",
     "join",
 ]

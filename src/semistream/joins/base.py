@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import ClassVar, Self, TypedDict
+from typing import ClassVar, Self, TypedDict, cast
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import JoinStats
 from semistream.joins.where import Where
 from semistream.kernels.types import Bools, Int64s
-from semistream.relation import Disk, DiskCounts, Relation
+from semistream.relation import AnyRelation, Disk, DiskCounts, ParquetRelation, Relation
 
 Results = Iterator[pa.RecordBatch]
 
@@ -60,17 +60,18 @@ class SemiStreamJoin(ABC):
     nothing.
 
     An operator that ``needs_index`` finds rows by R's key, and refuses conditions that do not pin it down; one that
-    ``needs_equality`` refuses ranges too.
+    ``needs_equality`` refuses ranges too. Only one that ``takes_unclustered`` scans plain Parquet.
     """
 
     name: ClassVar[str]
     needs_index: ClassVar[bool] = False
     needs_equality: ClassVar[bool] = False
+    takes_unclustered: ClassVar[bool] = False
     _emitter: Emitter
 
     def __init__(
         self,
-        relation: Relation,
+        relation: AnyRelation,
         stream_schema: pa.Schema,
         *,
         on: JoinOn | None = None,
@@ -84,12 +85,15 @@ class SemiStreamJoin(ABC):
         deadline_s: float | str | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        self.relation = relation
         self.stream_schema = stream_schema
         rule = DeadlineRule.of(deadline_s, stream_schema, clock)
         self._deadlines = None if rule is None else Deadlines(rule, clock)
         carried = _carried_schema(stream_schema, ordered=ordered, deadlines=rule is not None)
-        self.spec = JoinSpec.of(relation, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        self._deadline_column = len(carried) - 1
+        whole = relation.reading(relation.schema.names)
+        self.spec = JoinSpec.of(whole, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        self.relation = self._accept(relation)
+        self.spec = self.spec.laid_out(self.relation.layout)
         if self.needs_equality:
             self.spec.condition.require_equality(self.name)
         if self.needs_index:
@@ -108,7 +112,7 @@ class SemiStreamJoin(ABC):
         self._failure: Exception | None = None
         self._order: OrderedOutput | None = None
         self._pushed_s = 0.0
-        self._counted = 0, 0, 0, 0
+        self._counted: tuple[int, ...] = ()
         self._lateness = Lateness()
         self._watcher: PairWatcher | None = None
 
@@ -134,7 +138,7 @@ class SemiStreamJoin(ABC):
         """Start what has to start now so that no deadline is missed; does nothing while there is time."""
         return self._drive("poll", self._hurry())
 
-    def refresh(self, relation: Relation) -> None:
+    def refresh(self, relation: AnyRelation) -> None:
         """Go over to another version of R: tuples pushed from now on are joined with it (SSIJ IV-E).
 
         Those that wait are joined to their end with the version they were pushed under, by the calls that follow.
@@ -145,7 +149,7 @@ class SemiStreamJoin(ABC):
                 f"version {relation.version} of {relation.path} has the columns ({_describe(relation.schema)}) and the "
                 f"key ({', '.join(relation.key)}), unlike the one that is joined. Make a new operator."
             )
-        self._next_relation = relation
+        self._next_relation = self._accept(relation)
 
     def set_memory(self, memory: int | str) -> Results:
         """Change the budget. Tuples that wait are joined first; afterwards the new limit holds.
@@ -206,8 +210,7 @@ class SemiStreamJoin(ABC):
         """Tuples are through; ``matched`` says which met a partner."""
         self.stats.count_done(matched)
         if self._deadlines is not None:
-            deadline = len(self.spec.stream_schema) - 1
-            self._deadlines.leave(stream.take(positions, [deadline])[0].to_numpy())
+            self._deadlines.leave(stream.take(positions, [self._deadline_column])[0].to_numpy())
 
     def _pushed(self, batch: pa.RecordBatch, relation: Relation | None) -> Results:
         """Take a batch; ``relation`` is what it is to be joined with if that is not the version at hand."""
@@ -244,25 +247,28 @@ class SemiStreamJoin(ABC):
 
     def _with_memory(self, limit: int) -> Results:
         yield from self._flush()
-        self._rearrange(self.relation, limit)
+        self._change(self.relation, limit)
 
     def _go_over(self, relation: Relation) -> None:
         if self._next_relation is relation:
             self._next_relation = None
         if relation is not self.relation:
-            self._rearrange(relation, self.budget.limit)
+            self._change(relation, self.budget.limit)
 
-    def _rearrange(self, relation: Relation, limit: int) -> None:
-        """Arrange anew; if that cannot be, as before, and then the operator can be driven on."""
+    def _change(self, relation: Relation, limit: int) -> None:
+        """Arrange anew between two batches. If that cannot be, it is arranged as before, and can be driven on."""
         before = self.relation, self.budget.limit
         try:
-            self._take_apart(relation, limit)
-            self._put_together()
+            self._rearrange(relation, limit)
         except Exception:
             self._take_apart(*before)
             self._put_together()
             self._busy = None
             raise
+
+    def _rearrange(self, relation: Relation, limit: int) -> None:
+        self._take_apart(relation, limit)
+        self._put_together()
 
     def _take_apart(self, relation: Relation, limit: int) -> None:
         self.close()
@@ -303,9 +309,17 @@ class SemiStreamJoin(ABC):
             least_bytes=least,
         )
 
+    def _accept(self, relation: AnyRelation) -> Relation:
+        """The relation for what this join needs of it; an operator refuses one that it has no use for."""
+        if isinstance(relation, ParquetRelation) and not self.takes_unclustered:
+            codec = self.spec.condition.codec
+            raise relation.refuse(self.name, codec.names if codec else ())
+        # What only a Relation has is used by operators that take nothing else.
+        return cast(Relation, relation.reading(self.spec.relation_columns))
+
     def _push_through(self, batch: pa.RecordBatch) -> Results:
         """Join some tuples to their end."""
-        self._counted = self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched
+        self._counted = self._row_counts()
         if self._deadlines is not None:
             self._lateness = self._deadlines.lateness
         yield from self._push_stamped(batch)
@@ -313,9 +327,17 @@ class SemiStreamJoin(ABC):
 
     def _forget(self) -> None:
         """The tuples that were pushed through last are to be joined again: what was counted of them is not true."""
-        self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched = self._counted
+        self._recount(self._counted)
         if self._deadlines is not None:
             self._deadlines.lateness = self._lateness
+
+    def _row_counts(self) -> tuple[int, ...]:
+        """What was counted of tuples, for `_recount`."""
+        return self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched
+
+    def _recount(self, counts: tuple[int, ...]) -> None:
+        """Count as before."""
+        self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched = counts
 
     def _drive(self, call: str, results: Results) -> Results:
         if self._failure is not None:

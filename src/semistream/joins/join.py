@@ -13,17 +13,31 @@ from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import Results, SemiStreamJoin
-from semistream.joins.condition import JoinOn
+from semistream.joins.condition import Condition, JoinOn
+from semistream.joins.engine import EngineJoin
+from semistream.joins.front_stage import CachedMeshJoin
 from semistream.joins.hybrid import HybridJoin
+from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.stats import JoinStats
+from semistream.joins.sweep import SweepJoin
 from semistream.joins.where import Where
-from semistream.relation import Relation
+from semistream.relation import AnyRelation, open_relation
 from semistream.relation.sources import open_source
 
 OPERATORS: dict[str, type[SemiStreamJoin]] = {
-    kind.name: kind for kind in (MeshJoin, AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin)
+    kind.name: kind
+    for kind in (
+        EngineJoin,
+        MeshJoin,
+        AdaptiveMeshJoin,
+        CachedMeshJoin,
+        HybridJoin,
+        SemiStreamingIndexJoin,
+        SweepJoin,
+        IndexNestedLoopJoin,
+    )
 }
 
 
@@ -31,11 +45,25 @@ def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]
     """The operator by name, or as it was given."""
     if isinstance(operator, type) and issubclass(operator, SemiStreamJoin):
         return operator
-    if operator == "auto":
-        return MeshJoin
     if operator not in OPERATORS:
         raise InvalidArgument(f"operator is {operator!r}; give 'auto', {', '.join(map(repr, OPERATORS))} or a class.")
     return OPERATORS[operator]
+
+
+def choose_operator(
+    operator: str | type[SemiStreamJoin],
+    relation: AnyRelation,
+    stream_schema: pa.Schema,
+    *,
+    on: JoinOn | None,
+    where: Where | None,
+) -> type[SemiStreamJoin]:
+    """The operator that was named, or for ``"auto"`` the fastest one that takes the condition."""
+    if operator != "auto":
+        return operator_class(operator)
+    access = Condition.of(relation, stream_schema, on=on, where=where).access
+    by_access: dict[str, type[SemiStreamJoin]] = {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}
+    return by_access[access]
 
 
 def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
@@ -111,7 +139,7 @@ def _drive(operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> Resul
 
 def join(
     batches: Any,
-    relation: Relation | str,
+    relation: AnyRelation | str,
     *,
     on: JoinOn | None = None,
     where: Where | None = None,
@@ -122,7 +150,7 @@ def join(
     suffix: str = "_right",
     **options: Any,
 ) -> JoinedStream:
-    """Join a stream of record batches with a relation, exactly, within ``memory``.
+    """Join a stream of record batches with a relation, or with plain Parquet, exactly, within ``memory``.
 
     ``batches`` is an iterable of record batches, or anything with ``__arrow_c_stream__`` or a path that
     `Relation.build` takes. See `SemiStreamJoin` for the other parameters; ``options`` go to the operator.
@@ -142,9 +170,9 @@ def join(
     ...     join(orders, rates, where="s.amount >= r.least", columns=["rate"], memory="1MB").read_all().to_pylist()
     [{'amount': 5, 'rate': 9}, {'amount': 12, 'rate': 9}, {'amount': 12, 'rate': 7}]
     """
-    opened = relation if isinstance(relation, Relation) else Relation.open(relation)
+    opened = relation if isinstance(relation, AnyRelation) else open_relation(relation)
     schema, stream = _open_stream(batches)
-    kind = operator_class(operator)
+    kind = choose_operator(operator, opened, schema, on=on, where=where)
     require_options(kind, options)
     return JoinedStream(
         kind(opened, schema, on=on, where=where, how=how, memory=memory, columns=columns, suffix=suffix, **options),

@@ -79,7 +79,7 @@ class StreamQueue(StreamPackets):
         buckets = np.flatnonzero(self.waiting[:-1])
         spanning = buckets[buckets % 2 == 1] // 2
         ends = np.searchsorted(self._table.first_code, self._table.last_code[spanning], "right")
-        return buckets.size - spanning.size + int((ends - spanning).sum())
+        return int(buckets.size - spanning.size + (ends - spanning).sum())
 
     def admit(self, tuples: Admitted) -> int:
         """Put tuples behind the others; gives how many of them some page may hold a partner of."""
