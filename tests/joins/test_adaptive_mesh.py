@@ -119,7 +119,9 @@ def test_example_3_1(tmp_path) -> None:
 def check_all_is_charged(join: AdaptiveMeshJoin) -> None:
     """The buffers and slots that are there are charged, and with the widest tuple the budget would hold."""
     reader, charged = join._reader, join.budget.by_name
-    held = [*reader._free, *(buffer for _, buffer in reader._pending)] + [b for b in [reader._taken] if b is not None]
+    held = [*reader._free, *(buffer for _, buffer, _ in reader._pending)] + [
+        b for b in [reader._taken] if b is not None
+    ]
     assert sum(buffer.size for buffer in held) <= charged["page buffers"]
     assert join._window._matched.size == join._window.slots >= join._window.held
     assert join._window.index_bytes(join._window.slots) <= charged["stream index"]
