@@ -22,6 +22,7 @@ from semistream.relation import DiskCounts, PageRun, Relation
 
 _AGED_AFTER = 4  # stream tuples for each cached row; and R was read through, or as many were missed
 _STABLE = 1.3  # growth of the cache in a period, from which nothing is concluded
+_WORTH = 4  # rows of the cache for each hit more in a period, from which it is not rewritten
 _FULL = 0.9  # share of the cache's pages from which it counts as full
 
 
@@ -240,14 +241,15 @@ class FrontStage(SemiStreamJoin):
             self._admit(front)
 
     def _admit(self, front: Front) -> None:
-        """Take rows that wait into the cache. If it is full they must be worth it: rewriting it takes about as long as
-        to serve as many tuples, by the wrapped join, as it has rows.
+        """Take rows that wait into the cache; if it is full, only if they are asked for so much more often than those
+        they replace that it is worth to rewrite it.
         """
         new, cache, hot = front.hot.take(front.cache), front.cache, front.hot
         if new is None:
             return
-        if cache.fill < _FULL or int(new.frequency.sum()) - hot.threshold * new.frequency.size > cache.rows:
-            hot.threshold = max(cache.admit(new), hot.threshold)
+        replaced = np.sort(cache.frequency)[: new.frequency.size]
+        if cache.fill < _FULL or int(new.frequency.sum()) - int(replaced.sum()) > cache.rows // _WORTH:
+            hot.threshold = max(cache.admit(new), 1)
         else:
             hot.threshold += 1
 
