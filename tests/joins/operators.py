@@ -65,6 +65,7 @@ OPERATORS = [
     pytest.param(Maker(FrontStage), id="front-mesh"),
     pytest.param(Maker(FrontStage, {"wraps": SweepJoin, "cache_share": 0.6}), id="front-sweep"),
     pytest.param(Maker(FrontStage, {"wraps": HybridJoin, "cache_share": 0.5}), id="front-hybrid"),
+    pytest.param(Maker(FrontStage, {"wraps": SemiStreamingIndexJoin, "cache_share": 0.5}), id="front-index"),
     pytest.param(Maker(HybridJoin), id="hybrid"),
     pytest.param(Maker(HybridJoin, {"pages_per_step": 1, "seek_bytes": 0}), id="hybrid-p1"),
     pytest.param(Maker(HybridJoin, {"disk": "buffered", "pages_per_step": 3, "seek_bytes": 2048}), id="hybrid-p3"),
