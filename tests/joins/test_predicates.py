@@ -19,8 +19,8 @@ from semistream import IndexNestedLoopJoin, MeshJoin, Relation, SemiStreamingInd
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError
 from semistream.joins import emitter, sorted_ranges
 from semistream.joins.condition import Condition
-from semistream.joins.mesh import NullKeyPages
 from semistream.joins.pair_check import PairCheck
+from semistream.relation.null_pages import NullKeyPages
 from tests.joins.cases import MEMORY_BACKED
 from tests.joins.checks import run
 from tests.joins.predicate_cases import PredicateCase, predicate_cases

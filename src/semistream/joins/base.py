@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import ClassVar, Self, TypedDict
+from typing import ClassVar, Self, TypedDict, cast
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import JoinStats
 from semistream.joins.where import Where
 from semistream.kernels.types import Bools, Int64s
-from semistream.relation import Disk, DiskCounts, Relation
+from semistream.relation import AnyRelation, Disk, DiskCounts, ParquetRelation, Relation
 
 Results = Iterator[pa.RecordBatch]
 
@@ -59,17 +59,18 @@ class SemiStreamJoin(ABC):
     nothing.
 
     An operator that ``needs_index`` finds rows by R's key, and refuses conditions that do not pin it down; one that
-    ``needs_equality`` refuses ranges too.
+    ``needs_equality`` refuses ranges too. Only one that ``takes_unclustered`` scans plain Parquet.
     """
 
     name: ClassVar[str]
     needs_index: ClassVar[bool] = False
     needs_equality: ClassVar[bool] = False
+    takes_unclustered: ClassVar[bool] = False
     _emitter: Emitter
 
     def __init__(
         self,
-        relation: Relation,
+        relation: AnyRelation,
         stream_schema: pa.Schema,
         *,
         on: JoinOn | None = None,
@@ -83,13 +84,15 @@ class SemiStreamJoin(ABC):
         deadline_s: float | str | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        self.relation = relation
         self.stream_schema = stream_schema
         rule = DeadlineRule.of(deadline_s, stream_schema)
         self._deadlines = None if rule is None else Deadlines(rule, clock)
         self._deadline_column = len(stream_schema)
         carried = _carried_schema(stream_schema, deadlines=rule is not None, ordered=ordered)
-        self.spec = JoinSpec.of(relation, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        whole = relation.reading(relation.schema.names)
+        self.spec = JoinSpec.of(whole, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        self.relation = self._accept(relation)
+        self.spec = self.spec.laid_out(self.relation.layout)
         if self.needs_equality:
             self.spec.condition.require_equality(self.name)
         if self.needs_index:
@@ -130,7 +133,7 @@ class SemiStreamJoin(ABC):
         """Start what has to start now so that no deadline is missed; does nothing while there is time."""
         return self._drive("poll", self._hurry())
 
-    def refresh(self, relation: Relation) -> None:
+    def refresh(self, relation: AnyRelation) -> None:
         """Go over to another version of R: tuples pushed from now on are joined with it (SSIJ IV-E).
 
         Those that wait are joined to their end with the version they were pushed under, by the calls that follow.
@@ -141,7 +144,7 @@ class SemiStreamJoin(ABC):
                 f"version {relation.version} of {relation.path} has the columns ({_describe(relation.schema)}) and the "
                 f"key ({', '.join(relation.key)}), unlike the one that is joined. Make a new operator."
             )
-        self._next_relation = relation
+        self._next_relation = self._accept(relation)
 
     def set_memory(self, memory: int | str) -> Results:
         """Change the budget. Tuples that wait are joined first; afterwards the new limit holds.
@@ -260,10 +263,17 @@ class SemiStreamJoin(ABC):
             held = self.budget.limit // 2
             self._memory = self.budget.part(self.budget.limit - held)
             self._order = OrderedOutput(self.budget.part(held), self._push_through, self._forget)
-        table = self.relation.table
-        self._drain_cost = DrainCost(self._disk.costs, self.relation.nbytes / max(len(table), 1))
+        self._drain_cost = DrainCost(self._disk.costs, self.relation.nbytes / max(self.relation.num_pages, 1))
         self._arrange()
         self._attach_watcher()
+
+    def _accept(self, relation: AnyRelation) -> Relation:
+        """The relation for what this join needs of it; an operator refuses one that it has no use for."""
+        if isinstance(relation, ParquetRelation) and not self.takes_unclustered:
+            codec = self.spec.condition.codec
+            raise relation.refuse(self.name, codec.names if codec else ())
+        # What only a Relation has is used by operators that take nothing else.
+        return cast(Relation, relation.reading(self.spec.relation_columns))
 
     def _push_through(self, batch: pa.RecordBatch) -> Results:
         """Join some tuples to their end."""

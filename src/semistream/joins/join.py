@@ -23,7 +23,7 @@ from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.stats import JoinStats
 from semistream.joins.sweep import SweepJoin
 from semistream.joins.where import Where
-from semistream.relation import Relation
+from semistream.relation import AnyRelation, open_relation
 from semistream.relation.sources import open_source
 
 OPERATORS: dict[str, type[SemiStreamJoin]] = {
@@ -52,7 +52,7 @@ def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]
 
 def choose_operator(
     operator: str | type[SemiStreamJoin],
-    relation: Relation,
+    relation: AnyRelation,
     stream_schema: pa.Schema,
     *,
     on: JoinOn | None,
@@ -62,7 +62,8 @@ def choose_operator(
     if operator != "auto":
         return operator_class(operator)
     access = Condition.of(relation, stream_schema, on=on, where=where).access
-    return {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}[access]
+    by_access: dict[str, type[SemiStreamJoin]] = {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}
+    return by_access[access]
 
 
 def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
@@ -136,7 +137,7 @@ class JoinedStream:
 
 def join(
     batches: Any,
-    relation: Relation | str,
+    relation: AnyRelation | str,
     *,
     on: JoinOn | None = None,
     where: Where | None = None,
@@ -147,7 +148,7 @@ def join(
     suffix: str = "_right",
     **options: Any,
 ) -> JoinedStream:
-    """Join a stream of record batches with a relation, exactly, within ``memory``.
+    """Join a stream of record batches with a relation, or with plain Parquet, exactly, within ``memory``.
 
     ``batches`` is an iterable of record batches, or anything with ``__arrow_c_stream__`` or a path that
     `Relation.build` takes. See `SemiStreamJoin` for the other parameters; ``options`` go to the operator.
@@ -167,7 +168,7 @@ def join(
     ...     join(orders, rates, where="s.amount >= r.least", columns=["rate"], memory="1MB").read_all().to_pylist()
     [{'amount': 5, 'rate': 9}, {'amount': 12, 'rate': 9}, {'amount': 12, 'rate': 7}]
     """
-    opened = relation if isinstance(relation, Relation) else Relation.open(relation)
+    opened = relation if isinstance(relation, AnyRelation) else open_relation(relation)
     schema, stream = _open_stream(batches)
     kind = choose_operator(operator, opened, schema, on=on, where=where)
     require_options(kind, options)
