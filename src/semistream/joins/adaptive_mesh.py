@@ -64,6 +64,7 @@ class AdaptiveMeshJoin(MeshJoin):
 
     name = "adaptive_mesh"
     takes_unclustered = False  # row groups set the memory of decoding Parquet: there is no b to tune
+    _parameters: MeshParameters
 
     def __init__(
         self,
@@ -97,11 +98,8 @@ class AdaptiveMeshJoin(MeshJoin):
         self._iteration_start = 0
         self._admission_s = 0.0
         pages = max(min(self._split.run_bytes // memory.page_bytes, self.relation.num_pages), 1)
-        self._parameters = MeshParameters(pages, self._split.slots)
-        if self._tunes_itself:
-            self._use(self._parameters)
-        else:
-            self.set_parameters(rows_per_step=self._first[0], pages_per_step=self._first[1])
+        rows_given, pages_given = (None, None) if self._tunes_itself else self._first
+        self._fix(rows_given or self._split.slots, pages_given or pages)
 
     @property
     def pages_per_step(self) -> int:
@@ -135,6 +133,9 @@ class AdaptiveMeshJoin(MeshJoin):
         self._tunes_itself, self._tuned_load = retune, None
         rows, pages = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
         self._first = rows, pages
+        self._fix(rows, pages)
+
+    def _fix(self, rows: int, pages: int) -> None:
         self._use(MeshParameters(min(pages, max(self.relation.num_pages, 1)), rows))
 
     def _push(self, batch: pa.RecordBatch) -> Results:
@@ -193,7 +194,7 @@ class AdaptiveMeshJoin(MeshJoin):
 
     def _use(self, parameters: MeshParameters) -> None:
         """Run with these parameters, with the memory for them, and note in the trace if they are new."""
-        changed = parameters != self._parameters or not self.stats.trace
+        changed = not self.stats.trace or parameters != self._parameters
         self._parameters, self._rows_per_step = parameters, parameters.rows_per_step
         if self.relation.num_pages:
             self._allocation.settle(parameters.pages_per_step, parameters.rows_per_step, self._admitted_now)

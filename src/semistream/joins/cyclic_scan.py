@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from semistream.relation import DiskCounts, PageRun, RunReader
+from semistream.relation import PageRun, RunReader
 from semistream.relation.null_pages import NullKeyPages
 from semistream.relation.page_table import PageTable
 
@@ -36,11 +36,6 @@ class CyclicScan:
     def memory_bytes(num_pages: int) -> int:
         """Bytes of the order of so many pages and of the ends of its extents, each of which may be one page."""
         return num_pages * (8 + 8)
-
-    @property
-    def null_counts(self) -> DiskCounts:
-        """What reading the rows with a null key has taken."""
-        return self._nulls.counts if self._nulls else DiskCounts()
 
     @property
     def can_ask(self) -> bool:

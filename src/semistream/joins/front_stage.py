@@ -158,6 +158,17 @@ class FrontStage(SemiStreamJoin):
     def _pages_to_drain(self) -> int:
         return self.wrapped._pages_to_drain()
 
+    def _pages_asked(self) -> int:
+        return self.wrapped._pages_asked()
+
+    def _row_counts(self) -> tuple[int, ...]:
+        return self._hits, self._matched_hits, *self.wrapped._row_counts(), *super()._row_counts()
+
+    def _recount(self, counts: tuple[int, ...]) -> None:
+        self._hits, self._matched_hits = counts[:2]
+        self.wrapped._recount(counts[2:-4])
+        super()._recount(counts[-4:])
+
     def _push(self, batch: pa.RecordBatch) -> Results:
         for chunk in self._front.memory.chunks(batch) if self._front else [batch]:
             front = self._front
@@ -284,15 +295,18 @@ class FrontStage(SemiStreamJoin):
 
     def _rearrange(self, relation: Relation, limit: int) -> None:
         """A new version leaves the cache what it is, but for the keys that changed."""
-        if limit != self.budget.limit:
-            super()._rearrange(relation, limit)
-            return
-        self.wrapped._rearrange(relation, self.wrapped.budget.limit)
-        if self._front is not None:
+        if self._front is not None and relation is not self.relation:
             self._front.hot.forget()
             changed = _changed_codes(self.relation, relation)
             self._front.cache.drop(self._front.cache.codes if changed is None else changed)
-        self.relation = relation
+        if limit == self.budget.limit:
+            try:
+                self.wrapped._rearrange(relation, self.wrapped.budget.limit)
+            except BudgetError:  # it needs more of the memory than it has
+                super()._rearrange(relation, limit)
+            self.relation = relation
+        else:
+            super()._rearrange(relation, limit)
 
     def close(self) -> None:
         """Close the wrapped join."""

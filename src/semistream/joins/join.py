@@ -83,7 +83,7 @@ class JoinedStream:
 
     def __init__(self, operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> None:
         self._operator = operator
-        self._results = self._drive(batches)
+        self._results = _drive(operator, batches)
 
     @property
     def schema(self) -> pa.Schema:
@@ -116,14 +116,6 @@ class JoinedStream:
         self._results.close()  # type: ignore[attr-defined]
         self._operator.close()
 
-    def _drive(self, batches: Iterator[pa.RecordBatch]) -> Results:
-        try:
-            for batch in batches:
-                yield from self._operator.push(batch)
-            yield from self._operator.flush()
-        finally:
-            self._operator.close()
-
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
 
@@ -133,6 +125,16 @@ class JoinedStream:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         reader = pa.RecordBatchReader.from_batches(self.schema, self)
         return reader.__arrow_c_stream__(requested_schema)
+
+
+def _drive(operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> Results:
+    """All results. It does not know the `JoinedStream`, which is let go of as soon as its user does."""
+    try:
+        for batch in batches:
+            yield from operator.push(batch)
+        yield from operator.flush()
+    finally:
+        operator.close()
 
 
 def join(

@@ -60,11 +60,13 @@ class MeshJoin(SemiStreamJoin):
         require_steps(rows_per_step, pages_per_step)
         self._rows_per_step = rows_per_step
         self._asked_pages = pages_per_step
+        self._null_counts = DiskCounts()  # of rows with a null key, which no disk reads
         self._put_together()
 
     def _arrange(self) -> None:
         relation, condition = self.relation, self.spec.condition
-        source = scan_source(relation, self._asked_pages, with_nulls=condition.access == "scan")
+        null_counts = self._null_counts if condition.access == "scan" else None
+        source = scan_source(relation, self._asked_pages, null_counts)
         self._split = split = MemorySplit.of(
             self._memory,
             relation,
@@ -93,7 +95,15 @@ class MeshJoin(SemiStreamJoin):
 
     @property
     def _disk_counts(self) -> DiskCounts:
-        return self._disk.counts + self._scan.null_counts
+        return self._disk.counts + self._null_counts
+
+    def _pages_to_drain(self) -> int:
+        if not self._window.packets:
+            return 0
+        return self._window.packets[-1].entered + self._scan.num_pages - self._scan.asked
+
+    def _pages_asked(self) -> int:
+        return self._scan.asked - self._scan.position
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semistream.relation import DiskCounts, PageRun, ParquetReader
+from semistream.relation import PageRun, ParquetReader
 
 
 class ParquetScan:
@@ -18,7 +18,6 @@ class ParquetScan:
         self._ends_page = False
         self.position = 0
         self.asked = 0
-        self.null_counts = DiskCounts()
 
     @property
     def can_ask(self) -> bool:

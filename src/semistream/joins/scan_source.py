@@ -23,10 +23,6 @@ class Scan(Protocol):
     num_pages: int
 
     @property
-    def null_counts(self) -> DiskCounts:
-        """What reading the rows with a null key has taken."""
-
-    @property
     def can_ask(self) -> bool:
         """Whether another run may be read ahead."""
 
@@ -62,11 +58,12 @@ class ScanSource(Protocol):
 
 
 class PageScanSource:
-    """Scans of clustered pages, with the rows of a null key if ``with_nulls``."""
+    """Scans of clustered pages, with the rows of a null key if there are ``null_counts`` to count them in."""
 
-    def __init__(self, relation: Relation, run_pages: int | None, *, with_nulls: bool) -> None:
+    def __init__(self, relation: Relation, run_pages: int | None, null_counts: DiskCounts | None) -> None:
         self._relation = relation
-        self._nulls = NullKeyPages(relation) if with_nulls and relation.null_key_rows else None
+        scans_nulls = null_counts is not None and relation.null_key_rows
+        self._nulls = NullKeyPages(relation, null_counts) if scans_nulls else None
         pages = relation.num_pages
         self.index_bytes = relation.table.memory_bytes + CyclicScan.memory_bytes(pages) + pages
         self.index_bytes += WORKING_BYTES if self._nulls else 0
@@ -103,8 +100,10 @@ class ParquetScanSource:
         return ParquetScan(self._relation.num_pages, self._relation.reader(disk=disk, buffers=BUFFERS))
 
 
-def scan_source(relation: AnyRelation, run_pages: int | None, *, with_nulls: bool) -> ScanSource:
-    """Where scans of a relation come from; ``with_nulls`` says whether rows with a null key can match."""
+def scan_source(relation: AnyRelation, run_pages: int | None, null_counts: DiskCounts | None) -> ScanSource:
+    """Where scans of a relation come from. If rows with a null key can match, they are read too, and what that takes is
+    added to ``null_counts``: no disk counts it.
+    """
     if isinstance(relation, ParquetRelation):
         return ParquetScanSource(relation, run_pages)
-    return PageScanSource(relation, run_pages, with_nulls=with_nulls)
+    return PageScanSource(relation, run_pages, null_counts)
