@@ -73,6 +73,9 @@ OPERATORS = [
     pytest.param(Maker(FrontStage), id="front-mesh"),
     pytest.param(Maker(FrontStage, {"wraps": SweepJoin, "cache_share": 0.6}), id="front-sweep"),
     pytest.param(Maker(FrontStage, {"wraps": HybridJoin, "cache_share": 0.5}, variant=True), id="front-hybrid"),
+    pytest.param(
+        Maker(FrontStage, {"wraps": SemiStreamingIndexJoin, "cache_share": 0.5}, variant=True), id="front-index"
+    ),
     pytest.param(Maker(HybridJoin), id="hybrid"),
     pytest.param(Maker(HybridJoin, {"pages_per_step": 1, "seek_bytes": 0}, variant=True), id="hybrid-p1"),
     pytest.param(

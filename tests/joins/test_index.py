@@ -333,6 +333,42 @@ def test_the_optimal_plan_is_never_dearer_than_the_greedy_one(tmp_path, seek_s: 
         assert times["optimal"][0] < times["greedy"][0]
 
 
+@pytest.mark.parametrize("plan", ["optimal", "greedy"])
+@pytest.mark.parametrize(("dist", "pages", "requests"), [(10, 11, 1), (11, 2, 2)])
+def test_pages_nobody_wants_are_read_along_below_the_papers_distance(
+    tmp_path, plan: str, dist: int, pages: int, requests: int
+) -> None:
+    """S / T = 10: maxDist is 11."""
+    relation = pages_relation(tmp_path, pages=30)
+    with ssij(relation, disk=SimulatedDisk(seek_s=10.0, transfer_s=1.0), plan=plan) as join:
+        list(join.push(keys(3, 3 + dist)))
+        assert out(join.flush()) == [3, 3 + dist]
+        assert (join.stats.pages_read, join.stats.requests) == (pages, requests)
+        assert cached_pages(join) == {3, 3 + dist}  # what was read along is not kept
+
+
+def test_utilities_count_from_zero_after_a_join_phase(tmp_path) -> None:
+    """Algorithm 2, line 18: what was asked for a hundred times before the last join phase has no claim any more."""
+    relation = pages_relation(tmp_path, pages=40)
+    with ssij(relation, memory=300_000, disk=NO_SEEKS(), stream_threshold=1 << 40) as join:
+        list(join.push(keys(*range(40))))
+        list(join.flush())
+        once_hot = min(cached_pages(join))
+        assert 3 < join._cache.pages < 38
+        list(join.push(keys(*[once_hot] * 100)))
+        list(join.step())
+        list(join.push(keys(39)))
+        list(join.flush())  # a join phase: the page is kept, and its counter cleared
+        assert once_hot in cached_pages(join)
+        asked = sorted(cached_pages(join) - {once_hot})
+        list(join.push(keys(*asked)))
+        list(join.step())
+        list(join.push(keys(38)))
+        list(join.flush())
+        assert cached_pages(join) >= {38, *asked}
+        assert once_hot not in cached_pages(join)
+
+
 def test_a_plan_made_in_stretches_reads_the_same_pages(tmp_path) -> None:
     relation = pages_relation(tmp_path, pages=300, rows_per_page=2)
     with pytest.raises(BudgetError) as refused:

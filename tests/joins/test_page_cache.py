@@ -268,6 +268,20 @@ def test_memory_of_pages_that_go_goes_back_to_the_system() -> None:
     assert resident_bytes(arena) == 0
 
 
+def test_what_a_cache_holds_in_memory_is_what_it_is_charged_with(tmp_path: Path) -> None:
+    relation = pages_relation(tmp_path, pages=60)
+    cache, _ = a_cache(relation)
+    fill(cache, list(range(60)))
+    one = resident_bytes(cache._arena) // 60
+    assert one == BLOCK
+    cache.shrink(cache.nbytes // 2)
+    assert resident_bytes(cache._arena) == cache.pages * one == 30 * one
+    cache.keep(np.arange(60) < 5)
+    assert resident_bytes(cache._arena) == cache.pages * one == 5 * one
+    fill(cache, [20, 21])
+    assert resident_bytes(cache._arena) == cache.pages * one == 7 * one
+
+
 def test_an_arena_may_be_far_larger_than_memory() -> None:
     arena = FrameArena(1 << 20, 1 << 22)  # 4 TB
     arena.buffer[-BLOCK:] = 1

@@ -92,7 +92,7 @@ class HotKeys:
         codes = batch.column(0).to_numpy()
         order = np.lexsort((-number, codes))  # of a key noted twice the later rows: they were counted last
         codes, number = codes[order], number[order]
-        first = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1) != 0)
+        first = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
         latest = np.repeat(number[first], np.diff(np.append(first, codes.size)))
         kept = (number == latest) & ~cache.holds(codes)
         frequency = np.concatenate([rows.frequency for rows in waiting])[order][kept]

@@ -149,8 +149,11 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         return self._layout.stream_rows
 
     def _pages_to_drain(self) -> int:
-        """Pages to read: those awaited, and one for each tuple that was not looked up yet (SSIJ IV-F)."""
-        return min(self._awaited + self._input.rows, self.relation.num_pages)
+        """Pages to read: those awaited, and those of tuples that were not looked up yet, of a single code one each."""
+        pages = self.relation.num_pages
+        if self._input.rows and not self.spec.condition.single_codes:
+            return pages
+        return min(self._awaited + self._input.rows, pages)
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
