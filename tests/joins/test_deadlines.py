@@ -113,7 +113,7 @@ def test_no_tuple_is_late_if_the_rate_allows(maker: Maker, spread: int) -> None:
         assert multiset(results) == expected_rows(case)
         assert (operator.stats.late, operator.stats.worst_lateness_s) == (0, 0.0)
         assert operator.stats.rows_waiting == 0
-        assert most_waiting >= 20  # they were kept, to share what is read
+        assert maker.variant or most_waiting > 20  # they were kept, to share what is read
 
 
 @every_operator
@@ -254,11 +254,11 @@ def test_after_a_jump_of_the_clock_drains_are_not_overestimated_for_ever() -> No
     cost = DrainCost(DiskCosts(seek_s=1), 1000)
     assert cost.expected_s(10) == 10
     cost.measured(10, 1e6)
-    assert cost.expected_s(10) == 1e6
+    assert cost.expected_s(10) == 1.25e6
     cost.measured(10, -1e6)
     for _ in range(15):
         cost.measured(10, 2.0)
-    assert cost.expected_s(10) == 2.0
+    assert cost.expected_s(10) == 2.5
 
 
 def test_the_worst_of_similar_drains_counts_by_the_page() -> None:
@@ -266,9 +266,9 @@ def test_the_worst_of_similar_drains_counts_by_the_page() -> None:
     assert cost.expected_s(0) == 0
     for pages, seconds in ((64, 32.0), (100, 20.0), (127, 12.7), (0, 1.0)):
         cost.measured(pages, seconds)
-    assert cost.expected_s(64) == 32
+    assert cost.expected_s(64) == 1.25 * 32
     assert cost.expected_s(128) == 256  # of that size none was seen
-    assert cost.expected_s(127) == 127 / 2
+    assert cost.expected_s(127) == 1.25 * 127 / 2
     assert cost.expected_s(0) == 0
 
 

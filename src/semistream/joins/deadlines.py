@@ -30,6 +30,7 @@ _MOST_ROWS = 1 << 16
 _LEAST_ROWS = 16
 _FARTHEST = 2.0**62  # in ticks
 _KEPT = 16  # drains of each size
+_MARGIN = 1.25  # the next drain may be somewhat worse than the worst of them
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class DrainCost:
     """How long it takes to read and join a number of pages: the cost model of SSIJ IV-F.
 
     At first every page is taken to be a random read. Then the worst of the last drains of about as many pages counts,
-    by the page; only of the last, so that a clock that jumped does no lasting harm.
+    by the page, and a margin; only of the last, so that a clock that jumped does no lasting harm.
     """
 
     def __init__(self, costs: DiskCosts, page_bytes: float) -> None:
@@ -189,4 +190,5 @@ class DrainCost:
 
     def expected_s(self, pages: int) -> float:
         """Seconds to allow for so many pages."""
-        return pages * max(self._seen.get(pages.bit_length(), [self._page_s]))
+        seen = self._seen.get(pages.bit_length())
+        return pages * (_MARGIN * max(seen) if seen else self._page_s)
