@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
@@ -38,6 +40,7 @@ def test_the_other_checks(maker: Maker, case: Case) -> None:
         checks.check_leaves_its_input_alone(maker, case, relation)
 
 
+@cache
 def plain_case(how: str = "inner", rows: int = 4000, stream_rows: int = 3000) -> Case:
     relation = pa.table({"k": [i % 2400 for i in range(rows)], "name": [f"n{i}" for i in range(rows)]})
     stream = pa.table({"s": [(i * 7) % 2500 for i in range(stream_rows)], "at": range(stream_rows)})

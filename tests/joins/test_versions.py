@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from semistream import MeshJoin, Relation, SemiStreamJoin
 from semistream.errors import BudgetError, InvalidArgument
-from tests.joins.cases import Case
+from tests.joins.cases import Case, folder_of
 from tests.joins.operators import Maker, every_operator, every_operator_with
 
 KINDS = ["inner", "left", "semi", "anti"]
@@ -42,15 +42,28 @@ def joined(how: str, key: int | None, number: int, rows: Rows) -> Iterator[tuple
         yield key, number
 
 
+class Versions:
+    """A relation and what becomes of it: its versions on disk, and the rows that each must have."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.relations = [Relation.build(relation_table(rows), folder_of(self) / "r", key="k", page_bytes=512)]
+        self.rows = [rows]
+
+    def update(self, upserts: Rows, deletes: list[int]) -> None:
+        touched = {key for key, _ in upserts} | set(deletes)
+        kept = [row for row in self.rows[-1] if row[0] not in touched]
+        self.relations.append(self.relations[-1].update(relation_table(upserts), pa.array(deletes, pa.int64())))
+        self.rows.append(kept + upserts)
+
+
 @dataclass
 class History:
-    """A join and the relation under it, driven step by step; knows what each tuple pushed must have seen."""
+    """A join over a relation that changes, driven step by step; knows what each tuple pushed must have seen."""
 
     operator: SemiStreamJoin
-    newest: Relation
-    rows: dict[int, Rows]  # of every version
-    how: str
-    seen: int = 1  # the version that the next push is joined with
+    versions: Versions
+    newest: int = 0
+    seen: int = 0  # the version that the next push is joined with
     pushed: list[tuple[int | None, int, int]] = field(default_factory=list)  # key, number, version
     results: list[pa.RecordBatch] = field(default_factory=list)
 
@@ -63,25 +76,27 @@ class History:
     def step(self) -> None:
         self.results += self.operator.step()
 
-    def update(self, upserts: Rows, deletes: list[int]) -> None:
-        touched = {key for key, _ in upserts} | set(deletes)
-        kept = [row for row in self.rows[self.newest.version] if row[0] not in touched]
-        self.newest = self.newest.update(relation_table(upserts), pa.array(deletes, pa.int64()))
-        self.rows[self.newest.version] = kept + upserts
+    def update(self, *_: object) -> None:
+        """Let the next version be there, unless it is to be made now."""
+        self.newest += 1
+
+    def update_now(self, upserts: Rows, deletes: list[int]) -> None:
+        self.versions.update(upserts, deletes)
+        self.update()
 
     def refresh(self) -> None:
-        self.operator.refresh(self.newest)
-        self.seen = self.newest.version
+        self.operator.refresh(self.versions.relations[self.newest])
+        self.seen = self.newest
 
     def check(self) -> None:
         """The history is serial: the tuples of each version, in the order of their push, joined with that version."""
         self.results += self.operator.flush()
         results = pa.Table.from_batches(self.results, self.operator.schema)
-        versions = iter(v for v, rows in self.operator.stats.versions.items() for _ in range(rows))
+        counted = [v for v, rows in self.operator.stats.versions.items() for _ in range(rows)]
+        assert counted == [self.versions.relations[version].version for _, _, version in self.pushed]
         expected: Counter[tuple[Any, ...]] = Counter()
-        for (key, number, version), counted in zip(self.pushed, versions, strict=True):
-            assert counted == version
-            expected.update(joined(self.how, key, number, self.rows[version]))
+        for key, number, version in self.pushed:
+            expected.update(joined(self.operator.spec.how, key, number, self.versions.rows[version]))
         assert Counter(zip(*(column.to_pylist() for column in results.columns), strict=True)) == expected
         stats = self.operator.stats
         assert stats.rows_in == stats.rows_done == len(self.pushed)
@@ -89,11 +104,19 @@ class History:
         assert stats.peak_bytes <= stats.budget_bytes == self.operator.budget.limit
 
 
+def make(maker: Maker, relation: Relation, how: str, memory: int | str = "1MB", **options: Any) -> SemiStreamJoin:
+    return maker.make(relation, case_of(how), memory, **options)
+
+
+def case_of(how: str) -> Case:
+    return Case(relation_table([]), ("k",), (), STREAM, {"s": "k"}, how)
+
+
 @contextmanager
-def started(maker: Maker, how: str, rows: Rows, memory: int | str = "1MB", **options: Any) -> Iterator[History]:
-    case = Case(relation_table(rows), ("k",), (), STREAM, {"s": "k"}, how, 512)
-    with case.built() as relation, maker.make(relation, case, memory, **options) as operator:
-        yield History(operator, relation, {1: rows}, how)
+def started(maker: Maker, how: str, rows: Rows) -> Iterator[History]:
+    versions = Versions(rows)
+    with make(maker, versions.relations[0], how) as operator:
+        yield History(operator, versions)
 
 
 keys = st.integers(0, KEYS)
@@ -117,18 +140,25 @@ actions = st.one_of(
 )
 
 
-@every_operator_with(
-    examples=40,
-    how=st.sampled_from(KINDS),
-    rows=relation_rows,
-    script=st.lists(actions, max_size=12),
-    ordered=st.booleans(),
-)
+@st.composite
+def scripts(draw: st.DrawFn) -> tuple[Versions, list[tuple[Any, ...]]]:
+    """Any interleaving, and the versions that it makes: on disk, for all operators together."""
+    versions = Versions(draw(relation_rows))
+    script = draw(st.lists(actions, max_size=12))
+    for action, *arguments in script:
+        if action == "update":
+            versions.update(*arguments)
+    return versions, script
+
+
+@every_operator_with(examples=40, how=st.sampled_from(KINDS), script=scripts(), ordered=st.booleans())
 def test_any_interleaving_of_pushes_steps_and_updates_is_a_serial_history(
-    maker: Maker, how: str, rows: Rows, script: list[tuple[Any, ...]], ordered: bool
+    maker: Maker, how: str, script: tuple[Versions, list[tuple[Any, ...]]], ordered: bool
 ) -> None:
-    with started(maker, how, rows, ordered=ordered) as history:
-        for action, *arguments in script:
+    versions, actions = script
+    with make(maker, versions.relations[0], how, ordered=ordered) as operator:
+        history = History(operator, versions)
+        for action, *arguments in actions:
             getattr(history, action)(*arguments)
         history.check()
 
@@ -141,14 +171,14 @@ def test_pages_that_split_empty_and_appear_between_versions(maker: Maker) -> Non
     for how in KINDS:
         with started(maker, how, PLAIN) as history:
             history.push([*range(KEYS + 5), None])
-            history.update([(7, "w" * 50)] * 40, list(range(20, 40)))
+            history.update_now([(7, "w" * 50)] * 40, list(range(20, 40)))
             history.refresh()
             history.push([*range(KEYS + 5), None])
             history.step()
-            history.update([(k, "new") for k in range(1000, 1100)], list(range(8)))
+            history.update_now([(k, "new") for k in range(1000, 1100)], list(range(8)))
             history.refresh()
             history.push([*range(KEYS + 5), *range(995, 1105)])
-            history.update([], [*range(KEYS), *range(1000, 1100)])
+            history.update_now([], [*range(KEYS), *range(1000, 1100)])
             history.refresh()
             history.push([*range(KEYS + 5), 1000])
             history.check()
@@ -159,13 +189,12 @@ def test_pages_that_split_empty_and_appear_between_versions(maker: Maker) -> Non
 @every_operator
 def test_a_batch_pushed_before_a_refresh_sees_the_old_version_however_late_it_is_consumed(maker: Maker) -> None:
     with started(maker, "left", PLAIN) as history:
-        history.update([(3, "new")], [])
+        history.update_now([(3, "new")], [])
         batch = pa.record_batch({"s": [3], "number": [0]})
         results = history.operator.push(batch)
-        history.operator.refresh(history.newest)  # before any of the work was done
-        history.pushed.append((3, 0, 1))
+        history.pushed.append((3, 0, 0))
+        history.refresh()  # before any of the work was done
         history.results += results
-        history.seen = 2
         history.push([3, 3])
         history.check()
         assert history.operator.stats.versions == {1: 1, 2: 2}
@@ -176,7 +205,7 @@ def test_of_several_refreshes_the_last_counts(maker: Maker) -> None:
     with started(maker, "inner", PLAIN) as history:
         history.push([1, 2])
         for value in ("a", "b"):
-            history.update([(1, value)], [])
+            history.update_now([(1, value)], [])
             history.refresh()
         history.push([1])
         history.refresh()  # to the version that is joined already
@@ -189,39 +218,37 @@ def test_of_several_refreshes_the_last_counts(maker: Maker) -> None:
 def test_old_versions_can_be_vacuumed_once_nothing_waits_for_them(maker: Maker) -> None:
     with started(maker, "left", PLAIN) as history:
         history.push([*range(KEYS)])
-        history.update([(1, "new")], [2])
+        history.update_now([(1, "new")], [2])
         history.refresh()
         for _ in range(1000):
             history.step()
         assert history.operator.relation.version == 2
-        history.newest.vacuum()
+        history.versions.relations[-1].vacuum()
         history.push([*range(KEYS)])
         history.check()
 
 
 @every_operator
 def test_a_version_that_needs_more_memory_is_refused_and_the_old_one_stays(maker: Maker) -> None:
-    case = Case(relation_table(PLAIN), ("k",), (), STREAM, {"s": "k"}, "inner", 512)
-    with case.built() as relation:
-        least = maker.least_memory(relation, case)
-        grown: Rows = [(1, "x" * 20_000)]  # a page of its own, for which all buffers must have room
-        with maker.make(relation, case, least) as operator:
-            history = History(operator, relation, {1: PLAIN}, "inner")
-            history.push([1, 2])
-            history.update(grown, [])
-            operator.refresh(history.newest)
-            results = operator.push(pa.record_batch({"s": [1], "number": [2]}))
-            with pytest.raises(BudgetError, match="at least") as refused:
-                history.results.extend(results)
-            assert refused.value.least_bytes is not None
-            assert operator.relation.version == 1
-            assert operator.budget.limit == least
-            history.push([1, 3])  # still with the version before: the other one was given up
-            history.results += operator.set_memory(10 * refused.value.least_bytes)
-            history.refresh()
-            history.push([1, 4])
-            history.check()
-            assert operator.stats.versions == {1: 4, 2: 2}
+    versions = Versions(PLAIN)
+    least = maker.least_memory(versions.relations[0], case_of("inner"))
+    with make(maker, versions.relations[0], "inner", least) as operator:
+        history = History(operator, versions)
+        history.push([1, 2])
+        history.update_now([(1, "x" * 20_000)], [])  # a page of its own, for which all buffers must have room
+        operator.refresh(versions.relations[1])
+        results = operator.push(pa.record_batch({"s": [1], "number": [2]}))
+        with pytest.raises(BudgetError, match="at least") as refused:
+            history.results.extend(results)
+        assert refused.value.least_bytes is not None
+        assert operator.relation.version == 1
+        assert operator.budget.limit == least
+        history.push([1, 3])  # still with the version before: the other one was given up
+        history.results += operator.set_memory(10 * refused.value.least_bytes)
+        history.refresh()
+        history.push([1, 4])
+        history.check()
+        assert operator.stats.versions == {1: 4, 2: 2}
 
 
 def test_another_schema_or_key_is_refused(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ class MemorySplit:
     slots: int
     admit_rows: int
     payload_bytes: int
+    lanes: int = 1  # that have to share staging and checks if there is more memory
 
     @classmethod
     def of(
@@ -136,7 +137,8 @@ class MemorySplit:
         if self.widest_checked is not None:
             most, share = min(most, self.widest_checked), 32  # a check takes twice the row
         if row_bytes > most:
-            least = budget.limit + share * (row_bytes - most)  # staging, checks and payload each get at least that
+            # Staging, checks and payload each get at least that.
+            least = budget.limit + self.lanes * share * (row_bytes - most)
             raise BudgetError(
                 f"a stream row of {row_bytes} bytes does not fit a budget of {budget.limit} bytes, which has room for "
                 f"rows of up to {most}. Raise memory to {least} bytes.",

@@ -199,4 +199,5 @@ def _shared(split: MemorySplit, parts: int) -> MemorySplit:
         check_bytes=split.check_bytes // parts,
         widest_checked=checked if checked is None or parts == 1 else checked // parts - split.widest_row,
         matches=max(split.matches // parts, 1),
+        lanes=_LANES + 1,
     )
