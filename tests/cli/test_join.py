@@ -57,6 +57,17 @@ def test_every_format_goes_in_and_comes_out(
     assert multiset(read(out)) == multiset(expected)
 
 
+def test_plain_parquet_is_a_relation(orders: pa.Table, products: pa.Table, stream: Path, tmp_path: Path) -> None:
+    path, out = write(products, tmp_path / "products.parquet"), tmp_path / "out.parquet"
+    answer = run("join", stream, path, "--on", "product=id", "--out", out, "--memory", "16MB", "--json")
+    assert answer.code == 0
+    expected = batch_join(orders, products, {"product": "id"}, "inner", ["name", "price"])
+    assert multiset(read(out)) == multiset(expected)
+    refused = run("join", stream, path, "--on", "product=id", "--out", out, "--operator", "hybrid")
+    assert refused.code == 1
+    assert "semistream relation build" in " ".join(refused.err.split())
+
+
 def test_a_folder_of_files_is_one_stream(orders: pa.Table, products: pa.Table, relation: Path, tmp_path: Path) -> None:
     folder = tmp_path / "orders"
     folder.mkdir()

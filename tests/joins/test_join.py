@@ -58,7 +58,7 @@ def test_a_left_joins_columns_can_be_null(products: Relation) -> None:
     assert result.read_all().column("name").null_count == 2
 
 
-@pytest.mark.parametrize("operator", ["auto", "mesh", "hybrid", "nested_loop", MeshJoin])
+@pytest.mark.parametrize("operator", ["auto", "mesh", "hybrid", "index", "nested_loop", MeshJoin])
 def test_operators_by_name_and_by_class(products: Relation, operator: object) -> None:
     assert joined(products, operator=operator).num_rows == 3
 
@@ -114,7 +114,7 @@ def test_every_hash_match_is_verified(tmp_path: Path, monkeypatch: pytest.Monkey
     built = Relation.build(relation, tmp_path / "r", key="k", page_bytes=512)
     for how in ("inner", "left", "semi", "anti"):
         expected = multiset(batch_join(stream, relation, {"s": "k"}, how, ["n"]))
-        for operator in ("mesh", "hybrid", "nested_loop"):
+        for operator in ("mesh", "hybrid", "index", "nested_loop"):
             result = semistream.join(stream, built, on={"s": "k"}, how=how, memory="1MB", operator=operator)
             assert multiset(result.read_all()) == expected
     assert expected  # the anti join has rows: "x" and null

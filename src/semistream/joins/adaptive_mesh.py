@@ -8,12 +8,14 @@ import pyarrow as pa
 
 from semistream.errors import InvalidArgument, JoinInProgress
 from semistream.joins.base import JoinArguments, Results
-from semistream.joins.mesh import BUFFERS, MeshJoin, require_steps
+from semistream.joins.cyclic_scan import CyclicScan
+from semistream.joins.mesh import MeshJoin, require_steps
 from semistream.joins.mesh_allocation import MeshAllocation
 from semistream.joins.mesh_costs import MeshCosts, MeshFactors
 from semistream.joins.mesh_memory import MeshMemory
 from semistream.joins.mesh_tuner import MeshParameters, MeshTuner
 from semistream.joins.meters import CostMeter, RateMeter
+from semistream.joins.scan_source import BUFFERS
 from semistream.joins.stats import TracePoint
 from semistream.relation import Relation
 
@@ -61,6 +63,8 @@ class AdaptiveMeshJoin(MeshJoin):
     """
 
     name = "adaptive_mesh"
+    takes_unclustered = False  # row groups set the memory of decoding Parquet: there is no b to tune
+    _parameters: MeshParameters
 
     def __init__(
         self,
@@ -82,23 +86,20 @@ class AdaptiveMeshJoin(MeshJoin):
         self._tuned_load: float | None = None
         self._tunes_itself = rows_per_step is None and pages_per_step is None
         self._meetings = 0  # of a tuple with a page
-        self._first = rows_per_step, pages_per_step
+        self._first: tuple[int | None, int | None] = rows_per_step, pages_per_step
         super().__init__(relation, stream_schema, **arguments)
 
     def _arrange(self) -> None:
         super()._arrange()
         memory = MeshMemory.of(self._memory, self.relation, self.spec, self._split, buffers=BUFFERS)
-        self._allocation = MeshAllocation(memory, self._memory, self._reader, self._window, self._intake)
+        assert isinstance(self._scan, CyclicScan)
+        self._allocation = MeshAllocation(memory, self._memory, self._scan.reader, self._window, self._intake)
         self._tuned_load = None
         self._iteration_start = 0
         self._admission_s = 0.0
         pages = max(min(self._split.run_bytes // memory.page_bytes, self.relation.num_pages), 1)
-        self._parameters = MeshParameters(pages, self._split.slots)
-        if self._tunes_itself:
-            self._use(self._parameters)
-        else:
-            rows, pages = self._first
-            self.set_parameters(rows_per_step=rows, pages_per_step=pages)
+        rows_given, pages_given = (None, None) if self._tunes_itself else self._first
+        self._fix(rows_given or self._split.slots, pages_given or pages)
 
     @property
     def pages_per_step(self) -> int:
@@ -130,9 +131,12 @@ class AdaptiveMeshJoin(MeshJoin):
             )
         require_steps(rows_per_step, pages_per_step)
         self._tunes_itself, self._tuned_load = retune, None
-        self._first = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
-        pages = min(self._first[1], max(self.relation.num_pages, 1))
-        self._use(MeshParameters(pages, self._first[0]))
+        rows, pages = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
+        self._first = rows, pages
+        self._fix(rows, pages)
+
+    def _fix(self, rows: int, pages: int) -> None:
+        self._use(MeshParameters(min(pages, max(self.relation.num_pages, 1)), rows))
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         now_s = self._clock()
@@ -190,7 +194,7 @@ class AdaptiveMeshJoin(MeshJoin):
 
     def _use(self, parameters: MeshParameters) -> None:
         """Run with these parameters, with the memory for them, and note in the trace if they are new."""
-        changed = parameters != self._parameters or not self.stats.trace
+        changed = not self.stats.trace or parameters != self._parameters
         self._parameters, self._rows_per_step = parameters, parameters.rows_per_step
         if self.relation.num_pages:
             self._allocation.settle(parameters.pages_per_step, parameters.rows_per_step, self._admitted_now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Protocol
 
@@ -11,17 +11,29 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
-from semistream.joins.memory_split import MemorySplit
 from semistream.joins.pair_check import PairCheck
 from semistream.joins.row_sizes import fixed_row_bytes, is_regular, row_sizes
 from semistream.joins.spec import JoinSpec
 from semistream.kernels.page_cuts import cut_pages
 from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.relation import PageRun
+from semistream.relation.page_layout import ColumnLayout
 from semistream.relation.row_gatherer import RowGatherer, row_bytes
 
 PairWatcher = Callable[[PageRun, Int32s, Int32s], None]
 """Is told the run, and page and row of every pair whose code is asked for, before it is checked."""
+
+
+class OutputSplit(Protocol):
+    """What an emitter has of the budget."""
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of a batch of results."""
+
+    @property
+    def check_bytes(self) -> int:
+        """Bytes of pairs that are checked together."""
 
 
 class StreamRows(Protocol):
@@ -38,11 +50,24 @@ class Emitter:
     """Makes the results of one join, in batches of at most ``batch_bytes``, or of one row if that is larger.
 
     Pairs are staged run after run and come out when the staging is full or `emit` is called, so that many small runs
-    make few batches. What is staged is charged to the budget until the consumer has asked for more.
+    make few batches. What is staged is charged to the budget until the consumer has asked for more. ``cached`` tells,
+    for rows that are not R's pages but copies of some columns, where each column of R stands in them.
     """
 
-    def __init__(self, spec: JoinSpec, split: MemorySplit, budget: MemoryBudget) -> None:
+    def __init__(
+        self,
+        spec: JoinSpec,
+        split: OutputSplit,
+        budget: MemoryBudget,
+        *,
+        cached: Mapping[ColumnLayout, ColumnLayout] | None = None,
+    ) -> None:
         self._spec = spec
+        self._payload = spec.payload
+        self._check_columns = spec.condition.check.relation_columns if spec.condition.check else ()
+        if cached is not None:
+            self._payload = tuple(cached[column] for column in self._payload)
+            self._check_columns = tuple(cached[column] for column in self._check_columns)
         self._budget = budget
         self._batch_bytes = batch_bytes = split.batch_bytes
         self._check_bytes = split.check_bytes
@@ -50,7 +75,7 @@ class Emitter:
         self._regular = is_regular(spec.stream_schema) and all(c.kind in ("fixed", "bits") for c in spec.payload)
         self._row_bytes = fixed_row_bytes(spec.stream_schema) + sum(c.fixed_bytes for c in spec.payload)  # at least
         self._capacity = max(batch_bytes // self._row_bytes, 1)
-        self._gatherer = RowGatherer(spec.payload, self._capacity)
+        self._gatherer = RowGatherer(self._payload, self._capacity)
         self._positions: list[Int64s] = []
         self._staged_bytes = 0
         self.watcher: PairWatcher | None = None
@@ -70,7 +95,7 @@ class Emitter:
         pieces = []
         for begin, end in self._check_pieces(check, stream, positions, run, page, row):
             left = stream.take(positions[begin:end], list(check.stream_columns)) if check.stream_columns else []
-            right = run.gather(check.relation_columns, page[begin:end], row[begin:end])
+            right = run.gather(self._check_columns, page[begin:end], row[begin:end])
             pieces.append(begin + np.flatnonzero(check.holds(left, right)))
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
@@ -83,7 +108,7 @@ class Emitter:
             cuts = list(range(0, positions.size, step))
         else:
             sizes = stream.row_bytes(positions) if left is None else np.full(positions.size, left)
-            sizes = sizes + (row_bytes(run, check.relation_columns, page, row) if right is None else right)
+            sizes = sizes + (row_bytes(run, self._check_columns, page, row) if right is None else right)
             cuts = cut_pages(np.cumsum(check.pair_bytes(sizes)), self._check_bytes).tolist()
         return pairwise([*cuts, positions.size])
 
@@ -93,7 +118,7 @@ class Emitter:
         """Take pairs of a stream tuple and an R-tuple; gives batches as the staging fills up."""
         ends = None
         if not self._regular and positions.size:
-            ends = np.cumsum(stream.row_bytes(positions) + row_bytes(run, self._spec.payload, page, row))
+            ends = np.cumsum(stream.row_bytes(positions) + row_bytes(run, self._payload, page, row))
         begin = 0
         while begin < positions.size:
             end, nbytes = self._fitting(ends, begin, positions.size)

@@ -13,17 +13,31 @@ from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import Results, SemiStreamJoin
-from semistream.joins.condition import JoinOn
+from semistream.joins.condition import Condition, JoinOn
+from semistream.joins.engine import EngineJoin
+from semistream.joins.front_stage import CachedMeshJoin
 from semistream.joins.hybrid import HybridJoin
+from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.stats import JoinStats
+from semistream.joins.sweep import SweepJoin
 from semistream.joins.where import Where
-from semistream.relation import Relation
+from semistream.relation import AnyRelation, open_relation
 from semistream.relation.sources import open_source
 
 OPERATORS: dict[str, type[SemiStreamJoin]] = {
-    kind.name: kind for kind in (MeshJoin, AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin)
+    kind.name: kind
+    for kind in (
+        EngineJoin,
+        MeshJoin,
+        AdaptiveMeshJoin,
+        CachedMeshJoin,
+        HybridJoin,
+        SemiStreamingIndexJoin,
+        SweepJoin,
+        IndexNestedLoopJoin,
+    )
 }
 
 
@@ -31,11 +45,25 @@ def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]
     """The operator by name, or as it was given."""
     if isinstance(operator, type) and issubclass(operator, SemiStreamJoin):
         return operator
-    if operator == "auto":
-        return MeshJoin
     if operator not in OPERATORS:
         raise InvalidArgument(f"operator is {operator!r}; give 'auto', {', '.join(map(repr, OPERATORS))} or a class.")
     return OPERATORS[operator]
+
+
+def choose_operator(
+    operator: str | type[SemiStreamJoin],
+    relation: AnyRelation,
+    stream_schema: pa.Schema,
+    *,
+    on: JoinOn | None,
+    where: Where | None,
+) -> type[SemiStreamJoin]:
+    """The operator that was named, or for ``"auto"`` the fastest one that takes the condition."""
+    if operator != "auto":
+        return operator_class(operator)
+    access = Condition.of(relation, stream_schema, on=on, where=where).access
+    by_access: dict[str, type[SemiStreamJoin]] = {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}
+    return by_access[access]
 
 
 def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
@@ -55,7 +83,7 @@ class JoinedStream:
 
     def __init__(self, operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> None:
         self._operator = operator
-        self._results = self._drive(batches)
+        self._results = _drive(operator, batches)
 
     @property
     def schema(self) -> pa.Schema:
@@ -88,14 +116,6 @@ class JoinedStream:
         self._results.close()  # type: ignore[attr-defined]
         self._operator.close()
 
-    def _drive(self, batches: Iterator[pa.RecordBatch]) -> Results:
-        try:
-            for batch in batches:
-                yield from self._operator.push(batch)
-            yield from self._operator.flush()
-        finally:
-            self._operator.close()
-
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
 
@@ -107,9 +127,19 @@ class JoinedStream:
         return reader.__arrow_c_stream__(requested_schema)
 
 
+def _drive(operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> Results:
+    """All results. It does not know the `JoinedStream`, which is let go of as soon as its user does."""
+    try:
+        for batch in batches:
+            yield from operator.push(batch)
+        yield from operator.flush()
+    finally:
+        operator.close()
+
+
 def join(
     batches: Any,
-    relation: Relation | str,
+    relation: AnyRelation | str,
     *,
     on: JoinOn | None = None,
     where: Where | None = None,
@@ -120,7 +150,7 @@ def join(
     suffix: str = "_right",
     **options: Any,
 ) -> JoinedStream:
-    """Join a stream of record batches with a relation, exactly, within ``memory``.
+    """Join a stream of record batches with a relation, or with plain Parquet, exactly, within ``memory``.
 
     ``batches`` is an iterable of record batches, or anything with ``__arrow_c_stream__`` or a path that
     `Relation.build` takes. See `SemiStreamJoin` for the other parameters; ``options`` go to the operator.
@@ -140,9 +170,9 @@ def join(
     ...     join(orders, rates, where="s.amount >= r.least", columns=["rate"], memory="1MB").read_all().to_pylist()
     [{'amount': 5, 'rate': 9}, {'amount': 12, 'rate': 9}, {'amount': 12, 'rate': 7}]
     """
-    opened = relation if isinstance(relation, Relation) else Relation.open(relation)
+    opened = relation if isinstance(relation, AnyRelation) else open_relation(relation)
     schema, stream = _open_stream(batches)
-    kind = operator_class(operator)
+    kind = choose_operator(operator, opened, schema, on=on, where=where)
     require_options(kind, options)
     return JoinedStream(
         kind(opened, schema, on=on, where=where, how=how, memory=memory, columns=columns, suffix=suffix, **options),

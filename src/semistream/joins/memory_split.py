@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from semistream.joins.pair_check import PairCheck
 from semistream.joins.row_sizes import fixed_row_bytes
 from semistream.joins.run_codes import COMPUTED_ROW_BYTES
 from semistream.joins.spec import JoinSpec
-from semistream.relation import Relation, RunReader
+from semistream.relation import AnyRelation, RunReader
 from semistream.relation.null_pages import MOST_ROWS
 
 _RUN_BYTES = 4 << 20
@@ -54,7 +53,7 @@ class MemorySplit:
     def of(
         cls,
         budget: MemoryBudget,
-        relation: Relation,
+        relation: AnyRelation,
         spec: JoinSpec,
         *,
         purpose: str,
@@ -63,15 +62,16 @@ class MemorySplit:
         run_buffers: int,
         run_pages: int | None = None,
         largest_page: int = 0,
+        decoding_bytes: int = 0,
     ) -> MemorySplit:
         """Split ``budget`` and charge all that is allocated up front; too small a budget is refused.
 
         ``index_bytes`` is what the operator holds of R's index, ``slots_bytes(n)`` what it needs to find n stream
         tuples, ``run_buffers`` how many runs of pages it holds at once, ``run_pages`` the size of a run if it is fixed,
-        ``largest_page`` that of pages which are not in R's page table.
+        ``largest_page`` that of pages which are not in R's page table, ``decoding_bytes`` what decoding takes.
         """
         condition = spec.condition
-        largest = max(int(relation.table.nbytes.max(initial=0)), largest_page)
+        largest = max(relation.largest_page, largest_page)
         tuple_bytes = expected_row_bytes(spec)
         widest = 2 * largest + 4096  # a row's values and their validity take less than twice its page
         wide_tuple = 4 * tuple_bytes + 4096
@@ -83,7 +83,7 @@ class MemorySplit:
             codes = _most_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
             return RunReader.memory_bytes(run_bytes, run_buffers) + pages_bytes + codes
 
-        admit_bytes = ADMIT_ROW_BYTES if condition.single_codes else _ADMIT_RANGE_BYTES
+        admit_bytes = admit_row_bytes(spec)
         most_admitted = max(LEAST_SLOTS, budget.limit // 16 // admit_bytes)
 
         def slots_cost(slots: int) -> int:
@@ -91,7 +91,15 @@ class MemorySplit:
 
         asked = largest * (run_pages or 1)
         matches_bytes = _LEAST_MATCHES * _MATCH_BYTES
-        least = index_bytes + run_cost(asked) + matches_bytes + least_staging + least_check + slots_cost(LEAST_SLOTS)
+        least = (
+            index_bytes
+            + decoding_bytes
+            + run_cost(asked)
+            + matches_bytes
+            + least_staging
+            + least_check
+            + slots_cost(LEAST_SLOTS)
+        )
         budget.require(least, purpose=purpose)
 
         spare = budget.limit - least
@@ -102,6 +110,7 @@ class MemorySplit:
         check = least_check + min(max(_CHECK_BYTES, spare // 16), spare // 12) if condition.check else 0
         matches = max(_LEAST_MATCHES, min(1 << 16, spare // 12 // _MATCH_BYTES))
         budget.charge("page index", index_bytes)
+        budget.charge("decoding", decoding_bytes)
         budget.charge("page buffers", run_cost(run_bytes))
         budget.charge("matches", matches * _MATCH_BYTES)
         budget.charge("pair checks", check)
@@ -150,11 +159,9 @@ def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_byt
     return None if check.left_bytes is not None else right, least
 
 
-def _most_rows(relation: Relation, run_bytes: int) -> int:
+def _most_rows(relation: AnyRelation, run_bytes: int) -> int:
     """Rows that a run of pages, or a page of rows with null keys, can have."""
-    table = relation.table
-    dense = float((table.rows / table.nbytes).max(initial=0.0))
-    clustered = min(math.ceil(run_bytes * dense), int(table.rows.sum()))
+    clustered = relation.most_rows(run_bytes)
     return max(clustered, MOST_ROWS) if relation.null_key_rows else clustered
 
 
@@ -163,9 +170,14 @@ def _run_pages(run_bytes: int, largest: int) -> int:
     return 2 * run_bytes // max(largest, 1) + 1
 
 
-def page_overhead(relation: Relation) -> int:
+def page_overhead(relation: AnyRelation) -> int:
     """Bytes of what is noted of a page in memory: where it and its buffers stand."""
     return 8 * relation.layout.num_buffers + 64
+
+
+def admit_row_bytes(spec: JoinSpec) -> int:
+    """Bytes that it takes to admit a stream tuple, besides its own."""
+    return ADMIT_ROW_BYTES if spec.condition.single_codes else _ADMIT_RANGE_BYTES
 
 
 def expected_row_bytes(spec: JoinSpec) -> int:

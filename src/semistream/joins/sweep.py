@@ -88,11 +88,14 @@ class SweepJoin(SemiStreamJoin):
         return column if schema.types[column] == codec.types[0] else None
 
     def _attach_watcher(self) -> None:
-        for lane in self._idle:
+        for lane in (*self._idle, *(lane for lane, _ in self._working)):
             lane.keeps_pairs = self._watcher is not None
 
     def _pages_to_drain(self) -> int:
-        return self._sweep.pages_wanted + len(self._working)
+        return self._sweep.pages_wanted
+
+    def _pages_asked(self) -> int:
+        return self._reader.pages_waiting
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0

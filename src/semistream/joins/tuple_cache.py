@@ -20,7 +20,7 @@ from semistream.relation.page_writer import frame_bytes
 from semistream.relation.row_ends import row_ends
 
 _MOST_FRAME, _LEAST_FRAME = 1 << 16, 1 << 12
-_REBUILT = 8  # pages rewritten at a time
+_MOST_REBUILT = 8  # pages rewritten at a time; fewer in a small cache
 _COPIES = 3  # of their rows that there are meanwhile
 _FULL = 0.97  # share of the pages' room from which rows have to go
 _REFILLED = 0.95
@@ -85,7 +85,8 @@ class TupleCache:
         self._room = self._frame - frame_bytes(self.layout)
         row_bytes = max(sum(column.fixed_bytes for column in columns), 8)
         index_bytes = 64 + 8 * self.layout.num_buffers + 4 * self._frame // row_bytes  # of a page: where, frequencies
-        frames = (nbytes - _COPIES * _REBUILT * self._frame) // (self._frame + index_bytes)
+        self._rebuilt = max(min(nbytes // self._frame // 16, _MOST_REBUILT), 1)
+        frames = (nbytes - _COPIES * self._rebuilt * self._frame) // (self._frame + index_bytes)
         self.frames = max(frames, 0) if self._room > 0 else 0
         self._arena = allocate_buffer(max(self.frames, 1) * self._frame)
         self._free = list(range(self.frames))[::-1]
@@ -99,7 +100,7 @@ class TupleCache:
         self.run = PageRun(self.layout, self._arena, np.arange(rows.size), self._frames * self._frame, rows, nbytes)
         self.frequency = np.concatenate(pages.frequency) if pages.frequency else np.empty(0, np.int32)
         self._first_row = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows, dtype=np.int64)])
-        self._used = int(nbytes.sum())
+        self.used_bytes = int(nbytes.sum())
 
     @property
     def rows(self) -> int:
@@ -141,6 +142,10 @@ class TupleCache:
             count_hits(page[:found], row[:found], self._first_row, self.frequency)
             yield position[:found], page[:found], row[:found]
 
+    def everything(self) -> CacheRows:
+        """Copies of all rows."""
+        return self._kept_rows(np.ones(self.rows, np.bool_), 0, self.run.pages.size)
+
     def age(self) -> None:
         """Halve all frequencies, so that what was hot long ago gives way."""
         self.frequency >>= 1
@@ -161,7 +166,9 @@ class TupleCache:
         Gives the frequency below which nothing was kept: 0 while there is room.
         """
         room = self.frames * self._room
-        needed = self._used + int(row_ends(rows.batch, self.layout)[-1]) if rows.frequency.size else self._used
+        needed = (
+            self.used_bytes + int(row_ends(rows.batch, self.layout)[-1]) if rows.frequency.size else self.used_bytes
+        )
         if needed <= _FULL * room:
             self._rebuild(np.ones(self.rows, np.bool_), rows)
             return 0
@@ -180,13 +187,20 @@ class TupleCache:
         return cut
 
     def _rebuild(self, kept: Bools, new: CacheRows | None) -> None:
+        """Keep some rows and take new ones in: first room is made, then there is enough wherever the new ones go."""
+        if not kept.all():
+            self._rewrite(kept, None)
+        if new is not None and new.frequency.size:
+            self._rewrite(np.ones(self.rows, np.bool_), new)
+
+    def _rewrite(self, kept: Bools, new: CacheRows | None) -> None:
         """Write all pages anew, a few at a time, with the rows to keep and new ones."""
         pages, rest = _Pages(), None
         count = self.run.pages.size
         last_codes = self.codes[self._first_row[1:] - 1]
         taken = 0
-        for begin in range(0, max(count, 1), _REBUILT):
-            end = min(begin + _REBUILT, count)
+        for begin in range(0, max(count, 1), self._rebuilt):
+            end = min(begin + self._rebuilt, count)
             parts = [] if rest is None else [rest]
             parts.append(self._kept_rows(kept, begin, end))
             if new is not None:

@@ -5,13 +5,15 @@ from numba import njit
 
 from semistream.kernels.types import Bytes, Int32s, Int64s
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN, _OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _NOTED = 255  # of a counter: its key was given out, and is not again until counters are halved
 
 
 @njit(inline="always")
-def _place(code: int, bits: int) -> np.int64:
-    return np.int64((np.uint64(code) * _GOLDEN) >> np.uint64(64 - bits))
+def _places(code: int, bits: int) -> tuple[np.int64, np.int64]:
+    mixed = np.uint64(code) * _GOLDEN
+    again = (mixed ^ (mixed >> np.uint64(29))) * _OTHER
+    return np.int64(mixed >> np.uint64(64 - bits)), np.int64(again >> np.uint64(64 - bits))
 
 
 @njit(cache=True, nogil=True)
@@ -31,8 +33,9 @@ def count_hot_rows(
     """Add the pairs of a run to ``counters`` and give keys that come to be asked for more than ``threshold`` times.
 
     Pairs name rows by (page, row) and stand page by page. A key comes out once, as the page and the first of its rows,
-    with the estimate of its count: never too low, too high when another key shares its counter. ``counters`` are
-    ``2**bits`` bytes, ``asked`` is room for a page's rows, all zero.
+    with the estimate of its count: the lesser of two counters, never too low, too high when other keys share both.
+    ``counters`` are ``2**bits`` bytes; with no bits the pairs at hand are all that counts. ``asked`` is room for a
+    page's rows, all zero.
     """
     found = 0
     begin = 0
@@ -49,15 +52,23 @@ def count_hot_rows(
             asked[at] = 0
             if count == 0 or (at > 0 and run[start + at - 1] == run[start + at]):
                 continue  # seen already, or not the first row of its key
-            place = _place(run[start + at], bits)
-            if counters[place] == _NOTED:
+            if bits == 0:
+                if count > threshold and found < out_row.size:
+                    out_page[found], out_row[found], out_count[found] = number, at, count
+                    found += 1
                 continue
-            estimate = np.int64(counters[place]) + count
-            counters[place] = min(estimate, _NOTED - 1)
+            one, other = _places(run[start + at], bits)
+            before = np.int64(min(counters[one], counters[other]))
+            if before == _NOTED:
+                continue
+            estimate = before + count
+            counted = min(estimate, _NOTED - 1)
             if estimate > threshold and found < out_row.size:
                 out_page[found], out_row[found], out_count[found] = number, at, estimate
-                counters[place] = _NOTED
+                counted = _NOTED
                 found += 1
+            counters[one] = max(np.int64(counters[one]), counted)
+            counters[other] = max(np.int64(counters[other]), counted)
         begin = end
     return found
 

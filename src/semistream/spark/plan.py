@@ -14,7 +14,7 @@ from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument, RelationError
 from semistream.joins import SemiStreamJoin
 from semistream.joins.condition import Access, JoinOn, key_pairs
-from semistream.joins.join import operator_class, require_options
+from semistream.joins.join import choose_operator, require_options
 from semistream.joins.where import Where, where_parts
 from semistream.relation import Relation
 from semistream.spark.arrow_types import carried_schema
@@ -59,7 +59,7 @@ class JoinPlan:
         options: Mapping[str, Any],
     ) -> JoinPlan:
         """Check a join as a user writes it, by making its operator once, as every worker will."""
-        kind = operator_class(operator)
+        kind = choose_operator(operator, relation, stream_schema, on=on, where=where)
         _require_options(kind, options)
         arguments: dict[str, Hashable] = {
             "on": None if on is None else tuple(key_pairs(on).items()),
