@@ -156,6 +156,7 @@ def join(
     `Relation.build` takes. See `SemiStreamJoin` for the other parameters; ``options`` go to the operator.
 
     >>> import tempfile, pyarrow as pa
+    >>> from semistream import Relation
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     products = Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), f"{folder}/r", key="id")
     ...     orders = pa.table({"product": [2, 2, 9], "amount": [5, 1, 4]})
