@@ -111,8 +111,9 @@ class FrontStage(SemiStreamJoin):
         try:
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
         except BudgetError as error:
-            if error.least_bytes is None or error.least_bytes > self._memory.limit:
+            if error.least_bytes is None:
                 raise
+            self._memory.require(error.least_bytes, purpose=f"a {self.name} join with {self.relation.path}")
             part.resize(error.least_bytes)
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
 

@@ -69,7 +69,7 @@ def choose_operator(
 def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
     """Refuse options that an operator does not have, naming those it has."""
     signatures = [inspect.signature(kind.__init__) for kind in operator.__mro__ if issubclass(kind, SemiStreamJoin)]
-    known = [p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    known = list(dict.fromkeys(p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY))
     for name in options:
         if name not in known:
             raise InvalidArgument(f"operator {operator.name!r} has no option {name!r}; it has {', '.join(known)}.")

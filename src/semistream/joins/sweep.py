@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
+from semistream.errors import BudgetError
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
@@ -45,6 +46,7 @@ class SweepJoin(SemiStreamJoin):
 
     def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
         super().__init__(relation, stream_schema, **arguments)
+        self._most_lanes = _LANES
         self._put_together()
 
     def _arrange(self) -> None:
@@ -61,7 +63,7 @@ class SweepJoin(SemiStreamJoin):
             ),
             run_buffers=_LANES,
         )
-        lanes, each = _in_lanes(split)
+        lanes, each = _in_lanes(split, self._most_lanes)
         self._lanes = lanes
         self._lane_bytes = each.staging_bytes
         self._buffer = StreamBuffer(schema, split.slots, code_column, single_codes=condition.single_codes)
@@ -102,7 +104,15 @@ class SweepJoin(SemiStreamJoin):
         while done < batch.num_rows:
             if self._lanes > 1:
                 self._read_ahead()
-            tuples = self._intake.admit(batch, done, min(self._buffer.room, _LEVEL_ROWS))
+            try:
+                tuples = self._intake.admit(batch, done, min(self._buffer.room, _LEVEL_ROWS))
+            except BudgetError:
+                if self._lanes == 1:
+                    raise
+                yield from self._flush()  # a tuple too wide for a lane's part: let one lane have it all
+                self._most_lanes = 1
+                self._rearrange(self.relation, self.budget.limit)
+                continue
             if tuples is None:
                 yield from self._iterate()
                 continue
@@ -181,11 +191,15 @@ class SweepJoin(SemiStreamJoin):
         self._reader.close()
 
 
-def _in_lanes(split: MemorySplit) -> tuple[int, MemorySplit]:
+def _in_lanes(split: MemorySplit, most: int) -> tuple[int, MemorySplit]:
     """How many lanes there is memory for, and what each has; with several, one part more is for unpaired tuples."""
-    share = _shared(split, _LANES + 1)
-    if share.staging_bytes > 2 * split.widest_row and (share.widest_checked is None or share.widest_checked > 0):
-        return _LANES, share
+    share = _shared(split, most + 1)
+    if (
+        most > 1
+        and share.staging_bytes > 2 * split.widest_row
+        and (share.widest_checked is None or share.widest_checked > 0)
+    ):
+        return most, share
     return 1, _shared(split, 1)
 
 
