@@ -216,7 +216,7 @@ class FrontStage(SemiStreamJoin):
             taken = self.wrapped.stats.rows_in - before
             yield from self.wrapped._flush()
             self.cache_share = 0.0
-            super()._rearrange(self.relation, self.budget.limit)
+            self._arrange_anew()
             yield from self.wrapped._push(batch.slice(taken))
 
     def _step(self) -> Results:
@@ -274,7 +274,7 @@ class FrontStage(SemiStreamJoin):
             yield from self.wrapped._flush()
             self._count()
             self.cache_share = share
-            super()._rearrange(self.relation, self.budget.limit)
+            self._arrange_anew()
         self._begin_period()
 
     def _begin_period(self) -> None:

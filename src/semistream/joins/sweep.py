@@ -111,7 +111,7 @@ class SweepJoin(SemiStreamJoin):
                     raise
                 yield from self._flush()  # a tuple too wide for a lane's part: let one lane have it all
                 self._most_lanes = 1
-                self._rearrange(self.relation, self.budget.limit)
+                self._arrange_anew()
                 continue
             if tuples is None:
                 yield from self._iterate()
