@@ -23,6 +23,7 @@ from semistream.relation import Relation
 
 _LANES = 5  # runs that are read or joined at once
 _THREADS = 3
+_SCARCE_PAGES = 48  # of R: with less memory there is one lane, so that little is enough
 _LANE_BYTES = 2 << 20  # of results of a run: as many as a run of R has rows, if they are not too wide
 _LEVEL_ROWS = 1 << 16  # tuples that are sorted at once: they should stay in the processor's cache
 
@@ -52,6 +53,8 @@ class SweepJoin(SemiStreamJoin):
     def _arrange(self) -> None:
         relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
         code_column = self._code_column()
+        largest = int(relation.table.nbytes.max(initial=0))
+        buffers = min(self._most_lanes, _LANES if self._memory.limit >= _SCARCE_PAGES * largest else 1)
         split = MemorySplit.of(
             self._memory,
             relation,
@@ -61,9 +64,9 @@ class SweepJoin(SemiStreamJoin):
             slots_bytes=partial(
                 StreamBuffer.index_bytes, code_stored=code_column is not None, single_codes=condition.single_codes
             ),
-            run_buffers=_LANES,
+            run_buffers=buffers,
         )
-        lanes, each = _in_lanes(split, self._most_lanes)
+        lanes, each = _in_lanes(split, buffers)
         self._lanes = lanes
         self._lane_bytes = each.staging_bytes
         self._buffer = StreamBuffer(schema, split.slots, code_column, single_codes=condition.single_codes)
