@@ -113,7 +113,7 @@ class FrontStage(SemiStreamJoin):
         except BudgetError as error:
             if error.least_bytes is None:
                 raise
-            self._memory.require(error.least_bytes, purpose=f"a {self.name} join with {self.relation.path}")
+            self._memory.require(error.least_bytes, purpose=f"the {self.name} join with {self.relation.path}")
             part.resize(error.least_bytes)
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
 
