@@ -11,6 +11,7 @@ import pytest
 
 from semistream.cli.join import How
 from semistream.errors import CorruptRelation
+from semistream.joins.engine import EngineJoin
 from semistream.joins.spec import JoinKind
 from tests.cli.conftest import read, run, write
 from tests.oracle import batch_join, multiset, sql_join
