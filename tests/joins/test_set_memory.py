@@ -58,7 +58,8 @@ def test_too_little_memory_is_refused_and_the_join_goes_on_as_before(maker: Make
                 for memory in (least - 1, 1):
                     with pytest.raises(BudgetError, match=str(least)):
                         results.extend(operator.set_memory(memory))
-                assert operator.budget.by_name == charged
+                held = {name: nbytes for name, nbytes in operator.budget.by_name.items() if name != "cached pages"}
+                assert held == charged  # but for what a cache has come to hold
             with pytest.raises(BudgetError, match="give an int of bytes"):
                 operator.set_memory("much")
             results += operator.flush()
