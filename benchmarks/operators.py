@@ -1,4 +1,4 @@
-"""operators: every operator over skew, memory and sizes of R, on this machine and on the papers' disk."""
+"""operators: every named operator over skew, memory and sizes of R, on this machine's disk and on the papers'."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from benchmarks.orderings import verdicts
 from benchmarks.workload import relation, relation_rows, stream_batches
 from semistream import AdaptiveMeshJoin, MeshFactors, Relation, SemiStreamJoin
 from semistream.errors import BudgetError
-from semistream.joins.join import OPERATORS, operator_class
-from semistream.joins.sweep import SweepJoin
+from semistream.joins.join import OPERATORS, choose_operator
 from semistream.relation import SimulatedDisk
 
 EXPONENTS = (0.0, 0.5, 1.0, 1.5)
@@ -36,51 +35,39 @@ Measure = Callable[[type[SemiStreamJoin], int], Rate]
 
 
 def run(scale: float, folder: Path) -> GridReport:
-    contestants = _contestants()
-    auto = operator_class("auto").name
-    _compile_kernels(contestants, folder)
+    auto = _compile_kernels(folder)
     real = Grid("This machine's disk, past the operating system's cache, flush included", "tuples/s")
     for size in SIZES:
-        _fill(real, contestants, relation(folder, relation_rows(scale * size)), partial(_on_this_disk, scale))
+        _fill(real, relation(folder, relation_rows(scale * size)), partial(_on_this_disk, scale))
     simulated = Grid(
         f"Simulated disk: {SEEK_S * 1e3:g} ms a seek, {TRANSFER_S * 1e3:g} ms a page of {SIMULATED_PAGE_BYTES} bytes; "
         "no other time counts",
         "tuples per simulated second",
     )
     small = relation(folder, relation_rows(scale * SIMULATED_SIZE), page_bytes=SIMULATED_PAGE_BYTES)
-    _fill(simulated, contestants, small, _on_the_papers_disk)
+    _fill(simulated, small, _on_the_papers_disk)
     remarks = [f"this machine: {line}" for line in verdicts(real, auto)]
     remarks += [f"papers' disk: {line}" for line in verdicts(simulated, auto)]
     setup = f"R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked; auto is {auto}"
     return GridReport("operators", scale, setup, [real, simulated], remarks)
 
 
-def _contestants() -> dict[str, type[SemiStreamJoin]]:
-    """All operators by name; the sweep and the one that ``operator="auto"`` is count too if they have no name there."""
-    kinds = (*OPERATORS.values(), SweepJoin, operator_class("auto"))
-    return {kind.name: kind for kind in kinds}
-
-
-def _compile_kernels(contestants: dict[str, type[SemiStreamJoin]], folder: Path) -> None:
-    """Run everything once on a small R: kernels are compiled when they are first called."""
+def _compile_kernels(folder: Path) -> str:
+    """Run everything once on a small R, since kernels are compiled when they are first called; names what auto is."""
     small = relation(folder, relation_rows(0))
     (stream,) = stream_batches(small.num_rows, 10_000, 1)
-    for kind in contestants.values():
+    for kind in OPERATORS.values():
         with kind(small, stream.schema, on="key", memory="64MB") as operator:
             timed_rate(operator, stream, ArrivalClock(), share=_QUICKEST)
+    return choose_operator("auto", small, stream.schema, on="key", where=None).name
 
 
-def _fill(
-    grid: Grid,
-    contestants: dict[str, type[SemiStreamJoin]],
-    r: Relation,
-    measured: Callable[[Relation, float], Measure],
-) -> None:
+def _fill(grid: Grid, r: Relation, measured: Callable[[Relation, float], Measure]) -> None:
     for exponent in EXPONENTS:
         measure = measured(r, exponent)
         for share in SHARES:
             setting = Setting(r.num_rows, exponent, share)
-            for name, kind in contestants.items():
+            for name, kind in OPERATORS.items():
                 try:
                     rate = measure(kind, int(r.nbytes * share))
                 except BudgetError as refused:

@@ -283,6 +283,26 @@ def test_decoding_stays_within_what_is_charged(
         assert charged < 25_000_000
 
 
+def test_pages_have_room_for_nulls_that_come_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A null gives all rows of its page a bit of validity, those of batches decoded before it too."""
+    rows = 20_000
+    flags = pa.array([i % 2000 != 1999 or None for i in range(rows)])
+    table = pa.table({"v": ["a", "b"] * (rows // 2)} | {f"f{i}": flags for i in range(100)})
+    relation = ParquetRelation.open(write(table, tmp_path / "r.parquet"), page_bytes=64_000)
+    assert relation.rows_per_decode < relation.rows_per_page
+    sizes = []
+    make = parquet_reader.page_of
+
+    def watched(*arguments: Any) -> Any:
+        made = make(*arguments)
+        sizes.append(made.buffer.size)
+        return made
+
+    monkeypatch.setattr(parquet_reader, "page_of", watched)
+    assert relation.scan().read_all().equals(table)
+    assert max(sizes) <= relation.page_bytes
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_rows_beyond_a_page_are_refused_with_the_pages_that_take_them(tmp_path: Path, nested: bool) -> None:
     wide = ["y", "x" * 9000]

@@ -93,7 +93,8 @@ class AdaptiveMeshJoin(MeshJoin):
         super()._arrange()
         memory = MeshMemory.of(self._memory, self.relation, self.spec, self._split, buffers=BUFFERS)
         assert isinstance(self._scan, CyclicScan)
-        self._allocation = MeshAllocation(memory, self._memory, self._scan.reader, self._window, self._intake)
+        self._reader = self._scan.reader
+        self._allocation = MeshAllocation(memory, self._memory, self._reader, self._window, self._intake)
         self._tuned_load = None
         self._iteration_start = 0
         self._admission_s = 0.0

@@ -317,6 +317,13 @@ class SemiStreamJoin(ABC):
         # What only a Relation has is used by operators that take nothing else.
         return cast(Relation, relation.reading(self.spec.relation_columns))
 
+    def _arrange_anew(self) -> None:
+        """Let the operator arrange itself again in its memory, in the middle of a push; no tuple waits in it."""
+        self.close()
+        self._memory.clear()
+        self._arrange()
+        self._attach_watcher()
+
     def _push_through(self, batch: pa.RecordBatch) -> Results:
         """Join some tuples to their end."""
         self._counted = self._row_counts()

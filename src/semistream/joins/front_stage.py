@@ -111,8 +111,9 @@ class FrontStage(SemiStreamJoin):
         try:
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
         except BudgetError as error:
-            if error.least_bytes is None or error.least_bytes > self._memory.limit:
+            if error.least_bytes is None:
                 raise
+            self._memory.require(error.least_bytes, purpose=f"the {self.name} join with {self.relation.path}")
             part.resize(error.least_bytes)
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
 
@@ -215,7 +216,7 @@ class FrontStage(SemiStreamJoin):
             taken = self.wrapped.stats.rows_in - before
             yield from self.wrapped._flush()
             self.cache_share = 0.0
-            super()._rearrange(self.relation, self.budget.limit)
+            self._arrange_anew()
             yield from self.wrapped._push(batch.slice(taken))
 
     def _step(self) -> Results:
@@ -273,7 +274,7 @@ class FrontStage(SemiStreamJoin):
             yield from self.wrapped._flush()
             self._count()
             self.cache_share = share
-            super()._rearrange(self.relation, self.budget.limit)
+            self._arrange_anew()
         self._begin_period()
 
     def _begin_period(self) -> None:

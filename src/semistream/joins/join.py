@@ -69,7 +69,7 @@ def choose_operator(
 def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
     """Refuse options that an operator does not have, naming those it has."""
     signatures = [inspect.signature(kind.__init__) for kind in operator.__mro__ if issubclass(kind, SemiStreamJoin)]
-    known = [p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    known = list(dict.fromkeys(p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY))
     for name in options:
         if name not in known:
             raise InvalidArgument(f"operator {operator.name!r} has no option {name!r}; it has {', '.join(known)}.")
@@ -156,6 +156,7 @@ def join(
     `Relation.build` takes. See `SemiStreamJoin` for the other parameters; ``options`` go to the operator.
 
     >>> import tempfile, pyarrow as pa
+    >>> from semistream import Relation
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     products = Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), f"{folder}/r", key="id")
     ...     orders = pa.table({"product": [2, 2, 9], "amount": [5, 1, 4]})

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
+from semistream.errors import BudgetError
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
@@ -22,6 +23,7 @@ from semistream.relation import Relation
 
 _LANES = 5  # runs that are read or joined at once
 _THREADS = 3
+_SCARCE_PAGES = 48  # of R: with less memory there is one lane, so that little is enough
 _LANE_BYTES = 2 << 20  # of results of a run: as many as a run of R has rows, if they are not too wide
 _LEVEL_ROWS = 1 << 16  # tuples that are sorted at once: they should stay in the processor's cache
 
@@ -45,11 +47,14 @@ class SweepJoin(SemiStreamJoin):
 
     def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
         super().__init__(relation, stream_schema, **arguments)
+        self._most_lanes = _LANES
         self._put_together()
 
     def _arrange(self) -> None:
         relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
         code_column = self._code_column()
+        largest = int(relation.table.nbytes.max(initial=0))
+        buffers = min(self._most_lanes, _LANES if self._memory.limit >= _SCARCE_PAGES * largest else 1)
         split = MemorySplit.of(
             self._memory,
             relation,
@@ -59,9 +64,9 @@ class SweepJoin(SemiStreamJoin):
             slots_bytes=partial(
                 StreamBuffer.index_bytes, code_stored=code_column is not None, single_codes=condition.single_codes
             ),
-            run_buffers=_LANES,
+            run_buffers=buffers,
         )
-        lanes, each = _in_lanes(split)
+        lanes, each = _in_lanes(split, buffers)
         self._lanes = lanes
         self._lane_bytes = each.staging_bytes
         self._buffer = StreamBuffer(schema, split.slots, code_column, single_codes=condition.single_codes)
@@ -102,7 +107,15 @@ class SweepJoin(SemiStreamJoin):
         while done < batch.num_rows:
             if self._lanes > 1:
                 self._read_ahead()
-            tuples = self._intake.admit(batch, done, min(self._buffer.room, _LEVEL_ROWS))
+            try:
+                tuples = self._intake.admit(batch, done, min(self._buffer.room, _LEVEL_ROWS))
+            except BudgetError:
+                if self._lanes == 1:
+                    raise
+                yield from self._flush()  # a tuple too wide for a lane's part: let one lane have it all
+                self._most_lanes = 1
+                self._arrange_anew()
+                continue
             if tuples is None:
                 yield from self._iterate()
                 continue
@@ -181,11 +194,15 @@ class SweepJoin(SemiStreamJoin):
         self._reader.close()
 
 
-def _in_lanes(split: MemorySplit) -> tuple[int, MemorySplit]:
+def _in_lanes(split: MemorySplit, most: int) -> tuple[int, MemorySplit]:
     """How many lanes there is memory for, and what each has; with several, one part more is for unpaired tuples."""
-    share = _shared(split, _LANES + 1)
-    if share.staging_bytes > 2 * split.widest_row and (share.widest_checked is None or share.widest_checked > 0):
-        return _LANES, share
+    share = _shared(split, most + 1)
+    if (
+        most > 1
+        and share.staging_bytes > 2 * split.widest_row
+        and (share.widest_checked is None or share.widest_checked > 0)
+    ):
+        return most, share
     return 1, _shared(split, 1)
 
 

@@ -107,7 +107,7 @@ class ParquetRelation:
         if self.num_rows == 0:
             return 1
         stored = self._chunks(self.groups.uncompressed).sum(axis=0) / self.num_rows
-        least = [column.fixed_bytes for column in self.layout.columns[1:]]
+        least = [column.width + (0.25 if column.kind == "bits" else 0.125) for column in self.layout.columns[1:]]
         row = 8 + sum(max(width, average) for width, average in zip(least, stored.tolist(), strict=True))
         most = int((self.page_bytes - frame_bytes(self.layout)) / row)
         return max(1, min(most, _MOST_ROWS, int(self.groups.rows.max())))
