@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Unpack
@@ -53,19 +54,7 @@ class SweepJoin(SemiStreamJoin):
     def _arrange(self) -> None:
         relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
         code_column = self._code_column()
-        largest = int(relation.table.nbytes.max(initial=0))
-        buffers = min(self._most_lanes, _LANES if self._memory.limit >= _SCARCE_PAGES * largest else 1)
-        split = MemorySplit.of(
-            self._memory,
-            relation,
-            self.spec,
-            purpose=f"a {self.name} join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages) + relation.num_pages,
-            slots_bytes=partial(
-                StreamBuffer.index_bytes, code_stored=code_column is not None, single_codes=condition.single_codes
-            ),
-            run_buffers=buffers,
-        )
+        split, buffers = self._split(code_column)
         lanes, each = _in_lanes(split, buffers)
         self._lanes = lanes
         self._lane_bytes = each.staging_bytes
@@ -83,6 +72,27 @@ class SweepJoin(SemiStreamJoin):
             run_bytes=split.run_bytes, disk=self._disk, buffers=lanes, threads=min(_THREADS, lanes)
         )
         self._sweep = PageSweep(relation, self._disk.costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
+
+    def _split(self, code_column: int | None) -> tuple[MemorySplit, int]:
+        """The parts of the budget, and for how many lanes: for one if there is not enough for more."""
+        relation = self.relation
+        split = partial(
+            MemorySplit.of,
+            self._memory,
+            relation,
+            self.spec,
+            purpose=f"a {self.name} join with {relation.path}",
+            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages) + relation.num_pages,
+            slots_bytes=partial(
+                StreamBuffer.index_bytes,
+                code_stored=code_column is not None,
+                single_codes=self.spec.condition.single_codes,
+            ),
+        )
+        if self._most_lanes > 1 and self._memory.limit >= _SCARCE_PAGES * relation.largest_page:
+            with suppress(BudgetError):
+                return split(run_buffers=self._most_lanes), self._most_lanes
+        return split(run_buffers=1), 1
 
     def _code_column(self) -> int | None:
         """The stream's column whose values are its codes, if there is one: it need not be stored twice."""

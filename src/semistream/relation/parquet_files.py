@@ -81,7 +81,8 @@ def _of_delta_table(folder: Path) -> ParquetFiles:
         from deltalake import DeltaTable  # noqa: PLC0415 (an optional package)
     except ImportError:
         raise RelationError(
-            f"{folder} is a Delta table, and reading its log takes the package deltalake: pip install deltalake."
+            f"{folder} is a Delta table, and reading its log takes the package deltalake: "
+            "pip install 'semistream[delta]'."
         ) from None
     table = DeltaTable(str(folder))
     _require_plain_files(folder, table.protocol(), table.metadata().configuration)
