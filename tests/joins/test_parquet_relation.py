@@ -467,5 +467,5 @@ def test_a_delta_table_with_rows_that_its_files_do_not_tell_is_refused(tmp_path:
 def test_a_delta_table_without_its_package_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "t/_delta_log").mkdir(parents=True)
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(RelationError, match="pip install deltalake"):
+    with pytest.raises(RelationError, match=r"pip install 'semistream\[delta\]'"):
         ParquetRelation.open(tmp_path / "t")
