@@ -142,6 +142,7 @@ def test_every_tuple_meets_every_page_once_however_b_and_w_change(
         with adaptive(partners_on_every_page(Path(folder), pages), memory=memory) as join:
             for b, w, arrivals in steps:
                 join.set_parameters(pages_per_step=b, rows_per_step=w)
+                check_all_is_charged(join)
                 met += meetings(join.push(tuples(*range(arrived, arrived + arrivals))))
                 arrived += arrivals
                 before, waited = join._scan.position, join.stats.rows_waiting
@@ -350,6 +351,22 @@ def test_a_larger_b_makes_fewer_requests_and_takes_more_memory(tmp_path) -> None
             assert stats.pages_read == pytest.approx(b * stats.steps, rel=0.01)
             seen.append(buffers)
     assert seen[0] < seen[1] / 5 < seen[2] / 25
+
+
+def test_buffers_stay_charged_until_their_runs_are_joined(tmp_path) -> None:
+    with adaptive(many_pages(tmp_path), memory="8MB", pages_per_step=30, rows_per_step=5) as join:
+        list(join.push(tuples(1, 2)))
+        list(join.step())
+        large = join.budget.by_name["page buffers"]
+        join.set_parameters(pages_per_step=1)
+        seen = []
+        while join.stats.rows_waiting:
+            check_all_is_charged(join)
+            list(join.step())
+            seen.append(join.budget.by_name["page buffers"])
+        assert seen[0] == large  # the runs of 30 pages that were asked for are still there
+        assert seen[-1] < large / 10
+        assert join.stats.pages_read == 120
 
 
 def test_b_and_w_cannot_change_under_unconsumed_results(tmp_path) -> None:
