@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from semistream import AdaptiveMeshJoin, MeshFactors, MeshJoin, Relation, SemiStreamJoin, join
@@ -23,7 +23,7 @@ from tests.oracle import batch_join, multiset
 
 KEY = 7
 STREAM = pa.schema([("s", pa.int64()), ("tuple", pa.int64())])
-some = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def partners_on_every_page(folder: Path, pages: int) -> Relation:
@@ -131,6 +131,7 @@ def check_all_is_charged(join: AdaptiveMeshJoin) -> None:
 steps = st.lists(st.tuples(st.integers(1, 12), st.sampled_from([1, 2, 3, 10, 1000]), st.integers(0, 9)), max_size=40)
 
 
+@example(pages=7, steps=[(6, 1, 1), (1, 1000, 0)], memory="150kB")  # large buffers in use while many may enter
 @given(pages=st.integers(1, 9), steps=steps, memory=st.sampled_from(["80kB", "150kB", "1MB"]))
 @some
 def test_every_tuple_meets_every_page_once_however_b_and_w_change(
@@ -185,6 +186,7 @@ def many_pages(folder: Path, pages: int = 120, rows_per_page: int = 4) -> Relati
 
 
 DISK = {"seek_s": 0.010, "transfer_s": 0.001}
+COSTS = MeshFactors(**DISK, packet_s=0.0)
 
 
 class Feed:
@@ -213,7 +215,7 @@ def tunable_bytes(join: SemiStreamJoin) -> int:
 def test_b_w_and_memory_follow_the_rate(tmp_path) -> None:
     clock, disk = FakeClock(), SimulatedDisk(**DISK)
     relation = many_pages(tmp_path)
-    with adaptive(relation, memory="8MB", clock=clock, disk=disk, factors=MeshFactors(**DISK)) as join:
+    with adaptive(relation, memory="8MB", clock=clock, disk=disk, factors=COSTS) as join:
         assert join.stats.trace[0].rate is None  # nothing is known yet: all of the budget
         whole = tunable_bytes(join)
         feed = Feed(join, clock, keys=480)
@@ -222,14 +224,14 @@ def test_b_w_and_memory_follow_the_rate(tmp_path) -> None:
             feed.run(rate, seconds=6)
             point = join.stats.trace[-1]
             assert point.rate == pytest.approx(rate, rel=0.12)
-            assert 1.1 * rate <= point.service_rate <= 1.5 * rate
+            assert 1.3 * rate <= point.service_rate <= 1.8 * rate
             assert (point.pages_per_step, point.rows_per_step) == (join.pages_per_step, join.rows_per_step)
             assert point.memory_bytes <= join.budget.limit
             # By MESH (5), w tuples are taken in no more time than they need to come: on this very disk.
             assert join.rows_per_step >= rate * (DISK["seek_s"] + DISK["transfer_s"] * join.pages_per_step)
             used = tunable_bytes(join)
             if rate in seen:
-                assert used == pytest.approx(seen[rate][2], rel=0.05)  # what a faster stream needed is given back
+                assert used == pytest.approx(seen[rate][2], rel=0.15)  # what a faster stream needed is given back
                 assert abs(join.pages_per_step - seen[rate][0]) <= 1
             seen[rate] = join.pages_per_step, join.rows_per_step, used
         b, w, used = (tuple(seen[rate][i] for rate in (1000, 2000, 4000)) for i in range(3))
@@ -249,7 +251,7 @@ def test_b_w_and_memory_follow_the_rate(tmp_path) -> None:
 def test_a_stream_too_fast_for_the_budget_gets_the_greatest_service_rate(tmp_path) -> None:
     clock = FakeClock()
     relation = many_pages(tmp_path)
-    with adaptive(relation, memory="300kB", clock=clock, factors=MeshFactors(**DISK)) as join:
+    with adaptive(relation, memory="300kB", clock=clock, factors=COSTS) as join:
         Feed(join, clock, keys=480).run(20_000, seconds=1)
         point = join.stats.trace[-1]
         assert point.service_rate < point.rate
@@ -264,7 +266,7 @@ class OnASlowMachine(AdaptiveMeshJoin):
     clock: FakeClock
 
     def _join(self, run):
-        starts = self._scan.position == self._iteration_start
+        starts = (self._scan.position - self._iteration_start) % self.pages_per_step == 0
         self.clock.now_s += 3 * (starts * DISK["seek_s"] + DISK["transfer_s"] * run.pages.size)
         yield from super()._join(run)
 
@@ -273,27 +275,28 @@ def test_a_stream_pushed_as_fast_as_it_is_taken_makes_the_join_as_fast_as_it_can
     """Such a stream only shows the rate of the join itself. The join must not be content with it, and least of all
     think that the stream became slow when its own costs are higher than the factors say.
     """
-    clock, factors = FakeClock(), MeshFactors(**DISK)
+    clock = FakeClock()
     relation = many_pages(tmp_path)
-    with adaptive(relation, OnASlowMachine, memory="4MB", clock=clock, factors=factors) as join:
+    with adaptive(relation, OnASlowMachine, memory="4MB", clock=clock, factors=COSTS) as join:
         join.clock = clock
         feed = Feed(join, clock, keys=480)
         feed.run(50, seconds=4)
         slow = join.stats.trace[-1]
-        assert 1.1 * 50 <= slow.service_rate <= 1.6 * 50
+        assert 1.3 * slow.rate <= slow.service_rate <= 3 * slow.rate
         feed.interval_s = 0.0
         feed.run(20_000, seconds=20)
         fast = join.stats.trace[-1]
-        greatest = MeshTuner(join._costs(join._timing.ratio), join._allocation.memory).greatest_rate()
-        assert fast.rows_per_step == pytest.approx(greatest.rows_per_step, rel=0.1)
-        assert fast.memory_bytes > 5 * slow.memory_bytes
-        seconds_per_tuple = 3 * (DISK["seek_s"] + DISK["transfer_s"] * fast.pages_per_step) / fast.rows_per_step
-        assert fast.service_rate == pytest.approx(1 / seconds_per_tuple, rel=0.2)
+        memory = join._allocation.memory
+        greatest = MeshTuner(join._costs(), memory).greatest_rate()
+        assert fast.pages_per_step == greatest.pages_per_step
+        assert fast.memory_bytes == memory.pool > 5 * slow.memory_bytes
+        loop_s = 3 * (DISK["seek_s"] + DISK["transfer_s"] * fast.pages_per_step)
+        assert fast.service_rate == pytest.approx(greatest.rows_per_step / loop_s, rel=0.2)
 
 
 def test_a_silent_stream_gives_its_memory_back(tmp_path) -> None:
     clock = FakeClock()
-    with adaptive(many_pages(tmp_path), memory="8MB", clock=clock, factors=MeshFactors(**DISK)) as join:
+    with adaptive(many_pages(tmp_path), memory="8MB", clock=clock, factors=COSTS) as join:
         feed = Feed(join, clock, keys=480)
         feed.run(4000, seconds=3)
         busy = tunable_bytes(join)
@@ -322,7 +325,7 @@ def test_a_wide_tuple_finds_room_whatever_b_and_w_are(tmp_path) -> None:
 
 def test_parameters_set_by_hand_stay_until_it_may_tune_itself_again(tmp_path) -> None:
     clock = FakeClock()
-    with adaptive(many_pages(tmp_path), memory="8MB", clock=clock, factors=MeshFactors(**DISK)) as join:
+    with adaptive(many_pages(tmp_path), memory="8MB", clock=clock, factors=COSTS) as join:
         feed = Feed(join, clock, keys=480)
         join.set_parameters(pages_per_step=17, rows_per_step=333)
         feed.run(1000, seconds=2)
@@ -335,7 +338,7 @@ def test_parameters_set_by_hand_stay_until_it_may_tune_itself_again(tmp_path) ->
         assert join.pages_per_step == 120  # all of R
         join.set_parameters(retune=True)
         feed.run(1000, seconds=2)
-        assert 1100 <= join.stats.trace[-1].service_rate <= 1500
+        assert 1300 <= join.stats.trace[-1].service_rate <= 1800
 
 
 def test_a_larger_b_makes_fewer_requests_and_takes_more_memory(tmp_path) -> None:

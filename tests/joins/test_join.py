@@ -136,7 +136,9 @@ def test_what_cannot_work_is_refused_by_name(products: Relation, tmp_path: Path)
         semistream.join(pa.table({"product": ["1"]}), products, on={"product": "id"})
     with pytest.raises(InvalidArgument, match="how is 'outer'; give one of inner, left, semi, anti"):
         joined(products, how="outer")
-    with pytest.raises(InvalidArgument, match="operator is 'hash'; give 'auto', 'mesh', 'nested_loop'"):
+    with pytest.raises(
+        InvalidArgument, match="operator is 'hash'; give 'auto', 'mesh', 'adaptive_mesh', 'nested_loop'"
+    ):
         joined(products, operator="hash")
     with pytest.raises(InvalidArgument, match="'mesh' has no option 'speed'; it has rows_per_step, pages_per_step, on"):
         joined(products, speed=11)

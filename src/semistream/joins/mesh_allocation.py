@@ -42,16 +42,18 @@ class MeshAllocation:
             return self._memory
         return replace(self._memory, tuple_bytes=-(-self._intake.held_bytes // self._window.held))
 
-    def settle(self, pages: int, rows: int, admitted: int = 0) -> None:
-        """Go as far as possible towards the buffers and slots for b = ``pages`` and w = ``rows``, of which ``admitted``
-        are in the window already.
+    def settle(self, pages: int, rows: int, *, at_once: int, admitted: int) -> None:
+        """Go as far as possible towards the buffers and slots for b = ``pages`` and w = ``rows``.
+
+        ``at_once`` tuples may enter in this iteration, of which ``admitted`` are in the window already.
         """
         memory, reader, window = self.memory, self._reader, self._window
         charged = self._budget.by_name
         held = max(window.held, LEAST_SLOTS)
         room = memory.pool - memory.window_bytes(held) - max(self._intake.held_bytes, memory.widest_tuple)
-        least_buffers = memory.buffer_bytes(1) if reader.resized else charged[_BUFFERS]
-        admit_rows = max(min(rows, memory.admit_rows, (room - least_buffers) // ADMIT_ROW_BYTES), 1)
+        all_free = reader.room == memory.buffers  # else those in use keep their size, whatever is wanted
+        least_buffers = memory.buffer_bytes(1) if all_free else charged[_BUFFERS]
+        admit_rows = max(min(at_once, memory.admit_rows, (room - least_buffers) // ADMIT_ROW_BYTES), 1)
         admit_bytes = memory.admit_bytes(admit_rows)
         run_pages = pages
         while run_pages > 1 and memory.buffer_bytes(run_pages) > room - admit_bytes:
@@ -62,7 +64,7 @@ class MeshAllocation:
             reader.resize(run_bytes)
         if not reader.resized:
             buffers = max(buffers, charged[_BUFFERS])
-        needed = max(memory.slots(pages, rows), window.held + max(rows - admitted, 0))
+        needed = max(memory.slots(pages, rows), window.held + max(at_once - admitted, 0))
         slots = self._slots_for(needed, memory, memory.pool - buffers - admit_bytes)
         index = memory.window_bytes(slots) + admit_bytes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from semistream.joins.stream_window import StreamWindow
 from semistream.relation import Relation, RunReader
 
 _SLOT_BYTES = StreamWindow.index_bytes(1)
+_FEW_PACKETS = 8
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class MeshMemory:
     ===========================  ==========================================================================
     M_max                        ``pool``: the budget less what b and w do not change (index of R, matches, output)
     b * v_P                      `buffer_bytes`: so many ``buffers`` of b pages, as the reader reads ahead
-    w * v_S                      `admit_bytes`: the arrays of w tuples that are admitted
+    w * v_S                      `admit_bytes`: the arrays of tuples that are admitted at once
     w * N_R / b * sizeof(ptr)    `window_bytes`: a slot of the window for each tuple
     w * f * N_R / b * v_S        ``tuple_bytes`` for each of these tuples
     ===========================  ==========================================================================
@@ -63,12 +65,21 @@ class MeshMemory:
         )
 
     def steps(self, pages: int) -> int:
-        """Iterations of ``pages`` in which a tuple meets all of R: N_R / b."""
+        """Loops of ``pages`` in which a tuple meets all of R: N_R / b."""
         return -(-self.num_pages // pages)
 
+    def loops(self, pages: int) -> int:
+        """How many loops of b = ``pages`` and w tuples to do at once, as one iteration with one packet.
+
+        The results of each iteration are taken from all packets, so that a scan costs the square of their number in
+        calls. With sqrt(N_R) / 2 packets this is a call for four pages, however large R is.
+        """
+        most_packets = max(math.isqrt(self.num_pages) // 2, _FEW_PACKETS)
+        return max(-(-self.steps(pages) // most_packets), 1)
+
     def slots(self, pages: int, rows: int) -> int:
-        """Tuples that the window holds: w * N_R / b."""
-        return max(rows * self.steps(pages), LEAST_SLOTS)
+        """Tuples that the window holds: w * N_R / b, and those of loops that are done at once with one of these."""
+        return max(rows * self._loops_held(pages), LEAST_SLOTS)
 
     def run_bytes(self, pages: int) -> int:
         """Bytes of a buffer that takes ``pages``."""
@@ -99,20 +110,25 @@ class MeshMemory:
 
         Below 1, it says in how many iterations the window has room for one tuple more; zero or less, that none fits.
         """
-        room, steps = self.pool - self.buffer_bytes(pages), self.steps(pages)
-        tuples = self._rows_in(room, steps, _SLOT_BYTES + self.tuple_bytes)
-        return min(tuples, self._rows_in(room - self.widest_tuple, steps, _SLOT_BYTES))
+        room = self.pool - self.buffer_bytes(pages)
+        tuples = self._rows_in(room, pages, _SLOT_BYTES + self.tuple_bytes)
+        return min(tuples, self._rows_in(room - self.widest_tuple, pages, _SLOT_BYTES))
 
     def _held(self, pages: int, rows: int) -> int:
         """All but the tuples."""
         window = self.window_bytes(self.slots(pages, rows))
-        return self.buffer_bytes(pages) + self.admit_bytes(rows) + window
+        return self.buffer_bytes(pages) + self.admit_bytes(rows * self.loops(pages)) + window
 
-    def _rows_in(self, room: int, steps: int, slot_bytes: int) -> float:
-        """The greatest w of which ``steps`` times as many slots fit, with the bytes that it takes to admit w."""
-        rows = room / (steps * slot_bytes + ADMIT_ROW_BYTES)
-        if rows > self.admit_rows:
-            rows = (room - self.admit_bytes(self.admit_rows)) / (steps * slot_bytes)
-        if rows * steps < LEAST_SLOTS:
-            rows = min((room - LEAST_SLOTS * slot_bytes) / ADMIT_ROW_BYTES, LEAST_SLOTS / steps)
+    def _loops_held(self, pages: int) -> int:
+        """Loops whose tuples are in the window together, at most."""
+        return self.steps(pages) + self.loops(pages) - 1
+
+    def _rows_in(self, room: int, pages: int, slot_bytes: int) -> float:
+        """The greatest w of which all slots fit, with the bytes that it takes to admit the tuples."""
+        held, loops = self._loops_held(pages), self.loops(pages)
+        rows = room / (held * slot_bytes + loops * ADMIT_ROW_BYTES)
+        if rows * loops > self.admit_rows:
+            rows = (room - self.admit_bytes(self.admit_rows)) / (held * slot_bytes)
+        if rows * held < LEAST_SLOTS:
+            rows = min((room - LEAST_SLOTS * slot_bytes) / (loops * ADMIT_ROW_BYTES), LEAST_SLOTS / held)
         return rows
