@@ -229,6 +229,8 @@ def test_b_w_and_memory_follow_the_rate(tmp_path) -> None:
             assert point.memory_bytes <= join.budget.limit
             # By MESH (5), w tuples are taken in no more time than they need to come: on this very disk.
             assert join.rows_per_step >= rate * (DISK["seek_s"] + DISK["transfer_s"] * join.pages_per_step)
+            assert join.runs > 20 >= 2 * len(join._window.packets)  # of several loops each
+            assert join._window.held <= join.rows_per_step * (join.runs + join._loops)
             used = tunable_bytes(join)
             if rate in seen:
                 assert used == pytest.approx(seen[rate][2], rel=0.15)  # what a faster stream needed is given back
@@ -268,6 +270,7 @@ class OnASlowMachine(AdaptiveMeshJoin):
     def _join(self, run):
         starts = (self._scan.position - self._iteration_start) % self.pages_per_step == 0
         self.clock.now_s += 3 * (starts * DISK["seek_s"] + DISK["transfer_s"] * run.pages.size)
+        assert self.clock.now_s < 100, "the join has become slower and slower"
         yield from super()._join(run)
 
 

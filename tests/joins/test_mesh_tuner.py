@@ -16,7 +16,7 @@ from semistream.joins.mesh_costs import MeshCosts, MeshFactors
 from semistream.joins.mesh_memory import MeshMemory
 from semistream.joins.mesh_tuner import MeshTuner, steps_to_try
 
-MOST_PAGES, MOST_ROWS = 40, 150
+MOST_PAGES, MOST_ROWS = 40, 200
 times = st.floats(0, 0.01)
 
 
