@@ -14,10 +14,17 @@ def batch_join(
     stream: pa.Table, relation: pa.Table, on: dict[str, str], how: str, payload: list[str], suffix: str = "_right"
 ) -> pa.Table:
     """``stream`` joined with ``relation`` by DuckDB; ``payload`` are the relation's columns that come out."""
+    condition = " AND ".join(f's."{left}" = r."{right}"' for left, right in on.items())
+    return sql_join(stream, relation, condition, how, payload, suffix)
+
+
+def sql_join(
+    stream: pa.Table, relation: pa.Table, condition: str, how: str, payload: list[str], suffix: str = "_right"
+) -> pa.Table:
+    """The same for any condition that DuckDB can read."""
     with duckdb.connect() as connection:
         connection.register("s", stream)
         connection.register("r", relation)
-        condition = " AND ".join(f's."{left}" = r."{right}"' for left, right in on.items())
         columns = [f's."{name}"' for name in stream.column_names]
         if how in ("inner", "left"):
             columns += [f'r."{n}" AS "{n + suffix if n in stream.column_names else n}"' for n in payload]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from semistream.errors import SemistreamError
     from semistream.joins import (
         AdaptiveMeshJoin,
+        HybridJoin,
         IndexNestedLoopJoin,
         JoinedStream,
         JoinStats,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdaptiveMeshJoin",
+    "HybridJoin",
     "IndexNestedLoopJoin",
     "JoinStats",
     "JoinedStream",
@@ -40,6 +42,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AdaptiveMeshJoin": "semistream.joins",
+    "HybridJoin": "semistream.joins",
     "IndexNestedLoopJoin": "semistream.joins",
     "JoinStats": "semistream.joins",
     "JoinedStream": "semistream.joins",

@@ -74,11 +74,13 @@ class MemoryBudget:
         self.used = 0
         self.peak = 0
         self._by_name: dict[str, int] = {}
+        self._whole: MemoryBudget | None = None
+        self._parts: list[MemoryBudget] = []
 
     @property
     def free(self) -> int:
-        """Bytes that can still be charged."""
-        return self.limit - self.used
+        """Bytes that can still be charged here; what parts may still charge is theirs."""
+        return self.limit - self.used - sum(part.free for part in self._parts)
 
     @property
     def by_name(self) -> dict[str, int]:
@@ -94,6 +96,39 @@ class MemoryBudget:
                 least_bytes=least,
             )
 
+    def part(self, nbytes: int) -> MemoryBudget:
+        """A budget of ``nbytes`` inside this one: what is charged to it is charged here too, by the same name.
+
+        >>> whole = MemoryBudget("1kB")
+        >>> part = whole.part(300)
+        >>> part.charge("window", 200); whole.used, whole.free, part.free
+        (200, 700, 100)
+        """
+        if nbytes > self.free:
+            raise BudgetExceeded(f"a part of {nbytes} bytes was asked for with {self.free} of {self.limit} free.")
+        part = MemoryBudget(nbytes)
+        part._whole = self
+        self._parts.append(part)
+        return part
+
+    def resize(self, limit: int) -> None:
+        """Change the limit. What is in use must fit it, and so must parts; a part's growth must fit the whole."""
+        kept = self.limit - self.free
+        if limit < kept:
+            raise BudgetExceeded(f"a budget of {self.limit} bytes cannot shrink to {limit}: {kept} are in use.")
+        if self._whole is not None and limit - self.limit > self._whole.free:
+            raise BudgetExceeded(f"a part cannot grow to {limit} bytes with {self._whole.free} free.")
+        self.limit = limit
+
+    def clear(self) -> None:
+        """Release all that is charged, and let go of all parts; what was the peak is forgotten."""
+        for name, held in self.by_name.items():
+            self._book(name, -held)
+        for part in self._parts:
+            part._whole = None
+        self._parts.clear()
+        self.peak = self.used
+
     def charge(self, name: str, nbytes: int) -> None:
         """Take ``nbytes`` for the buffer ``name``; raises and charges nothing when over the limit."""
         if nbytes < 0:
@@ -103,9 +138,14 @@ class MemoryBudget:
                 f"{name} asked for {nbytes} bytes with {self.free} of {self.limit} free ({self.by_name}). "
                 "This is a bug in semistream; please report it."
             )
+        self._book(name, nbytes)
+
+    def _book(self, name: str, nbytes: int) -> None:
         self.used += nbytes
         self.peak = max(self.peak, self.used)
         self._by_name[name] = self._by_name.get(name, 0) + nbytes
+        if self._whole is not None:
+            self._whole._book(name, nbytes)
 
     def release(self, name: str, nbytes: int) -> None:
         """Give back ``nbytes`` of the buffer ``name``."""
@@ -114,8 +154,7 @@ class MemoryBudget:
             raise BudgetExceeded(
                 f"{name} released {nbytes} bytes but holds {held}. This is a bug in semistream; please report it."
             )
-        self._by_name[name] = held - nbytes
-        self.used -= nbytes
+        self._book(name, -nbytes)
 
     def recharge(self, name: str, nbytes: int) -> None:
         """Charge or release as much as it takes for the buffer ``name`` to hold ``nbytes``."""

@@ -14,7 +14,7 @@ from semistream.errors import CorruptRelation
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.spec import JoinKind
 from tests.cli.conftest import read, run, write
-from tests.oracle import batch_join, multiset
+from tests.oracle import batch_join, multiset, sql_join
 
 MEMORY = ("--memory", "500kB")
 
@@ -78,6 +78,27 @@ def test_composite_keys_are_given_one_by_one(tmp_path: Path) -> None:
     assert answer.code == 0
     rows = sorted(read(out).to_pylist(), key=lambda row: row["c"])
     assert rows == [{"a": 1, "bb": "y", "c": 20}, {"a": 2, "bb": "x", "c": 30}]
+
+
+def test_conditions_are_given_one_by_one(
+    orders: pa.Table, products: pa.Table, stream: Path, relation: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.parquet"
+    conditions = ("s.price > r.price", "abs(s.product - r.id) <= 2")
+    answer = run(
+        "join", stream, relation, *(part for c in conditions for part in ("--where", c)), "--out", out, *MEMORY
+    )
+    assert answer.code == 0
+    expected = sql_join(orders, products, " AND ".join(conditions), "inner", products.column_names)
+    assert expected.num_rows
+    assert multiset(read(out)) == multiset(expected)
+
+
+def test_a_condition_that_cannot_be_read_is_shown(stream: Path, relation: Path, tmp_path: Path) -> None:
+    answer = run("join", stream, relation, "--where", "s.price ~ r.price", "--out", tmp_path / "o.csv", *MEMORY)
+    assert answer.code != 0
+    assert "character 9" in answer.err
+    assert run("join", stream, relation, "--out", tmp_path / "o.csv", *MEMORY).code != 0
 
 
 def test_an_empty_result_is_a_file_with_the_columns(relation: Path, orders: pa.Table, tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from semistream import Relation, SemiStreamJoin
 from semistream.errors import BudgetError
-from semistream.joins import AdaptiveMeshJoin, IndexNestedLoopJoin, MeshJoin
+from semistream.joins import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin
+from semistream.joins.front_stage import FrontStage
 from semistream.joins.mesh_tuner import MeshParameters
+from semistream.joins.sweep import SweepJoin
 from tests.joins.cases import Case
 from tests.joins.clocks import TickingClock
 
@@ -59,5 +61,12 @@ OPERATORS = [
     pytest.param(Maker(self_tuning, {"tick_s": 1e-9}), id="adaptive_mesh-fast-stream"),
     pytest.param(Maker(self_tuning, {"tick_s": 1, "rows_per_step": 3, "pages_per_step": 2}), id="adaptive_mesh-w3-b2"),
     pytest.param(Maker(RestlessMeshJoin, {"seed": 5}), id="adaptive_mesh-restless"),
+    pytest.param(Maker(SweepJoin), id="sweep"),
+    pytest.param(Maker(FrontStage), id="front-mesh"),
+    pytest.param(Maker(FrontStage, {"wraps": SweepJoin, "cache_share": 0.6}), id="front-sweep"),
+    pytest.param(Maker(FrontStage, {"wraps": HybridJoin, "cache_share": 0.5}), id="front-hybrid"),
+    pytest.param(Maker(HybridJoin), id="hybrid"),
+    pytest.param(Maker(HybridJoin, {"pages_per_step": 1, "seek_bytes": 0}), id="hybrid-p1"),
+    pytest.param(Maker(HybridJoin, {"disk": "buffered", "pages_per_step": 3, "seek_bytes": 2048}), id="hybrid-p3"),
     pytest.param(Maker(IndexNestedLoopJoin), id="nested_loop"),
 ]

@@ -122,9 +122,10 @@ def check_all_is_charged(join: AdaptiveMeshJoin) -> None:
     held = [*reader._free, *(buffer for _, buffer in reader._pending)] + [b for b in [reader._taken] if b is not None]
     assert sum(buffer.size for buffer in held) <= charged["page buffers"]
     assert join._window._matched.size == join._window.slots >= join._window.held
-    assert join._window.index_bytes(join._window.slots) <= charged["stream index"]
+    single = join.spec.condition.single_codes
+    assert join._window.index_bytes(join._window.slots, single_codes=single) <= charged["stream index"]
     waiting = max(charged.get("stream tuples", 0), join._allocation.memory.widest_tuple)
-    fixed = charged["page index"] + charged["matches"] + join._split.staging_bytes
+    fixed = charged["page index"] + charged["matches"] + charged.get("pair checks", 0) + join._split.staging_bytes
     assert fixed + charged["page buffers"] + charged["stream index"] + waiting <= join.budget.limit
 
 
@@ -342,6 +343,61 @@ def test_parameters_set_by_hand_stay_until_it_may_tune_itself_again(tmp_path) ->
         join.set_parameters(retune=True)
         feed.run(1000, seconds=2)
         assert 1300 <= join.stats.trace[-1].service_rate <= 1800
+
+
+def test_parameters_set_by_hand_outlive_a_change_of_the_budget_and_of_the_relation(tmp_path) -> None:
+    relation = many_pages(tmp_path)
+    with adaptive(relation, memory="8MB") as join:
+        join.set_parameters(pages_per_step=17, rows_per_step=333)
+        list(join.push(tuples(1, 2)))
+        list(join.set_memory("2MB"))
+        assert (join.pages_per_step, join.rows_per_step) == (17, 333)
+        join.refresh(relation.update(pa.table({"k": [3], "page": [7], "filler": [b""]})))
+        list(join.push(tuples(3)))
+        assert join.relation.version > relation.version
+        assert (join.pages_per_step, join.rows_per_step) == (17, 333)
+        list(join.flush())
+        assert join.stats.rows_done == 3
+
+
+def rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    return list(zip(*batch.to_pydict().values(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"on": None, "where": "s.s BETWEEN r.k AND r.page"},
+        {"on": {"tuple": "page"}, "where": "s.s >= r.k"},
+        {"on": {"tuple": "page"}, "columns": ["k"]},
+    ],
+)
+def test_other_conditions_and_null_keys_are_exact_and_charged_whatever_b_and_w_are(tmp_path, condition) -> None:
+    """Ranges take more memory for a tuple, columns that are not the key more for a run, and null keys pages of their
+    own.
+    """
+    keys = [None if i % 9 == 0 else i // 3 for i in range(300)]
+    table = pa.table(
+        {"k": pa.array(keys, pa.int64()), "page": [i % 40 for i in range(300)], "filler": ["x" * 300] * 300}
+    )
+    relation = Relation.build(table, tmp_path / "r", key="k", page_bytes=4096)
+    stream = pa.record_batch([[i * 7 % 110 for i in range(400)], [i % 60 for i in range(400)]], schema=STREAM)
+    options = {"columns": ["filler"], **condition}
+    with MeshJoin(relation, STREAM, memory="8MB", **options) as plain:
+        expected = Counter(row for b in [*plain.push(stream), *plain.flush()] for row in rows_of(b))
+    for memory in ("600kB", "2MB"):
+        with adaptive(relation, memory=memory, **options) as join:
+            seen: Counter[Any] = Counter()
+            for i, (b, w) in enumerate([(1, 5), (30, 100), (2, 10**9), (7, 3), (1, 40)]):
+                join.set_parameters(pages_per_step=b, rows_per_step=w)
+                check_all_is_charged(join)
+                for batch in [*join.push(stream.slice(i * 80, 80)), *join.step()]:
+                    seen.update(rows_of(batch))
+                check_all_is_charged(join)
+            for batch in join.flush():
+                seen.update(rows_of(batch))
+            assert seen == expected
+            assert sum(seen.values()) > 100
 
 
 def test_a_larger_b_makes_fewer_requests_and_takes_more_memory(tmp_path) -> None:

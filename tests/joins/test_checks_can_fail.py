@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from semistream import MemoryBudget, MeshJoin
-from semistream.joins import stream_window
+from semistream.joins import sorted_ranges
 from semistream.joins.emitter import Emitter
-from semistream.joins.intake import Admitted, Intake
+from semistream.joins.intake import Intake
 from semistream.joins.stats import JoinStats
 from semistream.joins.stream_window import StreamWindow
 from tests.joins import checks
@@ -105,13 +106,13 @@ def test_a_forgotten_partner_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tuples_lost_when_levels_are_merged_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    merge = stream_window.merge_sorted
+    merge = sorted_ranges.merge_sorted
 
     def forgetful(*levels):
         codes, tuples = merge(*levels)
         return codes[1:], tuples[1:]
 
-    monkeypatch.setattr(stream_window, "merge_sorted", forgetful)
+    monkeypatch.setattr(sorted_ranges, "merge_sorted", forgetful)
     _fails(exact)
 
 
@@ -135,7 +136,7 @@ def test_null_keys_that_match_are_found(monkeypatch: pytest.MonkeyPatch) -> None
 
     def blind(self, batch, start, room):
         taken = admit(self, batch, start, room)
-        return taken and Admitted(taken.batch, taken.sizes, taken.codes, None)
+        return taken and replace(taken, ranges=replace(taken.ranges, possible=None))
 
     monkeypatch.setattr(Intake, "admit", blind)
     relation = pa.table({"k": [0, 0, 1], "v": [1, 2, 3]})

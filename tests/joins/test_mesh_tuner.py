@@ -15,6 +15,7 @@ from semistream.joins.memory_split import LEAST_SLOTS
 from semistream.joins.mesh_costs import MeshCosts, MeshFactors
 from semistream.joins.mesh_memory import MeshMemory
 from semistream.joins.mesh_tuner import MeshTuner, steps_to_try
+from semistream.relation import RunReader
 
 MOST_PAGES, MOST_ROWS = 40, 200
 times = st.floats(0, 0.01)
@@ -40,10 +41,11 @@ def tuners(draw: st.DrawFn) -> MeshTuner:
         num_pages=draw(st.integers(1, MOST_PAGES)),
         page_bytes=draw(st.sampled_from([500, 4096, 9000])),
         widest_page=9000,
-        page_overhead=100,
-        buffers=3,
+        run_cost=lambda run_bytes, pages: RunReader.memory_bytes(run_bytes, 3) + 300 * pages,
+        slot_bytes=33,
         tuple_bytes=tuple_bytes,
         widest_tuple=draw(st.integers(1, 4000)),
+        admit_row_bytes=48,
         admit_rows=draw(st.sampled_from([1, 10, 1000])),
     )
     least = memory.buffer_bytes(1) + memory.admit_bytes(1) + memory.window_bytes(LEAST_SLOTS)

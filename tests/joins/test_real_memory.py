@@ -48,7 +48,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Relation:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operator", ["mesh", "adaptive_mesh"])
+@pytest.mark.parametrize("operator", ["mesh", "adaptive_mesh", "hybrid"])
 def test_resident_memory_stays_within_the_budget(large: Relation, operator: str) -> None:
     assert large.nbytes > 7 * BUDGET
     script = [sys.executable, "-c", CHILD, str(large.path), operator, str(large.num_rows), str(BUDGET)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from semistream import MemoryBudget
 from semistream.joins.intake import Admitted
 from semistream.joins.stream_window import StreamWindow
+from semistream.keys.ranges import CodeRanges
 
 actions = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 20), st.booleans()), max_size=30)
 
@@ -26,7 +27,7 @@ def test_tuples_keep_their_marks_when_the_slots_change(actions: list[tuple[int, 
         if 0 < rows <= window.free:
             codes = generator.integers(0, 9, rows)
             batch = pa.record_batch({"k": codes})
-            window.admit(Admitted(batch, np.full(rows, 8), codes, None), entered)
+            window.admit(Admitted(batch, np.full(rows, 8), CodeRanges(codes, None, None)), entered)
             marks |= dict.fromkeys(range(admitted, admitted + rows), False)
             admitted += rows
             chosen = np.flatnonzero(generator.random(len(marks)) < 0.4) + admitted - len(marks)

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.kernels.merge import match_pages
+from semistream.kernels.merge import match_pages, match_ranges, merge_ranges
 
 EXTREMES = [np.iinfo(np.int64).min, np.iinfo(np.int64).max]
 CODES = st.one_of(st.integers(-4, 4), st.sampled_from(EXTREMES))
 PAGES = st.lists(st.lists(CODES, min_size=1, max_size=8), max_size=6)
 
 
+RANGES = st.lists(st.tuples(CODES, CODES).map(sorted), max_size=8).map(sorted)
+
+
 def _match(pages: list[list[int]], asked: list[int], room: int) -> list[tuple[int, int, int]]:
+    codes = np.array(sorted(asked), np.int64)
+    return _drive(pages, room, len(asked), lambda run, starts, rows, *out: match_pages(run, starts, rows, codes, *out))
+
+
+def _match_ranges(pages: list[list[int]], asked: list[list[int]], room: int) -> list[tuple[int, int, int]]:
+    low, high = (np.array([bounds[i] for bounds in asked], np.int64) for i in range(2))
+    reach = np.maximum.accumulate(high)
+    return _drive(pages, room, len(asked), lambda *run: match_ranges(*run[:3], low, high, reach, *run[3:]))
+
+
+def _drive(pages: list[list[int]], room: int, asked: int, match: Callable[..., int]) -> list[tuple[int, int, int]]:
     run = np.array([-99] + [code for page in pages for code in [*sorted(page), -99]], np.int64)
     rows = np.array([len(page) for page in pages], np.int32)
     starts = 1 + np.cumsum(np.array([0, *(len(page) + 1 for page in pages)]), dtype=np.int64)[:-1]
@@ -22,11 +38,11 @@ def _match(pages: list[list[int]], asked: list[int], room: int) -> list[tuple[in
     pairs: list[tuple[int, int, int]] = []
     while cursor[0] < rows.size:
         before = cursor.copy()
-        n = match_pages(run, starts, rows, np.array(sorted(asked), np.int64), cursor, position, page, row)
+        n = match(run, starts, rows, cursor, position, page, row)
         assert n <= room
         assert n > 0 or not np.array_equal(before, cursor)  # it always gets on
         pairs += zip(position[:n].tolist(), page[:n].tolist(), row[:n].tolist(), strict=True)
-        assert len(pairs) <= int(rows.sum()) * len(asked)  # and never round in circles
+        assert len(pairs) <= int(rows.sum()) * asked  # and never round in circles
     return pairs
 
 
@@ -49,3 +65,28 @@ def test_every_pair_is_found_once_whatever_the_room(pages: list[list[int]], aske
 def test_no_pages_and_no_codes_match_nothing() -> None:
     assert _match([], [1], 4) == []
     assert _match([[1, 2]], [], 4) == []
+
+
+@settings(deadline=None)
+@given(PAGES, RANGES, st.integers(1, 5))
+def test_every_code_in_a_range_is_found_once_whatever_the_room(
+    pages: list[list[int]], asked: list[list[int]], room: int
+) -> None:
+    expected = [
+        (position, number, row)
+        for number, page in enumerate(pages)
+        for position, (low, high) in enumerate(asked)
+        for row, code in enumerate(sorted(page))
+        if low <= code <= high
+    ]
+    assert _match_ranges(pages, asked, room) == expected
+
+
+@settings(deadline=None)
+@given(RANGES, RANGES)
+def test_merged_ranges_are_in_order_and_keep_their_values(left: list[list[int]], right: list[list[int]]) -> None:
+    arrays = [np.array([bounds[i] for bounds in side], np.int64) for side in (left, right) for i in range(2)]
+    values = np.arange(len(left)), np.arange(len(right)) + 100
+    low, high, merged = merge_ranges(arrays[0], arrays[1], values[0], arrays[2], arrays[3], values[1])
+    rows = [(*bounds, i) for i, bounds in enumerate(left)] + [(*bounds, i + 100) for i, bounds in enumerate(right)]
+    assert list(zip(low.tolist(), high.tolist(), merged.tolist(), strict=True)) == sorted(rows)

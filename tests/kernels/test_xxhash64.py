@@ -6,7 +6,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.kernels.xxhash64 import SEED, hash_big_integers, hash_bytes, hash_ints, hash_longs
+from semistream.kernels.xxhash64 import SEED, hash_big_integers, hash_bytes, hash_ints, hash_longs, hash_ranges
 
 INTS = st.integers(-(2**31), 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -60,6 +60,15 @@ def test_bytes_hash_from_each_rows_seed_wherever_the_offsets_start(rows, before,
     hashes = np.array([seed for _, seed in rows], dtype=np.uint64)
     hash_bytes(offsets, data, hashes)
     assert hashes.tolist() == [reference(data, seed) for data, seed in rows]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 100), SEEDS)), st.binary(min_size=300, max_size=300))
+def test_ranges_hash_from_each_seed_wherever_they_lie(ranges, data):
+    hashes = np.array([seed for *_, seed in ranges], dtype=np.uint64)
+    starts, lengths = (np.array([r[i] for r in ranges], dtype=np.int64) for i in (0, 1))
+    hash_ranges(starts, lengths, np.frombuffer(data, dtype=np.uint8), hashes)
+    assert hashes.tolist() == [reference(data[start : start + n], seed) for start, n, seed in ranges]
 
 
 @pytest.mark.parametrize("length", range(130))

@@ -21,7 +21,7 @@ from semistream.relation.page_table import PageTable
 from tests.relation.row_sets import files_under, row_set, scratch_folder
 
 DAMAGE = (CorruptRelation, NotARelation, UnsupportedFormat)
-KINDS = ["CURRENT", "manifest", "page table", "first data file", "second data file", "null keys"]
+KINDS = ["CURRENT", "manifest", "page table", "changes", "first data file", "second data file", "null keys"]
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +44,12 @@ def copy(sound: Relation) -> Iterator[Path]:
 
 def _file(relation: Relation, kind: str) -> str:
     manifest = relation.manifest
+    assert manifest.changes is not None
     return {
         "CURRENT": "CURRENT",
         "manifest": manifest_name(relation.version),
         "page table": manifest.page_table.name,
+        "changes": manifest.changes.name,
         "first data file": manifest.files[0].name,
         "second data file": manifest.files[1].name,
         "null keys": manifest.null_files[0].name,
@@ -123,7 +125,8 @@ def test_truncated_and_overwritten_files_are_found(
 def test_missing_files_are_named(sound: Relation, copy: Path, kind: str) -> None:
     name = _file(sound, kind)
     (copy / name).unlink()
-    assert "missing" in _check(copy, name, Counter()) or kind == "CURRENT"
+    expected = row_set(sound.scan()) if kind == "changes" else Counter()  # rows can be read without it
+    assert "missing" in _check(copy, name, expected) or kind == "CURRENT"
 
 
 def test_truncated_page_run_says_where_the_file_ends(sound: Relation, copy: Path) -> None:
@@ -173,6 +176,29 @@ def test_manifest_of_other_json_is_corrupt(sound: Relation, copy: Path, content:
     (copy / _file(sound, "manifest")).write_text(content)
     with pytest.raises(CorruptRelation, match=r"000002\.json"):
         Relation.open(copy)
+
+
+def test_damaged_changes_are_neither_read_nor_taken_for_unknown(sound: Relation, copy: Path) -> None:
+    path = copy / _file(sound, "changes")
+    relation = Relation.open(copy)
+    assert relation.changes_since(1) is not None
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CorruptRelation, match=r"000002-.*changes\.arrow does not match its checksum"):
+        relation.changes_since(1)
+    path.unlink()
+    with pytest.raises(CorruptRelation, match=r"000002-.*changes\.arrow is missing"):
+        relation.changes_since(1)
+
+
+def test_verify_wants_changes_in_order(copy: Path) -> None:
+    manifest = Relation.open(copy).manifest
+    assert manifest.changes is not None
+    table = pa.table({"code": [3, 3]})
+    with pa.OSFile(str(copy / manifest.changes.name), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    write_manifest(copy, dataclasses.replace(manifest, changes=seal_whole(copy, manifest.changes.name)))
+    with pytest.raises(CorruptRelation, match=r"changes\.arrow are not in order"):
+        Relation.open(copy).verify()
 
 
 def _forge(copy: Path, change: Callable[[PageTable], PageTable]) -> None:

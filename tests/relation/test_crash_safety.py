@@ -30,6 +30,12 @@ POINTS: list[tuple[str, str, int]] = [
     ("pathlib:Path.replace", "after", 1),
     ("pathlib:Path.replace", "before", 2),  # CURRENT is written under its temporary name
 ]
+UPDATE_POINTS = [
+    *POINTS,
+    ("semistream.relation.draft:seal_whole", "before", 2),  # the page table is sealed, the changes are written
+    ("semistream.relation.draft:seal_whole", "after", 2),
+    ("os:fsync", "before", 8),
+]
 PUBLISHED = [("pathlib:Path.replace", "after", 2), ("semistream.relation.draft:set_current", "after", 1)]
 
 
@@ -61,12 +67,15 @@ def _go_on(path: Path, version: int, rows: Any) -> None:
     later = relation.update(upserts=pa.table({"k": [-5], "v": ["later"]}))
     assert later.version == version + 1
     assert later.verify().rows == relation.num_rows + 1
+    changes = later.changes_since(version)
+    assert changes is not None
+    assert changes.tolist() == [-5]  # and nothing of what the dead writer was about to change
     later.vacuum(keep=10)
     assert _leftovers(later) == set()
     assert row_set(Relation.open(path, version=version).scan()) == rows
 
 
-@pytest.mark.parametrize("point", POINTS, ids=lambda p: f"{p[1]} {p[0].rpartition(':')[2]} {p[2]}")
+@pytest.mark.parametrize("point", UPDATE_POINTS, ids=lambda p: f"{p[1]} {p[0].rpartition(':')[2]} {p[2]}")
 def test_update_killed_before_it_is_published_changes_nothing(point: tuple[str, str, int]) -> None:
     with scratch_folder() as folder:
         _build(folder / "r", OLD)

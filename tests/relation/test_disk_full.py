@@ -77,6 +77,24 @@ def test_update_on_a_full_disk_keeps_the_old_version(nbytes: int, upserts: int) 
         assert opened.update(deletes=[0]).num_rows == ROWS - 1
 
 
+def _delete(path: Path, nbytes: int, deletes: int) -> None:
+    relation = Relation.open(path)
+    limit_file_size(nbytes)
+    relation.update(deletes=list(range(10, 10 + deletes)))
+
+
+def test_update_whose_changes_do_not_fit_keeps_the_old_version() -> None:
+    with scratch_folder() as folder:
+        relation = Relation.build(pa.table({"k": [1, 2]}), folder / "r", key="k")
+        files = files_under(folder)
+        _, error = run_child(_delete, folder / "r", 20_000, 10_000)  # none of them is there: only the codes are long
+        assert "File too large" in error
+        assert files_under(folder) == files
+        assert relation.refreshed().verify().rows == 2
+        assert run_child(_delete, folder / "r", 20_000, 1000) == (0, None)
+        assert relation.refreshed().version == 2
+
+
 def _spill(scratch: Path) -> int:
     limit_file_size(1 << 20)
     schema = pa.schema([("k", pa.int64()), *((f"c{i}", pa.int64()) for i in range(9))])

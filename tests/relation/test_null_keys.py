@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from semistream.relation import Relation
+from semistream.relation.null_pages import NullKeyPages
 from tests.relation.row_sets import row_set, scratch_folder
 
 TABLE = pa.table({"a": [1, None, 2, None], "b": ["x", "y", None, None], "v": [[1], None, [], [2, 3]]})
@@ -53,3 +55,29 @@ def test_upserts_with_a_null_key_are_added_and_replace_nothing() -> None:
         assert (twice.null_key_rows, twice.num_rows, len(twice.manifest.null_files)) == (4, 6, 3)
         assert twice.verify().files == len(twice.manifest.files) + 3
         assert row_set(Relation.open(folder / "r", version=1).scan()) == row_set(TABLE)
+
+
+@pytest.mark.parametrize("key", [["a"], ["b"], ["a", "b"]])
+def test_as_pages_they_are_all_there_and_bounded(key: list[str]) -> None:
+    rows = [
+        {"a": None, "b": None, "v": [{"w": "x" * (9000 if i == 700 else i % 40)}] * (i % 3), "f": i % 2 == 0, "n": i}
+        for i in range(2500)
+    ]
+    table = pa.Table.from_pylist(rows)
+    table = table.set_column(0, "a", table["a"].cast(pa.int64())).set_column(1, "b", table["b"].cast(pa.string()))
+    with scratch_folder() as folder:
+        relation = Relation.build(table, folder / "r", key=key, page_bytes=4096)
+        pages = NullKeyPages(relation)
+        runs = list(pages.read())
+        assert len(runs) == pages.count == pages.counts.pages
+        assert [run.buffer.size <= pages.largest for run in runs] == [True] * len(runs)
+        assert sorted(run.buffer.size > 4096 for run in runs)[-2:] == [False, True]  # one row is wider than a page
+        columns = [relation.layout.column(name) for name in table.column_names]
+        gathered = [
+            pa.RecordBatch.from_arrays(
+                run.gather(columns, np.zeros(run.rows[0], np.int32), np.arange(run.rows[0], dtype=np.int32)),
+                schema=table.schema,
+            )
+            for run in runs
+        ]
+        assert row_set(pa.Table.from_batches(gathered)) == row_set(table)

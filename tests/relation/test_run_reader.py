@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream.errors import CorruptRelation, InvalidArgument
-from semistream.relation import BufferedDisk, Relation, RunReader, SimulatedDisk
+from semistream.kernels.types import Bytes
+from semistream.relation import (
+    BufferedDisk,
+    DiskCosts,
+    PageSequence,
+    PageSlots,
+    Relation,
+    RunReader,
+    SimulatedDisk,
+    optimal_plan,
+)
 from tests.relation.row_sets import scratch_folder
 
 ROWS = 20_000
@@ -108,6 +118,95 @@ def test_runs_come_in_order_with_their_own_rows(
     assert _open_files() == set()
 
 
+@settings(deadline=None, max_examples=30)
+@given(
+    numbers=st.lists(st.integers(0, 10**6), max_size=40),
+    run_bytes=st.integers(1024, 30_000),
+    seek_s=st.sampled_from([0, 3, 8]),
+    disk=st.sampled_from(["simulated", "auto"]),
+)
+def test_planned_sequences_are_read_whole_and_give_the_wanted_pages(
+    relation: Relation, numbers: list[int], run_bytes: int, seek_s: int, disk: str
+) -> None:
+    pages = np.unique(np.array(numbers, np.intp) % min(relation.num_pages, 60))
+    slots = PageSlots.of(relation.table)
+    costs = DiskCosts(seek_s=seek_s, transfer_s_per_page=1)
+    plan = optimal_plan(slots, pages, costs, most_bytes=run_bytes)
+    used = SimulatedDisk(seek_s=seek_s, transfer_s=1) if disk == "simulated" else relation.disk(disk)
+    reader = relation.reader(run_bytes=run_bytes, disk=used)
+    assert reader.costs == used.costs
+    seen, keys = [], []
+    for run in reader.read_all(plan):
+        seen += run.pages.tolist()
+        keys += [key for i in range(run.pages.size) for key in run.batch(i, ["k"]).column(0).to_pylist()]
+        page = np.arange(run.pages.size, dtype=np.int32)
+        firsts = run.gather([relation.layout.column("k")], page, np.zeros_like(page))[0]
+        assert firsts.to_pylist() == relation.table.first_code[run.pages].tolist()
+    reader.close()
+    table = relation.table
+    assert seen == pages.tolist()
+    assert keys == [key for page in pages for key in range(table.first_code[page], table.last_code[page] + 1)]
+    ranges = [(int(sequence.pages[0]), int(sequence.pages[-1])) for sequence in plan]
+    assert used.counts.requests == len(plan)
+    assert used.counts.pages == sum(last - first + 1 for first, last in ranges)
+    assert used.counts.bytes == sum(int(table.nbytes[first : last + 1].sum()) for first, last in ranges)
+    assert used.counts.seeks == len(plan) - sum(a[1] + 1 == b[0] for a, b in pairwise(ranges))
+    if isinstance(used, SimulatedDisk):
+        assert used.now_s == plan.cost_s - seek_s * (len(plan) - used.counts.seeks)
+
+
+def test_pages_that_an_update_replaced_are_read_across(relation: Relation) -> None:
+    """The rewritten page lies in a file of its own; the hole it left is no reason for another request."""
+    middle = int(relation.table.first_code[5])
+    with scratch_folder() as folder:
+        built = Relation.build(relation.scan().read_all(), folder / "r", key="k", page_bytes=1024)
+        updated = built.update(deletes=[middle])
+        disk = SimulatedDisk(seek_s=10, transfer_s=1)
+        reader = updated.reader(run_bytes=1 << 20, disk=disk)
+        plan = optimal_plan(PageSlots.of(updated.table), np.arange(9), disk.costs, most_bytes=1 << 20)
+        assert [sequence.pages.tolist() for sequence in plan] == [[0, 1, 2, 3, 4, 6, 7, 8], [5]]
+        rows = [row for run in reader.read_all(plan) for i in range(run.pages.size) for row in run.batch(i)["k"]]
+        reader.close()
+        assert sorted(row.as_py() for row in rows) == [
+            k for k in range(int(built.table.last_code[8]) + 1) if k != middle
+        ]
+        assert (disk.counts.requests, disk.counts.seeks, disk.counts.pages) == (2, 2, 10)
+        assert disk.counts.bytes == built.table.nbytes[:9].sum() + updated.table.nbytes[5]
+
+
+def test_only_wanted_pages_are_checked(relation: Relation) -> None:
+    path = relation.data_files[0]
+    whole = path.read_bytes()
+    offset = int(relation.table.offset[7])
+    try:
+        path.write_bytes(whole[: offset + 50] + bytes([whole[offset + 50] ^ 4]) + whole[offset + 51 :])
+        opened = Relation.open(relation.path)
+        reader = opened.reader(run_bytes=8192, disk="buffered")
+        reader.ask(PageSequence(np.array([5, 6, 8]), 4))
+        assert reader.take().pages.tolist() == [5, 6, 8]
+        reader.give_back()
+        assert np.flatnonzero(opened.verified).tolist() == [5, 6, 8]
+        reader.ask(PageSequence(np.array([6, 7, 9]), 4))
+        with pytest.raises(CorruptRelation, match="page 7 "):
+            reader.take()
+        reader.close()
+        assert np.flatnonzero(opened.verified).tolist() == [5, 6, 8]
+    finally:
+        path.write_bytes(whole)
+
+
+def test_runs_that_cannot_be_read_are_refused_at_once(relation: Relation) -> None:
+    reader = relation.reader(run_bytes=4096)
+    with pytest.raises(InvalidArgument, match="2 pages from 3 to 5 do not lie one behind the other"):
+        reader.ask(np.array([3, 5]))
+    with pytest.raises(
+        InvalidArgument, match=r"pages from 3 to 30 span \d+ bytes, and the reader's runs have at most 4096"
+    ):
+        reader.ask(PageSequence(np.array([3, 30]), 28))
+    assert (reader.room, reader.waiting) == (2, 0)
+    reader.close()
+
+
 def test_counts_of_a_scan_are_the_same_every_time(relation: Relation) -> None:
     counts = []
     for _ in range(2):
@@ -117,6 +216,27 @@ def test_counts_of_a_scan_are_the_same_every_time(relation: Relation) -> None:
     assert counts[0] == counts[1]
     assert (counts[0][0].pages, counts[0][0].seeks, counts[0][0].bytes) == (relation.num_pages, 1, relation.nbytes)
     assert counts[0][1] == 1 + 0.5 * relation.num_pages
+
+
+def test_requests_are_counted_when_they_are_made_not_when_the_thread_gets_to_them(relation: Relation) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    class WaitingDisk(SimulatedDisk):
+        def fetch(self, *args: object, **kwargs: object) -> int:
+            started.set()
+            go_on.wait(10)
+            return super().fetch(*args, **kwargs)  # type: ignore[arg-type]
+
+    disk = WaitingDisk(seek_s=1, transfer_s=0.5)
+    reader = relation.reader(run_bytes=4096, disk=disk, buffers=2)
+    reader.ask(np.arange(2))
+    reader.ask(np.arange(5, 7))
+    started.wait(10)
+    assert (disk.counts.requests, disk.counts.pages, disk.now_s) == (2, 4, 4.0)
+    go_on.set()
+    assert [reader.take().pages.tolist() for _ in range(2)] == [[0, 1], [5, 6]]
+    assert (disk.counts.requests, disk.counts.pages) == (2, 4)
+    reader.close()
 
 
 def test_scanned_batches_stay_valid_while_later_runs_are_read(
@@ -149,12 +269,20 @@ def test_columns_gathered_from_runs_are_those_of_the_batch(relation: Relation, d
 
 
 class FailingDisk(BufferedDisk):
-    """Fails on its second request."""
+    """Fails after some requests."""
 
-    def read(self, *args: object, **kwargs: object) -> int:
-        if self.counts.requests == 1:
-            raise OSError(5, "Input/output error")
-        return super().read(*args, **kwargs)  # type: ignore[arg-type]
+    def __init__(self, good: int) -> None:
+        super().__init__()
+        self.good = good
+
+    def request(self, path: Path, offset: int, nbytes: int, *, pages: int) -> Callable[[Bytes], int]:
+        self.good -= 1
+        read = super().request(path, offset, nbytes, pages=pages)
+        return _fail if self.good < 0 else read
+
+
+def _fail(into: Bytes) -> int:
+    raise OSError(5, "Input/output error")
 
 
 def test_error_of_the_thread_reaches_the_caller_at_its_run(relation: Relation) -> None:
@@ -162,7 +290,7 @@ def test_error_of_the_thread_reaches_the_caller_at_its_run(relation: Relation) -
 
     def drain() -> None:
         nonlocal taken
-        for _ in relation.read_pages(np.arange(30), run_bytes=4096, disk=FailingDisk()):
+        for _ in relation.read_pages(np.arange(30), run_bytes=4096, disk=FailingDisk(1)):
             taken += 1
 
     with pytest.raises(OSError, match="Input/output error"):
@@ -170,14 +298,8 @@ def test_error_of_the_thread_reaches_the_caller_at_its_run(relation: Relation) -
     assert taken == 1
     assert (_threads(), _open_files()) == ([], set())
     with pytest.raises(OSError, match="Input/output error"):
-        relation.scan(disk=_failing_at_once()).read_all()
+        relation.scan(disk=FailingDisk(0)).read_all()
     assert (_threads(), _open_files()) == ([], set())
-
-
-def _failing_at_once() -> FailingDisk:
-    disk = FailingDisk()
-    disk.counts.requests = 1
-    return disk
 
 
 def test_abandoned_scan_leaves_no_thread_and_no_file(relation: Relation) -> None:

@@ -42,13 +42,13 @@ def _payload(n: int) -> dict[str, Any]:
     return {"n": n, "s": None if n % 5 == 0 else "x" * (n % 90), "l": [n] * (n % 4)}
 
 
-def _table(rows: list[tuple[tuple[Any, ...], int]], key: list[tuple[str, pa.DataType]]) -> pa.Table:
+def row_table(rows: list[tuple[tuple[Any, ...], int]], key: list[tuple[str, pa.DataType]]) -> pa.Table:
     schema = pa.schema([*key, ("n", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.int16()))])
     names = [name for name, _ in key]
     return pa.Table.from_pylist([{**dict(zip(names, k, strict=True)), **_payload(n)} for k, n in rows], schema=schema)
 
 
-def _key_table(keys: list[tuple[Any, ...]], key: list[tuple[str, pa.DataType]]) -> pa.Table:
+def key_table(keys: list[tuple[Any, ...]], key: list[tuple[str, pa.DataType]]) -> pa.Table:
     return pa.Table.from_pylist(
         [{name: value for (name, _), value in zip(key, values, strict=True)} for values in keys], schema=pa.schema(key)
     )
@@ -74,13 +74,13 @@ def test_every_version_is_what_the_model_says(
     model.rows = list(first)
     with scratch_folder() as folder:
         relation = Relation.build(
-            _table(first, key), folder / "r", key=names, page_bytes=page_bytes, fill_factor=fill_factor
+            row_table(first, key), folder / "r", key=names, page_bytes=page_bytes, fill_factor=fill_factor
         )
         history_sets = [model.row_set()]
         for upserts, deletes in changes:
             model.change(upserts, deletes)
             history_sets.append(model.row_set())
-            relation = relation.update(upserts=_table(upserts, key), deletes=_key_table(deletes, key))
+            relation = relation.update(upserts=row_table(upserts, key), deletes=key_table(deletes, key))
             assert relation.verify().rows == relation.num_rows == len(model.rows)
             assert row_set(relation.scan()) == history_sets[-1]
             assert relation.null_key_rows == sum(None in k for k, _ in model.rows)
@@ -89,7 +89,7 @@ def test_every_version_is_what_the_model_says(
             asked = [k for k, _ in upserts] + deletes
             expected = Model(names)
             expected.rows = [row for row in model.rows if row[0] in asked and None not in row[0]]
-            assert row_set(relation.lookup(_key_table(asked, key))) == expected.row_set()
+            assert row_set(relation.lookup(key_table(asked, key))) == expected.row_set()
         assert relation.versions() == list(range(1, len(changes) + 2))
         for version, rows in enumerate(history_sets, start=1):
             old = Relation.open(folder / "r", version=version)

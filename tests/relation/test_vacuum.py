@@ -99,7 +99,8 @@ def test_what_dead_writers_left_goes(relation: Relation) -> None:
     needed = _needed(relation, [1, 2, 3, 4, 5])
     (relation.path / "data" / ".0badcafe").mkdir()
     for name in (".CURRENT.1234.tmp", "versions/.000006.json.1234.tmp", "versions/000006.json", "data/000006-x-0.arrow",
-                 "data/.0badcafe/spill.tmp", "versions/000006-x.pages.arrow"):  # fmt: skip
+                 "data/.0badcafe/spill.tmp", "versions/000006-x.pages.arrow",
+                 "versions/000006-x.changes.arrow"):  # fmt: skip
         (relation.path / name).write_text("left")
     assert relation.versions() == [1, 2, 3, 4, 5]
     with pytest.raises(RelationError, match="has no version 6"):

@@ -1,6 +1,9 @@
 """The worker's side of a join, run here without Spark: what is kept, what is dropped, what it costs."""
 
+import pickle
+
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from semistream.relation import Relation
@@ -20,11 +23,12 @@ def relation(tmp_path):
     return Relation.build(pa.table({"k": range(2000), "v": range(2000)}), tmp_path / "r", key="k", page_bytes=1024)
 
 
-def plan_of(relation, *, how="inner", memory="200kB", operator=MeshJoin, **options):
+def plan_of(relation, *, on="k", where=None, how="inner", memory="200kB", operator=MeshJoin, **options):
     return JoinPlan.of(
         relation,
         STREAM,
-        on="k",
+        on=on,
+        where=where,
         how=how,
         memory=memory,
         operator=operator,
@@ -54,6 +58,18 @@ def test_equal_plans_share_one_engine_and_every_task_drains_it(relation):
     assert first.stats.rows_waiting == 0
     assert run(plan_of(relation), engines, [7]) == [{"k": 7, "v": 7}]
     assert operator_of(engines, plan_of(relation)) is first
+    assert len(engines) == 1
+
+
+def test_conditions_travel_and_equal_ones_share_an_engine(relation):
+    engines = Engines()
+    where = [pc.field("v") > 3, "s.k >= r.v"]
+    plans = [pickle.loads(pickle.dumps(plan_of(relation, on=None, where=list(where)))) for _ in range(2)]
+    assert plans[0] == plans[1]
+    assert hash(plans[0]) == hash(plans[1])
+    assert plan_of(relation, on=None, where=where[1:]) != plans[0]
+    for plan in plans:
+        assert run(plan, engines, [5]) == [{"k": 5, "k_right": 4, "v": 4}, {"k": 5, "k_right": 5, "v": 5}]
     assert len(engines) == 1
 
 

@@ -1,11 +1,14 @@
 """join() on batch DataFrames against Spark's own join."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from pyspark.sql import Row
 from pyspark.sql import functions as sf
 
 from semistream.relation import Relation
 from semistream.spark import join
+from tests.oracle import sql_join
 from tests.spark.frames import KEYS, frame, key_names, multiset, r_table, s_table, spark_join
 
 pytestmark = pytest.mark.spark
@@ -82,6 +85,24 @@ def test_stream_types_that_arrow_only_knows_wider_come_back_as_they_were(spark, 
     joined = join(stream, relation, on="k", memory=MEMORY)
     assert joined.schema[: len(stream.columns)] == stream.schema
     assert [tuple(row)[:-1] for row in joined.collect()] == [tuple(row) for row in stream.collect()]
+
+
+def test_other_conditions_than_equality_equal_duckdbs(spark, tmp_path):
+    r, s = r_table("int"), s_table("int")
+    relation = build(tmp_path, r, "k")
+    stream = frame(spark, s).repartition(2)
+    cases = [
+        ({"where": "s.k > r.k"}, "s.k > r.k"),
+        (
+            {"on": {"s": "r"}, "where": ["abs(s.k - r.k) <= 2", pc.field("r") > 3]},
+            "s.s = r.r AND abs(s.k - r.k) <= 2 AND r.r > 3",
+        ),
+        ({"on": {"s": "r"}}, "s.s = r.r"),
+    ]
+    for arguments, sql in cases:
+        joined = join(stream, relation, how="left", memory=MEMORY, columns=["k", "r"], **arguments)
+        expected = sql_join(s, r, sql, "left", ["k", "r"])
+        assert sorted(map(repr, joined.collect())) == sorted(map(repr, (Row(**row) for row in expected.to_pylist())))
 
 
 def test_a_relation_opened_before_an_update_is_joined_in_its_current_version(spark, tmp_path):

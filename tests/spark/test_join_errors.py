@@ -3,6 +3,7 @@
 import decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError, NotARelation
@@ -57,6 +58,16 @@ def test_a_path_that_is_no_relation_is_refused(stream, tmp_path):
 def test_an_argument_that_cannot_work_is_refused(stream, relation, arguments, message):
     with pytest.raises(InvalidArgument, match=message):
         join(stream, relation, on="k", **arguments)
+
+
+def test_only_an_equality_of_the_key_is_routed(stream, relation):
+    for where in ("s.k > r.k", "abs(s.k - r.k) <= 3"):
+        with pytest.raises(InvalidArgument, match=r"does not equate R's key \(k\). Use route='none'"):
+            join(stream, relation, where=where, memory="1MB", route="range")
+    with pytest.raises(InvalidArgument, match="where cannot be read at character 5"):
+        join(stream, relation, where="s.k ~ r.k", memory="1MB")
+    routed = join(stream, relation, on="k", where=pc.field("k") > 1, memory="1MB", route="range")
+    assert [row["k"] for row in routed.collect()] == [2]
 
 
 def test_what_is_not_a_spark_dataframe_is_refused(relation):

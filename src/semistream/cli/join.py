@@ -27,21 +27,26 @@ def join(
         typer.Argument(metavar="S", help="The stream: a Parquet, Arrow IPC or CSV file, or a folder of one kind."),
     ],
     relation: Annotated[Path, typer.Argument(metavar="R", help="The relation's folder.")],
-    on: Annotated[
-        list[str], typer.Option("--on", help="Column to join by, or S_COLUMN=R_COLUMN; repeat it for several.")
-    ],
     out: Annotated[Path, typer.Option(help="Result file, .parquet, .arrow or .csv; replaced when the join is done.")],
+    on: Annotated[
+        list[str] | None, typer.Option("--on", help="Column to join by, or S_COLUMN=R_COLUMN; repeat it for several.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help='What else must hold, as "s.at BETWEEN r.since AND r.until"; repeat it for several.'),
+    ] = None,
     how: Annotated[How, typer.Option(help="Which rows come out.")] = How.inner,
     operator: Annotated[str, typer.Option(help="The join's algorithm: auto, or one by name.")] = "auto",
     memory: Annotated[str, typer.Option(help="All that the join may use: 64MB, 1GiB, or a share of R as 10%.")] = "10%",
     columns: Annotated[
-        str | None, typer.Option(help="Columns of R to give out, with commas between: all but its key unless given.")
+        str | None,
+        typer.Option(help="Columns of R to give out, with commas between: all but those of --on unless given."),
     ] = None,
     suffix: Annotated[str, typer.Option(help="Put behind names of R's columns that S has too.")] = "_right",
     as_json: AsJson = False,
 ) -> None:
     """Join stream rows with a relation, exactly, within a memory budget."""
-    pairs = _pairs(on)
+    pairs = _pairs(on or [])
     from semistream.cli.output import show
     from semistream.cli.progress import counting
     from semistream.cli.reports import Joined
@@ -54,7 +59,8 @@ def join(
     joined = join_stream(
         stream,
         opened,
-        on=pairs,
+        on=pairs or None,
+        where=where,
         how=how.value,
         operator=operator,
         memory=memory,

@@ -2,6 +2,7 @@
 
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import SemiStreamJoin
+from semistream.joins.hybrid import HybridJoin
 from semistream.joins.join import JoinedStream, join
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.mesh_costs import MeshFactors
@@ -10,6 +11,7 @@ from semistream.joins.stats import JoinStats, TracePoint
 
 __all__ = [
     "AdaptiveMeshJoin",
+    "HybridJoin",
     "IndexNestedLoopJoin",
     "JoinStats",
     "JoinedStream",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Unpack
 
 import pyarrow as pa
 
 from semistream.errors import InvalidArgument, JoinInProgress
 from semistream.joins.base import JoinArguments, Results
-from semistream.joins.mesh import BUFFERS, MeshJoin, require_steps
+from semistream.joins.mesh import MeshJoin, require_steps
 from semistream.joins.mesh_allocation import MeshAllocation
 from semistream.joins.mesh_costs import MeshCosts, MeshFactors
 from semistream.joins.mesh_memory import MeshMemory
@@ -75,7 +73,6 @@ class AdaptiveMeshJoin(MeshJoin):
         stream_schema: pa.Schema,
         *,
         factors: MeshFactors | None = None,
-        clock: Callable[[], float] = time.monotonic,
         half_life_s: float = 2.0,
         rows_per_step: int | None = None,
         pages_per_step: int | None = None,
@@ -83,27 +80,33 @@ class AdaptiveMeshJoin(MeshJoin):
     ) -> None:
         if not half_life_s > 0:
             raise InvalidArgument(f"half_life_s is {half_life_s}; it must be more than 0.")
-        super().__init__(relation, stream_schema, **arguments)
-        memory = MeshMemory.of(self.budget, relation, self.spec, self._split, buffers=BUFFERS)
-        self._allocation = MeshAllocation(memory, self.budget, self._reader, self._window, self._intake)
+        require_steps(rows_per_step, pages_per_step)
         self._factors = factors or MeshFactors()
-        self._clock = clock
         self._meter, self._timing = RateMeter(half_life_s), CostMeter(half_life_s)
         self._rate: float | None = None
         self._tuned_load: float | None = None
-        self._tunes_itself = True
+        self._tunes_itself = rows_per_step is None and pages_per_step is None
+        self._meetings = 0  # of a tuple with a page
+        self._by_user = rows_per_step, pages_per_step
+        super().__init__(relation, stream_schema, **arguments)
+
+    def _arrange(self) -> None:
+        super()._arrange()
+        memory = MeshMemory.of(self._memory, self.relation, self.spec, self._split, num_pages=self._scan.num_pages)
+        self._allocation = MeshAllocation(memory, self._memory, self._reader, self._window, self._intake)
+        self._rows_per_page = self.relation.num_rows / max(self._scan.num_pages, 1)
+        self._tuned_load = None
         self._iteration_start = 0
         self._loops = 1  # of Fig. 6 that are done at once
         self._mark_s = 0.0  # from when on time was not counted yet, and
         self._busy_s = 0.0  # what was before, since the last iteration
-        self._counted_results = 0
-        self._meetings = 0  # of a tuple with a page
-        pages = max(min(self._split.run_bytes // memory.page_bytes, relation.num_pages), 1)
+        self._counted_results = self.stats.outputs
+        pages = max(min(self._split.run_bytes // memory.page_bytes, self.relation.num_pages), 1)
         self._parameters = MeshParameters(pages, self._split.slots)
-        if rows_per_step is not None or pages_per_step is not None:
-            self.set_parameters(rows_per_step=rows_per_step, pages_per_step=pages_per_step)
-        else:
+        if self._tunes_itself:
             self._use(self._parameters)
+        else:
+            self._use(self._by_hand(*self._by_user))
 
     @property
     def pages_per_step(self) -> int:
@@ -118,7 +121,7 @@ class AdaptiveMeshJoin(MeshJoin):
     @property
     def runs(self) -> int:
         """Loops that make one scan of R, as b is now: N_R / b."""
-        return -(-self.relation.num_pages // self.pages_per_step)
+        return -(-self._scan.num_pages // self.pages_per_step)
 
     def set_parameters(
         self, *, pages_per_step: int | None = None, rows_per_step: int | None = None, retune: bool = False
@@ -135,8 +138,14 @@ class AdaptiveMeshJoin(MeshJoin):
             )
         require_steps(rows_per_step, pages_per_step)
         self._tunes_itself, self._tuned_load = retune, None
-        pages = min(pages_per_step or self.pages_per_step, max(self.relation.num_pages, 1))
-        self._use(MeshParameters(pages, rows_per_step or self.rows_per_step))
+        self._by_user = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
+        self._use(self._by_hand(*self._by_user))
+
+    def _by_hand(self, rows: int | None, pages: int | None) -> MeshParameters:
+        """What the user asks for, and the parameters as they are for the rest."""
+        return MeshParameters(
+            min(pages or self.pages_per_step, max(self._scan.num_pages, 1)), rows or self.rows_per_step
+        )
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         now_s = self._clock()
@@ -237,10 +246,10 @@ class AdaptiveMeshJoin(MeshJoin):
 
     def _costs(self) -> MeshCosts:
         """The cost model, with as many results for a tuple as there were so far for one that has met all pages."""
-        pages = self.relation.num_pages
+        pages = self._scan.num_pages
         return MeshCosts(
             self._factors,
-            rows_per_page=self.relation.num_rows / max(pages, 1),
+            rows_per_page=self._rows_per_page,
             results_per_row=self.stats.outputs * pages / self._meetings if self._meetings else 1.0,
             correction=self._timing.ratio,
         )

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import ClassVar, Required, Self, TypedDict
+from typing import ClassVar, Self, TypedDict
 
 import pyarrow as pa
 
-from semistream.budget import MemoryBudget
-from semistream.errors import InvalidArgument, JoinInProgress
-from semistream.joins.spec import JoinOn, JoinSpec
+from semistream.budget import MemoryBudget, parse_bytes
+from semistream.errors import BudgetError, InvalidArgument, JoinInProgress
+from semistream.joins.condition import JoinOn
+from semistream.joins.deadlines import DEADLINE_COLUMN, Clock, DeadlineRule, Deadlines, DrainCost
+from semistream.joins.emitter import Emitter, PairWatcher, StreamRows
+from semistream.joins.ordered_output import NUMBER_COLUMN, OrderedOutput
+from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import JoinStats
+from semistream.joins.where import Where
+from semistream.kernels.types import Bools, Int64s
 from semistream.relation import Disk, DiskCounts, Relation
 
 Results = Iterator[pa.RecordBatch]
@@ -21,12 +29,16 @@ Results = Iterator[pa.RecordBatch]
 class JoinArguments(TypedDict, total=False):
     """What every operator takes besides the relation and the stream; see `SemiStreamJoin`."""
 
-    on: Required[JoinOn]
+    on: JoinOn | None
+    where: Where | None
     how: str
-    memory: int | str
+    memory: int | str | MemoryBudget
     columns: Sequence[str] | None
     suffix: str
     disk: str | Disk
+    ordered: bool
+    deadline_s: float | str | None
+    clock: Clock
 
 
 class SemiStreamJoin(ABC):
@@ -38,54 +50,120 @@ class SemiStreamJoin(ABC):
     are, as a multiset, exactly the batch join of all rows pushed, whatever the batches were.
 
     Parameters: ``relation`` R; ``stream_schema`` the columns of S; ``on`` a column, several, or a mapping from the
-    stream's to the relation's; ``how`` inner, left, semi or anti; ``memory`` all that the operator may use, in bytes or
-    as a share of R; ``columns`` those of R to give out (all but its key); ``suffix`` for names that S has too; ``disk``
-    how R is read. Nulls match nothing.
+    stream's to the relation's, which must be equal; ``where`` what else must hold: comparisons as text (``"s.at BETWEEN
+    r.since AND r.until"``, ``"abs(s.x - r.k) <= 5"``), Arrow expressions over the joined row, or a sequence of both;
+    ``how`` inner, left, semi or anti; ``memory`` all that the operator may use, in bytes or as a share of R;
+    ``columns`` those of R to give out (all but those that ``on`` names); ``suffix`` for names that S has too; ``disk``
+    how R is read; ``ordered`` whether results come in the order of the stream (`OrderedOutput` says what that costs);
+    ``deadline_s`` how long a tuple may wait, or the column that says so (`DeadlineRule`), on ``clock``. Nulls match
+    nothing.
+
+    An operator that ``needs_index`` finds rows by R's key, and refuses conditions that do not pin it down; one that
+    ``needs_equality`` refuses ranges too.
     """
 
     name: ClassVar[str]
+    needs_index: ClassVar[bool] = False
+    needs_equality: ClassVar[bool] = False
+    _emitter: Emitter
 
     def __init__(
         self,
         relation: Relation,
         stream_schema: pa.Schema,
         *,
-        on: JoinOn,
+        on: JoinOn | None = None,
+        where: Where | None = None,
         how: str = "inner",
-        memory: int | str = "10%",
+        memory: int | str | MemoryBudget = "10%",
         columns: Sequence[str] | None = None,
         suffix: str = "_right",
         disk: str | Disk = "auto",
+        ordered: bool = False,
+        deadline_s: float | str | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
         self.relation = relation
-        self.spec = JoinSpec.of(relation, stream_schema, on=on, how=how, columns=columns, suffix=suffix)
-        self.budget = MemoryBudget(memory, of=relation.nbytes)
+        self.stream_schema = stream_schema
+        rule = DeadlineRule.of(deadline_s, stream_schema)
+        self._deadlines = None if rule is None else Deadlines(rule, clock)
+        self._deadline_column = len(stream_schema)
+        carried = _carried_schema(stream_schema, deadlines=rule is not None, ordered=ordered)
+        self.spec = JoinSpec.of(relation, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        if self.needs_equality:
+            self.spec.condition.require_equality(self.name)
+        if self.needs_index:
+            self.spec.condition.require_index(self.name, relation)
+        own = range(len(stream_schema), len(carried))
+        self._given_out = [i for i in range(len(self.spec.schema)) if i not in own]
+        self.schema = pa.schema([self.spec.schema.field(i) for i in self._given_out])
+        self.budget = memory if isinstance(memory, MemoryBudget) else MemoryBudget(memory, of=relation.nbytes)
+        self._ordered = ordered
+        self._clock = clock
         self.stats = JoinStats(budget_bytes=self.budget.limit)
         self._disk = relation.disk(disk)
+        self._next_relation: Relation | None = None
         self._busy: str | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the results."""
-        return self.spec.schema
+        self._order: OrderedOutput | None = None
+        self._counted = 0, 0, 0, 0
+        self._watcher: PairWatcher | None = None
 
     def push(self, batch: pa.RecordBatch) -> Results:
         """Take a batch; results come out when room has to be made for it."""
-        declared = self.spec.stream_schema
+        declared = self.stream_schema
         if batch.schema.names != declared.names or batch.schema.types != declared.types:
             raise InvalidArgument(
                 f"a batch has the columns ({_describe(batch.schema)}), but the stream was declared with "
                 f"({_describe(declared)}). Select and cast it first."
             )
-        return self._drive("push", self._push(batch))
+        return self._drive("push", self._pushed(batch))
 
     def step(self) -> Results:
         """One iteration of the operator's loop; does nothing while no tuple waits."""
-        return self._drive("step", self._step())
+        return self._drive("step", self._stepped())
 
     def flush(self) -> Results:
         """Step until no tuple waits."""
         return self._drive("flush", self._flush())
+
+    def poll(self) -> Results:
+        """Start what has to start now so that no deadline is missed; does nothing while there is time."""
+        return self._drive("poll", self._hurry())
+
+    def refresh(self, relation: Relation) -> None:
+        """Go over to another version of R: tuples pushed from now on are joined with it (SSIJ IV-E).
+
+        Those that wait are joined to their end with the version they were pushed under, by the calls that follow.
+        Every tuple sees one version as a whole, and ``stats.versions`` says how many saw which.
+        """
+        if (relation.key, relation.schema) != (self.relation.key, self.relation.schema):
+            raise InvalidArgument(
+                f"version {relation.version} of {relation.path} has the columns ({_describe(relation.schema)}) and the "
+                f"key ({', '.join(relation.key)}), unlike the one that is joined. Make a new operator."
+            )
+        self._next_relation = relation
+
+    def set_memory(self, memory: int | str) -> Results:
+        """Change the budget. Tuples that wait are joined first; afterwards the new limit holds.
+
+        Too little memory is refused, and the old budget stays.
+        """
+        return self._drive("set_memory", self._with_memory(parse_bytes(memory, of=self.relation.nbytes)))
+
+    def watch_pairs(self, watcher: PairWatcher | None) -> None:
+        """Tell ``watcher`` of all pairs that are found, as they are: what a front stage learns from."""
+        self._watcher = watcher
+        self._attach_watcher()
+
+    def _attach_watcher(self) -> None:
+        self._emitter.watcher = self._watcher
+
+    @property
+    def due_s(self) -> float:
+        """When, on the clock, `poll` will have something to do: the first deadline less the time the work takes."""
+        if self._deadlines is None:
+            return math.inf
+        return self._deadlines.earliest_s - self._drain_cost.expected_s(self._pages_to_drain())
 
     def close(self) -> None:
         """End the background reader and close files. Tuples that still wait are dropped."""
@@ -96,6 +174,13 @@ class SemiStreamJoin(ABC):
         return self._disk.counts
 
     @abstractmethod
+    def _arrange(self) -> None:
+        """Make all that depends on R's version and on the budget. No tuple waits; caches may hold what is still true.
+
+        It is called when an operator is made, and again after `refresh` and `set_memory`.
+        """
+
+    @abstractmethod
     def _push(self, batch: pa.RecordBatch) -> Results: ...
 
     @abstractmethod
@@ -104,6 +189,93 @@ class SemiStreamJoin(ABC):
     def _flush(self) -> Results:
         while self.stats.rows_waiting:
             yield from self._step()
+
+    def _pages_to_drain(self) -> int:
+        """Pages that have to be read until no tuple waits, or a bound of them."""
+        return self.relation.num_pages if self.stats.rows_waiting else 0
+
+    def _done(self, stream: StreamRows, positions: Int64s, matched: Bools) -> None:
+        """Tuples are through; ``matched`` says which met a partner."""
+        self.stats.count_done(matched)
+        if self._deadlines is not None:
+            self._deadlines.leave(stream.take(positions, [self._deadline_column])[0].to_numpy())
+
+    def _pushed(self, batch: pa.RecordBatch) -> Results:
+        if self._next_relation is not None:
+            yield from self._flush()
+            self._go_over()
+        before = self.stats.rows_in
+        if self._deadlines is not None:
+            batch = self._deadlines.stamp(batch)
+        yield from self._push(batch) if self._order is None else self._order.push(batch)
+        versions = self.stats.versions
+        versions[self.relation.version] = versions.get(self.relation.version, 0) + self.stats.rows_in - before
+        yield from self._hurry()
+
+    def _stepped(self) -> Results:
+        yield from self._step()
+        if self._next_relation is not None and not self.stats.rows_waiting:
+            self._go_over()
+
+    def _hurry(self) -> Results:
+        if self._deadlines is None or not self.stats.rows_waiting or self._deadlines.clock() < self.due_s:
+            return
+        pages, began_s = self._pages_to_drain(), self._deadlines.clock()
+        yield from self._flush()
+        self._drain_cost.measured(pages, self._deadlines.clock() - began_s)
+
+    def _with_memory(self, limit: int) -> Results:
+        yield from self._flush()
+        self._rearrange(self.relation, limit)
+
+    def _go_over(self) -> None:
+        relation, self._next_relation = self._next_relation, None
+        assert relation is not None
+        if relation is not self.relation:
+            self._rearrange(relation, self.budget.limit)
+
+    def _rearrange(self, relation: Relation, limit: int) -> None:
+        """Arrange anew; if the memory is too little for it, as before."""
+        before = self.relation, self.budget.limit
+        try:
+            self._take_apart(relation, limit)
+            self._put_together()
+        except BudgetError:
+            self._take_apart(*before)
+            self._put_together()
+            raise
+
+    def _take_apart(self, relation: Relation, limit: int) -> None:
+        self.close()
+        self.budget.clear()
+        self.budget.resize(limit)
+        self.relation = relation
+        self.stats.budget_bytes = limit
+
+    def _put_together(self) -> None:
+        """Set aside what order costs, and let the operator arrange itself in the rest."""
+        self._memory = self.budget
+        self._order = None
+        if self._ordered:
+            held = self.budget.limit // 2
+            self._memory = self.budget.part(self.budget.limit - held)
+            self._order = OrderedOutput(self.budget.part(held), self._push_through, self._forget)
+        table = self.relation.table
+        self._drain_cost = DrainCost(self._disk.costs, self.relation.nbytes / max(len(table), 1))
+        self._arrange()
+        self._attach_watcher()
+
+    def _push_through(self, batch: pa.RecordBatch) -> Results:
+        """Join some tuples to their end."""
+        self._counted = self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched
+        yield from self._push(batch)
+        yield from self._flush()
+
+    def _forget(self, batch: pa.RecordBatch) -> None:
+        """The tuples that were pushed through last are to be joined again: what was counted of them is not true."""
+        self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched = self._counted
+        if self._deadlines is not None:
+            self._deadlines.wait(batch.column(DEADLINE_COLUMN).to_numpy())
 
     def _drive(self, call: str, results: Results) -> Results:
         if self._busy is not None:
@@ -117,9 +289,11 @@ class SemiStreamJoin(ABC):
     def _driven(self, results: Results) -> Results:
         for batch in results:
             self.stats.outputs += batch.num_rows
-            yield batch
+            yield batch if len(self._given_out) == batch.num_columns else batch.select(self._given_out)
         self.stats.count_disk(self._disk_counts)
         self.stats.peak_bytes = self.budget.peak
+        if self._deadlines is not None:
+            self.stats.late, self.stats.worst_lateness_s = self._deadlines.late, self._deadlines.worst_lateness_s
         self._busy = None
 
     def __enter__(self) -> Self:
@@ -129,6 +303,17 @@ class SemiStreamJoin(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _carried_schema(stream_schema: pa.Schema, *, deadlines: bool, ordered: bool) -> pa.Schema:
+    """What the operator sees of the stream: its columns, then our own, which do not come out."""
+    own = [(DEADLINE_COLUMN, pa.float64(), deadlines), (NUMBER_COLUMN, pa.int64(), ordered)]
+    for name, type_, used in own:
+        if used:
+            if name in stream_schema.names:
+                raise InvalidArgument(f"column {name!r} has a name that semistream keeps for itself; rename it.")
+            stream_schema = stream_schema.append(pa.field(name, type_, nullable=False))
+    return stream_schema
 
 
 def _describe(schema: pa.Schema) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from semistream.relation import PageRun, RunReader
+from semistream.relation import DiskCounts, PageRun, RunReader
+from semistream.relation.null_pages import NullKeyPages
 from semistream.relation.page_table import PageTable
 
 
@@ -13,11 +16,14 @@ class CyclicScan:
 
     Places in the scan are page counters: pages since the operator was made, which never wrap. ``position`` is where the
     join stands, ``asked`` how far the reader was asked to read. A run is what one request reads; the join takes it
-    whole or part by part.
+    whole or part by part. ``nulls`` are pages of rows with a null key: they come behind the others, one by one.
     """
 
-    def __init__(self, table: PageTable, reader: RunReader) -> None:
+    def __init__(self, table: PageTable, reader: RunReader, nulls: NullKeyPages | None = None) -> None:
         self._table = table
+        self._nulls = nulls
+        self._null_pages: Iterator[PageRun] = iter(())
+        self.num_pages = len(table) + (nulls.count if nulls else 0)
         self._reader = reader
         self._order = table.scan_order()
         self._extent_ends = table.extent_ends(self._order)
@@ -32,13 +38,21 @@ class CyclicScan:
         return num_pages * (8 + 8)
 
     @property
+    def null_counts(self) -> DiskCounts:
+        """What reading the rows with a null key has taken."""
+        return self._nulls.counts if self._nulls else DiskCounts()
+
+    @property
     def can_ask(self) -> bool:
         """Whether a buffer is free for another run."""
         return self._reader.room > 0
 
     def ask(self, until: int) -> None:
         """Start to read the next run: up to ``until``, the end of the pages that lie together, or a full buffer."""
-        at = self.asked % len(self._table)
+        at = self.asked % self.num_pages
+        if at >= len(self._table):
+            self.asked += 1
+            return
         extent_end = int(self._extent_ends[np.searchsorted(self._extent_ends, at, "right")])
         pages = self._order[at : min(extent_end, at + until - self.asked)]
         pages = pages[: self._table.fitting(pages, self._reader.run_bytes)]
@@ -48,7 +62,10 @@ class CyclicScan:
     def take(self, until: int) -> PageRun:
         """The pages at ``position``, up to ``until`` or the end of their run; valid until `advance`."""
         if self._run is None:
-            self._run = self._reader.take()
+            at = self.position % self.num_pages
+            if at == len(self._table) and self._nulls:
+                self._null_pages = self._nulls.read()
+            self._run = self._reader.take() if at < len(self._table) else next(self._null_pages)
             self._run_ends = self.position + self._run.pages.size
         begin = self._run.pages.size - (self._run_ends - self.position)
         return self._run.part(begin, begin + min(until, self._run_ends) - self.position)
@@ -59,3 +76,9 @@ class CyclicScan:
         if self.position == self._run_ends:
             self._run = None
             self._reader.give_back()
+
+    def close(self) -> None:
+        """End the reader's thread and close files."""
+        self._run = None
+        self._null_pages = iter(())
+        self._reader.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Protocol
 
@@ -11,13 +11,29 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
+from semistream.joins.pair_check import PairCheck
 from semistream.joins.row_sizes import fixed_row_bytes, is_regular, row_sizes
 from semistream.joins.spec import JoinSpec
 from semistream.kernels.page_cuts import cut_pages
 from semistream.kernels.types import Bools, Int32s, Int64s
-from semistream.keys import KeyCodec
 from semistream.relation import PageRun
+from semistream.relation.page_layout import ColumnLayout
 from semistream.relation.row_gatherer import RowGatherer, row_bytes
+
+PairWatcher = Callable[[PageRun, Int32s, Int32s], None]
+"""Is told the run, and page and row of every pair whose code is asked for, before it is checked."""
+
+
+class OutputSplit(Protocol):
+    """What an emitter has of the budget."""
+
+    @property
+    def batch_bytes(self) -> int:
+        """Bytes of a batch of results."""
+
+    @property
+    def check_bytes(self) -> int:
+        """Bytes of pairs that are checked together."""
 
 
 class StreamRows(Protocol):
@@ -34,31 +50,67 @@ class Emitter:
     """Makes the results of one join, in batches of at most ``batch_bytes``, or of one row if that is larger.
 
     Pairs are staged run after run and come out when the staging is full or `emit` is called, so that many small runs
-    make few batches. What is staged is charged to the budget until the consumer has asked for more.
+    make few batches. What is staged is charged to the budget until the consumer has asked for more. ``cached`` tells,
+    for rows that are not R's pages but copies of some columns, where each column of R stands in them.
     """
 
-    def __init__(self, spec: JoinSpec, codec: KeyCodec, budget: MemoryBudget, batch_bytes: int) -> None:
+    def __init__(
+        self,
+        spec: JoinSpec,
+        split: OutputSplit,
+        budget: MemoryBudget,
+        *,
+        cached: Mapping[ColumnLayout, ColumnLayout] | None = None,
+    ) -> None:
         self._spec = spec
-        self._codec = codec
+        self._payload = spec.payload
+        self._check_columns = spec.condition.check.relation_columns if spec.condition.check else ()
+        if cached is not None:
+            self._payload = tuple(cached[column] for column in self._payload)
+            self._check_columns = tuple(cached[column] for column in self._check_columns)
         self._budget = budget
-        self._batch_bytes = batch_bytes
-        self._key_positions = [spec.stream_schema.get_field_index(name) for name in spec.stream_keys]
+        self._batch_bytes = batch_bytes = split.batch_bytes
+        self._check_bytes = split.check_bytes
         self._null_bytes = fixed_row_bytes(pa.schema([pa.field(c.name, c.type) for c in spec.payload]))
         self._regular = is_regular(spec.stream_schema) and all(c.kind in ("fixed", "bits") for c in spec.payload)
         self._row_bytes = fixed_row_bytes(spec.stream_schema) + sum(c.fixed_bytes for c in spec.payload)  # at least
         self._capacity = max(batch_bytes // self._row_bytes, 1)
-        self._gatherer = RowGatherer(spec.payload, self._capacity)
+        self._gatherer = RowGatherer(self._payload, self._capacity)
         self._positions: list[Int64s] = []
         self._staged_bytes = 0
+        self.watcher: PairWatcher | None = None
 
     def verified(
         self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
     ) -> npt.NDArray[np.intp] | slice:
-        """Which of the pairs with equal codes have equal keys: all of them, unless codes are hashes."""
-        if self._codec.ordered:
+        """Which candidate pairs belong to the join: all of them, unless the condition has something left to check.
+
+        What the check reads is gathered in pieces that fit the bytes reserved for it.
+        """
+        if self.watcher is not None:
+            self.watcher(run, page, row)
+        check = self._spec.condition.check
+        if check is None or positions.size == 0:
             return slice(None)
-        left = stream.take(positions, self._key_positions)
-        return np.flatnonzero(self._codec.equal(left, run.gather(self._spec.key_columns, page, row)))
+        pieces = []
+        for begin, end in self._check_pieces(check, stream, positions, run, page, row):
+            left = stream.take(positions[begin:end], list(check.stream_columns)) if check.stream_columns else []
+            right = run.gather(self._check_columns, page[begin:end], row[begin:end])
+            pieces.append(begin + np.flatnonzero(check.holds(left, right)))
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+    def _check_pieces(
+        self, check: PairCheck, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
+    ) -> Iterator[tuple[int, int]]:
+        left, right = check.left_bytes, check.right_bytes
+        if left is not None and right is not None:
+            step = max(self._check_bytes // check.pair_bytes(left + right), 1)
+            cuts = list(range(0, positions.size, step))
+        else:
+            sizes = stream.row_bytes(positions) if left is None else np.full(positions.size, left)
+            sizes = sizes + (row_bytes(run, self._check_columns, page, row) if right is None else right)
+            cuts = cut_pages(np.cumsum(check.pair_bytes(sizes)), self._check_bytes).tolist()
+        return pairwise([*cuts, positions.size])
 
     def stage(
         self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
@@ -66,7 +118,7 @@ class Emitter:
         """Take pairs of a stream tuple and an R-tuple; gives batches as the staging fills up."""
         ends = None
         if not self._regular and positions.size:
-            ends = np.cumsum(stream.row_bytes(positions) + row_bytes(run, self._spec.payload, page, row))
+            ends = np.cumsum(stream.row_bytes(positions) + row_bytes(run, self._payload, page, row))
         begin = 0
         while begin < positions.size:
             end, nbytes = self._fitting(ends, begin, positions.size)
@@ -107,15 +159,29 @@ class Emitter:
         or anti join, the matched of a semi join. Nulls stand in the relation's columns, if they come out.
         """
         yield from self.emit(stream)
+        rows = self._alone(matched)
+        if rows.size:
+            yield from self._unpaired(rows, row_sizes(batch)[rows], lambda some: batch.take(pa.array(some)).columns)
+
+    def finished_tuples(self, stream: StreamRows, positions: Int64s, matched: Bools) -> Iterator[pa.RecordBatch]:
+        """Like `finished`, of tuples that stand anywhere; what is staged stays so if none of them comes out."""
+        positions = positions[self._alone(matched)]
+        if positions.size:
+            yield from self.emit(stream)
+            yield from self._unpaired(positions, stream.row_bytes(positions), stream.take)
+
+    def _alone(self, matched: Bools) -> npt.NDArray[np.intp]:
+        """Which finished tuples come out without a partner."""
         if self._spec.how == "inner":
-            return
-        rows = np.flatnonzero(matched if self._spec.how == "semi" else ~matched)
-        if rows.size == 0:
-            return
-        ends = np.cumsum(row_sizes(batch)[rows] + self._null_bytes)
-        for begin, end in pairwise([*cut_pages(ends, self._batch_bytes).tolist(), rows.size]):
+            return np.empty(0, np.intp)
+        return np.flatnonzero(matched if self._spec.how == "semi" else ~matched)
+
+    def _unpaired(
+        self, tuples: Int64s, sizes: Int64s, take: Callable[[Int64s], list[pa.Array]]
+    ) -> Iterator[pa.RecordBatch]:
+        ends = np.cumsum(sizes + self._null_bytes)
+        for begin, end in pairwise([*cut_pages(ends, self._batch_bytes).tolist(), tuples.size]):
             nbytes = int(ends[end - 1]) - (int(ends[begin - 1]) if begin else 0)
             with self._budget.charged("output", nbytes):
-                left = batch.take(pa.array(rows[begin:end])).columns
                 right = [pa.nulls(end - begin, column.type) for column in self._spec.payload]
-                yield pa.RecordBatch.from_arrays(left + right, schema=self._spec.schema)
+                yield pa.RecordBatch.from_arrays(take(tuples[begin:end]) + right, schema=self._spec.schema)

@@ -11,28 +11,30 @@ from semistream.budget import MemoryBudget
 from semistream.joins.memory_split import MemorySplit
 from semistream.joins.row_sizes import row_sizes
 from semistream.joins.spec import JoinSpec
-from semistream.kernels.types import Bools, Int64s
-from semistream.keys import KeyCodec
+from semistream.kernels.types import Int64s
+from semistream.keys import CodeRanges
 
 _CHARGE = "stream tuples"
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """Tuples that were taken in: the rows, their bytes, their key codes, and which can match (None: all)."""
+    """Tuples that were taken in: the rows, their bytes, and the codes that they ask R for."""
 
     batch: pa.RecordBatch
     sizes: Int64s
-    codes: Int64s
-    can_match: Bools | None
+    ranges: CodeRanges
 
 
 class Intake:
-    """Charges stream tuples to the budget when they come and releases them when they leave."""
+    """Charges stream tuples to the budget when they come and releases them when they leave.
 
-    def __init__(self, spec: JoinSpec, codec: KeyCodec, split: MemorySplit, budget: MemoryBudget) -> None:
-        self._keys = spec.stream_keys
-        self._codec = codec
+    ``keeps_batches`` says whether the operator holds on to the rows as they are given to it, and does not copy them.
+    """
+
+    def __init__(self, spec: JoinSpec, split: MemorySplit, budget: MemoryBudget, *, keeps_batches: bool = True) -> None:
+        self._keeps_batches = keeps_batches
+        self._condition = spec.condition
         self._split = split
         self._budget = budget
         self._admit_rows = split.admit_rows
@@ -44,25 +46,30 @@ class Intake:
         self._admit_rows = admit_rows
         self._payload_bytes = payload_bytes
 
-    def admit(self, batch: pa.RecordBatch, start: int, room: int) -> Admitted | None:
-        """Take up to ``room`` tuples from row ``start`` on; None when none fits now. A row too wide is refused."""
+    def admit(self, batch: pa.RecordBatch, start: int, room: int, most_bytes: int | None = None) -> Admitted | None:
+        """Take up to ``room`` tuples from row ``start`` on; None when none fits now. A row too wide is refused.
+
+        If ``most_bytes`` is given they have no more bytes than that, unless there is only one.
+        """
         room = min(room, self._admit_rows)
         if room <= 0:
             return None
         piece = batch.slice(start, room)
         sizes = row_sizes(piece)
         self._split.require_narrow(int(sizes.max()), self._budget)
-        fits = int(np.searchsorted(np.cumsum(sizes), self._payload_bytes - self.held_bytes, "right"))
+        most = self._payload_bytes - self.held_bytes
+        if most_bytes is not None:
+            most = min(most, max(most_bytes, int(sizes[0])))
+        fits = int(np.searchsorted(np.cumsum(sizes), most, "right"))
         if fits == 0:
             return None
         piece, sizes = piece.slice(0, fits), sizes[:fits]
         taken = int(sizes.sum())
         self._budget.charge(_CHARGE, taken)
         self.held_bytes += taken
-        if piece.get_total_buffer_size() > 2 * piece.nbytes:
+        if self._keeps_batches and piece.get_total_buffer_size() > 2 * piece.nbytes:
             piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
-        codes, can_match = self._codec.encode([piece.column(name) for name in self._keys])
-        return Admitted(piece, sizes, codes, can_match)
+        return Admitted(piece, sizes, self._condition.ranges(piece))
 
     def release(self, sizes: Int64s) -> None:
         """Let tuples of these sizes go."""

@@ -13,15 +13,21 @@ from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import Results, SemiStreamJoin
+from semistream.joins.condition import Condition, JoinOn
+from semistream.joins.engine import EngineJoin
+from semistream.joins.front_stage import CachedMeshJoin
+from semistream.joins.hybrid import HybridJoin
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
-from semistream.joins.spec import JoinOn
 from semistream.joins.stats import JoinStats
+from semistream.joins.sweep import SweepJoin
+from semistream.joins.where import Where
 from semistream.relation import Relation
 from semistream.relation.sources import open_source
 
 OPERATORS: dict[str, type[SemiStreamJoin]] = {
-    kind.name: kind for kind in (MeshJoin, AdaptiveMeshJoin, IndexNestedLoopJoin)
+    kind.name: kind
+    for kind in (EngineJoin, MeshJoin, AdaptiveMeshJoin, CachedMeshJoin, HybridJoin, SweepJoin, IndexNestedLoopJoin)
 }
 
 
@@ -29,11 +35,24 @@ def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]
     """The operator by name, or as it was given."""
     if isinstance(operator, type) and issubclass(operator, SemiStreamJoin):
         return operator
-    if operator == "auto":
-        return MeshJoin
     if operator not in OPERATORS:
         raise InvalidArgument(f"operator is {operator!r}; give 'auto', {', '.join(map(repr, OPERATORS))} or a class.")
     return OPERATORS[operator]
+
+
+def choose_operator(
+    operator: str | type[SemiStreamJoin],
+    relation: Relation,
+    stream_schema: pa.Schema,
+    *,
+    on: JoinOn | None,
+    where: Where | None,
+) -> type[SemiStreamJoin]:
+    """The operator that was named, or for ``"auto"`` the fastest one that takes the condition."""
+    if operator != "auto":
+        return operator_class(operator)
+    access = Condition.of(relation, stream_schema, on=on, where=where).access
+    return {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}[access]
 
 
 def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
@@ -71,7 +90,7 @@ class JoinedStream:
         budget = operator.budget
         parts = "\n".join(f"  {name:<14} {format_bytes(held):>9}" for name, held in budget.by_name.items())
         return (
-            f"{operator.name} join ({operator.spec.how}) on {', '.join(operator.spec.stream_keys)} with "
+            f"{operator.name} join ({operator.spec.how}) on {operator.spec.condition.text} with "
             f"{operator.relation.path} (version {operator.relation.version}, {operator.relation.num_rows} rows in "
             f"{operator.relation.num_pages} pages, {format_bytes(operator.relation.nbytes)})\n"
             f"budget {format_bytes(budget.limit)}, in use {format_bytes(budget.used)}:\n{parts}"
@@ -109,7 +128,8 @@ def join(
     batches: Any,
     relation: Relation | str,
     *,
-    on: JoinOn,
+    on: JoinOn | None = None,
+    where: Where | None = None,
     how: str = "inner",
     operator: str | type[SemiStreamJoin] = "auto",
     memory: int | str = "10%",
@@ -128,13 +148,22 @@ def join(
     ...     orders = pa.table({"product": [2, 2, 9], "amount": [5, 1, 4]})
     ...     join(orders, products, on={"product": "id"}, memory="1MB").read_all().to_pylist()
     [{'product': 2, 'amount': 5, 'name': 'cola'}, {'product': 2, 'amount': 1, 'name': 'cola'}]
+
+    Other conditions than equality go in ``where``, with or without ``on``:
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rates = Relation.build(pa.table({"least": [1, 10], "rate": [9, 7]}), f"{folder}/r", key="least")
+    ...     orders = pa.table({"amount": [5, 12]})
+    ...     join(orders, rates, where="s.amount >= r.least", columns=["rate"], memory="1MB").read_all().to_pylist()
+    [{'amount': 5, 'rate': 9}, {'amount': 12, 'rate': 9}, {'amount': 12, 'rate': 7}]
     """
     opened = relation if isinstance(relation, Relation) else Relation.open(relation)
     schema, stream = _open_stream(batches)
-    kind = operator_class(operator)
+    kind = choose_operator(operator, opened, schema, on=on, where=where)
     require_options(kind, options)
     return JoinedStream(
-        kind(opened, schema, on=on, how=how, memory=memory, columns=columns, suffix=suffix, **options), stream
+        kind(opened, schema, on=on, where=where, how=how, memory=memory, columns=columns, suffix=suffix, **options),
+        stream,
     )
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError
+from semistream.joins.pair_check import PairCheck
 from semistream.joins.row_sizes import fixed_row_bytes
+from semistream.joins.run_codes import COMPUTED_ROW_BYTES
 from semistream.joins.spec import JoinSpec
 from semistream.relation import Relation, RunReader
+from semistream.relation.null_pages import MOST_ROWS
 
 _RUN_BYTES = 4 << 20
 _STAGING_BYTES = 8 << 20  # kept free for output, so that single rows may be as wide; a 16th of a large budget
@@ -17,8 +22,42 @@ _BATCH_BYTES = 1 << 20  # of a batch of results: who takes it apart row by row w
 _MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are ordered and verified
 _LEAST_MATCHES = 64
 LEAST_SLOTS = 16
-ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
+_CHECK_BYTES = 4 << 20  # of the values of pairs that are checked together; a 16th of a large budget
+_ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
+_ADMIT_RANGE_BYTES = 128  # the same with a range, and the bounds that it is made of
 _GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """Bytes that runs of pages take: so many ``buffers`` of them, and what is noted of them or computed from them.
+
+    ``largest`` is the largest page there is.
+    """
+
+    relation: Relation
+    buffers: int
+    largest: int
+    computes_codes: bool
+
+    def __call__(self, run_bytes: int, run_pages: int | None = None) -> int:
+        """Bytes for runs of up to ``run_bytes`` and ``run_pages`` (None: as many as there may be)."""
+        pages = _run_pages(run_bytes, self.largest) if run_pages is None else run_pages
+        pages_bytes = self.buffers * pages * (8 * self.relation.layout.num_buffers + 64)
+        codes = self._most_rows(run_bytes) * COMPUTED_ROW_BYTES + self.largest if self.computes_codes else 0
+        return RunReader.memory_bytes(run_bytes, self.buffers) + pages_bytes + codes
+
+    def _most_rows(self, run_bytes: int) -> int:
+        """Rows that a run of pages, or a page of rows with null keys, can have."""
+        rows, densest = self._rows
+        clustered = min(math.ceil(run_bytes * densest), rows)
+        return max(clustered, MOST_ROWS) if self.relation.null_key_rows else clustered
+
+    @cached_property
+    def _rows(self) -> tuple[int, float]:
+        """Rows of all clustered pages, and rows by byte of the densest."""
+        table = self.relation.table
+        return int(table.rows.sum()), float((table.rows / table.nbytes).max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -28,15 +67,19 @@ class MemorySplit:
     A run of pages has at most ``run_bytes`` and ``run_pages``. ``slots`` bounds the stream tuples held,
     ``payload_bytes`` their bytes, ``admit_rows`` how many are taken at once. Results come out in batches of about
     ``batch_bytes``, and in single rows of up to ``staging_bytes``. ``widest_row`` bounds a row of R: it
-    cannot be wider than the largest page.
+    cannot be wider than the largest page. Pairs are checked in pieces of ``check_bytes``, which are enough for a pair
+    with a stream row of up to ``widest_checked`` (None: of any width).
     """
 
+    run_cost: RunCost
     run_bytes: int
     run_pages: int
     matches: int
     staging_bytes: int
     batch_bytes: int
     widest_row: int
+    check_bytes: int
+    widest_checked: int | None
     slots: int
     admit_rows: int
     payload_bytes: int
@@ -53,49 +96,57 @@ class MemorySplit:
         slots_bytes: Callable[[int], int],
         run_buffers: int,
         run_pages: int | None = None,
+        largest_page: int = 0,
     ) -> MemorySplit:
         """Split ``budget`` and charge all that is allocated up front; too small a budget is refused.
 
         ``index_bytes`` is what the operator holds of R's index, ``slots_bytes(n)`` what it needs to find n stream
-        tuples, ``run_buffers`` how many runs of pages it holds at once, ``run_pages`` the size of a run if it is fixed.
+        tuples, ``run_buffers`` how many runs of pages it holds at once, ``run_pages`` the size of a run if it is fixed,
+        ``largest_page`` that of pages which are not in R's page table.
         """
-        largest = int(relation.table.nbytes.max(initial=0))
+        condition = spec.condition
+        largest = max(int(relation.table.nbytes.max(initial=0)), largest_page)
         tuple_bytes = expected_row_bytes(spec)
         widest = 2 * largest + 4096  # a row's values and their validity take less than twice its page
-        least_staging = widest + 4 * tuple_bytes + 4096
+        wide_tuple = 4 * tuple_bytes + 4096
+        least_staging = widest + wide_tuple
+        checked_row, least_check = _check_cost(condition.check, widest, wide_tuple, tuple_bytes)
 
-        def run_cost(run_bytes: int) -> int:
-            pages_bytes = _run_pages(run_bytes, largest) * page_overhead(relation)
-            return RunReader.memory_bytes(run_bytes, run_buffers) + run_buffers * pages_bytes
-
-        most_admitted = max(LEAST_SLOTS, budget.limit // 16 // ADMIT_ROW_BYTES)
+        run_cost = RunCost(relation, run_buffers, largest, condition.computes_codes)
+        admit_bytes = admit_row_bytes(spec)
+        most_admitted = max(LEAST_SLOTS, budget.limit // 16 // admit_bytes)
 
         def slots_cost(slots: int) -> int:
-            return slots_bytes(slots) + slots * tuple_bytes + min(slots, most_admitted) * ADMIT_ROW_BYTES
+            return slots_bytes(slots) + slots * tuple_bytes + min(slots, most_admitted) * admit_bytes
 
         asked = largest * (run_pages or 1)
         matches_bytes = _LEAST_MATCHES * _MATCH_BYTES
-        least = index_bytes + run_cost(asked) + matches_bytes + least_staging + slots_cost(LEAST_SLOTS)
+        least = index_bytes + run_cost(asked) + matches_bytes + least_staging + least_check + slots_cost(LEAST_SLOTS)
         budget.require(least, purpose=purpose)
 
         spare = budget.limit - least
         run_bytes = max(largest, min(_RUN_BYTES, spare // 12))
-        if run_pages is not None or relation.num_pages == 0 or run_cost(run_bytes) - run_cost(asked) > spare // 3:
+        if run_pages is not None or largest == 0 or run_cost(run_bytes) - run_cost(asked) > spare // 3:
             run_bytes = asked
         staging = least_staging + min(max(_STAGING_BYTES, spare // 16), spare // 6)
+        check = least_check + min(max(_CHECK_BYTES, spare // 16), spare // 12) if condition.check else 0
         matches = max(_LEAST_MATCHES, min(1 << 16, spare // 12 // _MATCH_BYTES))
         budget.charge("page index", index_bytes)
         budget.charge("page buffers", run_cost(run_bytes))
         budget.charge("matches", matches * _MATCH_BYTES)
+        budget.charge("pair checks", check)
         slots = _most(budget.free - staging, slots_cost)
         budget.charge("stream index", slots_cost(slots) - slots * tuple_bytes)
         return cls(
+            run_cost=run_cost,
             run_bytes=run_bytes,
             run_pages=run_pages or _run_pages(run_bytes, largest),
             matches=matches,
             staging_bytes=staging,
             batch_bytes=min(staging, _BATCH_BYTES),
             widest_row=widest,
+            check_bytes=check,
+            widest_checked=None if checked_row is None else (check - PairCheck.pair_bytes(0)) // 2 - checked_row,
             slots=slots,
             admit_rows=min(slots, most_admitted),
             payload_bytes=budget.free - staging,
@@ -103,9 +154,11 @@ class MemorySplit:
 
     def require_narrow(self, row_bytes: int, budget: MemoryBudget) -> None:
         """Refuse a stream row that is too wide to be held and given out."""
-        most = min(self.payload_bytes, self.staging_bytes - self.widest_row)
+        most, share = min(self.payload_bytes, self.staging_bytes - self.widest_row), 16
+        if self.widest_checked is not None:
+            most, share = min(most, self.widest_checked), 32  # a check takes twice the row
         if row_bytes > most:
-            least = budget.limit + 16 * (row_bytes - most)  # staging and payload each get at least that share
+            least = budget.limit + share * (row_bytes - most)  # staging, checks and payload each get at least that
             raise BudgetError(
                 f"a stream row of {row_bytes} bytes does not fit a budget of {budget.limit} bytes, which has room for "
                 f"rows of up to {most}. Raise memory to {least} bytes.",
@@ -113,14 +166,29 @@ class MemorySplit:
             )
 
 
+def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_bytes: int) -> tuple[int | None, int]:
+    """Bytes of R's part in a check if the stream's part varies (None: it does not), and the least for checks.
+
+    That is enough for a pair of the widest row of R and a stream tuple of ``wide_tuple`` bytes, and for some pairs of
+    ordinary ones at a time.
+    """
+    if check is None:
+        return None, 0
+    right = widest if check.right_bytes is None else check.right_bytes
+    left = wide_tuple if check.left_bytes is None else check.left_bytes
+    ordinary = tuple_bytes + sum(column.fixed_bytes + _GUESSED_BYTES for column in check.relation_columns)
+    least = max(PairCheck.pair_bytes(left + right), _LEAST_MATCHES * PairCheck.pair_bytes(ordinary))
+    return None if check.left_bytes is not None else right, least
+
+
 def _run_pages(run_bytes: int, largest: int) -> int:
     """Pages that a run may have: twice as many as there would be if all were as large as the largest."""
     return 2 * run_bytes // max(largest, 1) + 1
 
 
-def page_overhead(relation: Relation) -> int:
-    """Bytes of what is noted of a page in memory: where it and its buffers stand."""
-    return 8 * relation.layout.num_buffers + 64
+def admit_row_bytes(spec: JoinSpec) -> int:
+    """Bytes that it takes to admit a stream tuple, without the tuple itself."""
+    return _ADMIT_ROW_BYTES if spec.condition.single_codes else _ADMIT_RANGE_BYTES
 
 
 def expected_row_bytes(spec: JoinSpec) -> int:

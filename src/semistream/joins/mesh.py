@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -14,7 +15,8 @@ from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.memory_split import MemorySplit
 from semistream.joins.stream_window import StreamWindow
-from semistream.relation import PageRun, Relation
+from semistream.relation import DiskCounts, PageRun, Relation
+from semistream.relation.null_pages import WORKING_BYTES, NullKeyPages
 
 _READ_AHEAD = 2  # runs: the disk goes on while the consumer takes a batch of results
 BUFFERS = _READ_AHEAD + 1
@@ -40,6 +42,9 @@ class MeshJoin(SemiStreamJoin):
     It departs from Fig. 4 where that only holds for N_R divisible by b: the last run of a scan may be shorter, and a
     packet expires when it has met every run, not when the queue is full. The next pages are read while these are
     joined.
+
+    It takes every condition (MESH 3.4). Where R's clustered codes are of no use, those of the equated columns are
+    computed for each run and sorted, and a scan ends with R's rows that have a null key, which lie apart.
     """
 
     name = "mesh"
@@ -55,34 +60,45 @@ class MeshJoin(SemiStreamJoin):
     ) -> None:
         super().__init__(relation, stream_schema, **arguments)
         require_steps(rows_per_step, pages_per_step)
+        self._rows_per_step = rows_per_step
+        self._asked_pages = pages_per_step
+        self._put_together()
+
+    def _arrange(self) -> None:
+        relation, condition = self.relation, self.spec.condition
+        nulls = NullKeyPages(relation) if condition.access == "scan" and relation.null_key_rows else None
+        index_bytes = relation.table.memory_bytes + CyclicScan.memory_bytes(relation.num_pages) + relation.num_pages
         self._split = split = MemorySplit.of(
-            self.budget,
+            self._memory,
             relation,
             self.spec,
             purpose=f"a mesh join with {relation.path}",
-            index_bytes=relation.table.memory_bytes
-            + CyclicScan.memory_bytes(relation.num_pages)
-            + relation.num_pages,  # which pages were checked
-            slots_bytes=StreamWindow.index_bytes,
-            run_buffers=BUFFERS,
-            run_pages=pages_per_step,
+            index_bytes=index_bytes + (WORKING_BYTES if nulls else 0),
+            slots_bytes=partial(StreamWindow.index_bytes, single_codes=condition.single_codes),
+            run_buffers=BUFFERS + (2 if nulls else 0),  # a page of null keys is copied twice
+            run_pages=self._asked_pages,
+            largest_page=nulls.largest if nulls else 0,
         )
-        self._rows_per_step = rows_per_step
         self._pages_per_step = split.run_pages
-        self._window = StreamWindow(split.slots, self.budget)
-        self._emitter = Emitter(self.spec, relation.codec, self.budget, split.batch_bytes)
+        self._window = StreamWindow(split.slots, self._memory)
+        self._emitter = Emitter(self.spec, split, self._memory)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=BUFFERS)
-        self._scan = CyclicScan(relation.table, self._reader)
+        self._scan = CyclicScan(relation.table, self._reader, nulls)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
-        self._intake = Intake(self.spec, relation.codec, split, self.budget)
+        self._intake = Intake(self.spec, split, self._memory)
         self._admitted_now = 0  # tuples admitted since the last iteration
 
     @property
     def runs(self) -> int:
-        """Iterations that make one scan of R: N_R / b."""
+        """Iterations that make one scan of R: N_R / b, and those that read rows with a null key."""
         table = self.relation.table
-        return table.cut_runs(table.scan_order(), self._reader.run_bytes, self._pages_per_step).size - 1
+        cuts = table.cut_runs(table.scan_order(), self._reader.run_bytes, self._pages_per_step)
+        return cuts.size - 1 + self._scan.num_pages - len(table)
+
+    @property
+    def _disk_counts(self) -> DiskCounts:
+        return self._disk.counts + self._scan.null_counts
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
@@ -127,7 +143,7 @@ class MeshJoin(SemiStreamJoin):
         """Join the next pages, up to ``end`` or to where a run or the oldest packet's scan of R ends; then let the
         packets go that have met all of R. No packet meets a page twice, wherever the runs were cut.
         """
-        window, scan, num_pages = self._window, self._scan, self.relation.num_pages
+        window, scan, num_pages = self._window, self._scan, self._scan.num_pages
         if num_pages:
             self._read_ahead()
             run = scan.take(min(end, window.packets[0].entered + num_pages))
@@ -140,7 +156,7 @@ class MeshJoin(SemiStreamJoin):
 
     def _read_ahead(self) -> None:
         """Ask for the run at hand and those after it that some tuple in the window will need."""
-        newest = self._window.packets[-1].entered + self.relation.num_pages
+        newest = self._window.packets[-1].entered + self._scan.num_pages
         while self._scan.asked < newest and self._scan.can_ask:
             self._scan.ask(min(newest, self._run_end(self._scan.asked)))
 
@@ -150,24 +166,25 @@ class MeshJoin(SemiStreamJoin):
 
     def _join(self, run: PageRun) -> Results:
         self.stats.probes += int(run.rows.sum())
-        for tuples, page, row in self._window.probe(run, self._position, self._page, self._row):
+        codes = self.spec.condition.codes_of(run)
+        for tuples, page, row in self._window.probe(codes, self._position, self._page, self._row):
             if tuples.size:
-                equal = self._emitter.verified(self._window, tuples, run, page, row)
-                self._window.mark(tuples[equal])
+                joined = self._emitter.verified(self._window, tuples, run, page, row)
+                self._window.mark(tuples[joined])
                 if self.spec.pairs:
-                    yield from self._emitter.stage(self._window, tuples[equal], run, page[equal], row[equal])
+                    yield from self._emitter.stage(self._window, tuples[joined], run, page[joined], row[joined])
 
     def _expire(self) -> Results:
         """Let the oldest packet go: its tuples have met all of R."""
         packet, matched = self._window.packets[0], self._window.oldest_matched()
         yield from self._emitter.finished(self._window, packet.batch, matched)
-        self.stats.count_done(matched)
+        self._done(self._window, np.arange(packet.first, packet.first + packet.rows), matched)
         self.stats.expiries += self._window.expire()
         self._intake.release(packet.sizes)
 
     def close(self) -> None:
         """End the background reader and close files."""
-        self._reader.close()
+        self._scan.close()
 
 
 def require_steps(rows_per_step: int | None, pages_per_step: int | None) -> None:

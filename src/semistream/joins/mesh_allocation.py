@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from semistream.budget import MemoryBudget
 from semistream.joins.intake import Intake
-from semistream.joins.memory_split import ADMIT_ROW_BYTES, LEAST_SLOTS
+from semistream.joins.memory_split import LEAST_SLOTS
 from semistream.joins.mesh_memory import MeshMemory
 from semistream.joins.stream_window import StreamWindow
 from semistream.relation import RunReader
@@ -51,9 +51,9 @@ class MeshAllocation:
         charged = self._budget.by_name
         held = max(window.held, LEAST_SLOTS)
         room = memory.pool - memory.window_bytes(held) - max(self._intake.held_bytes, memory.widest_tuple)
-        all_free = reader.room == memory.buffers  # else those in use keep their size, whatever is wanted
-        least_buffers = memory.buffer_bytes(1) if all_free else charged[_BUFFERS]
-        admit_rows = max(min(at_once, memory.admit_rows, (room - least_buffers) // ADMIT_ROW_BYTES), 1)
+        # Buffers in use keep their size, whatever is wanted.
+        least_buffers = memory.buffer_bytes(1) if reader.idle else charged[_BUFFERS]
+        admit_rows = max(min(at_once, memory.admit_rows, (room - least_buffers) // memory.admit_row_bytes), 1)
         admit_bytes = memory.admit_bytes(admit_rows)
         run_pages = pages
         while run_pages > 1 and memory.buffer_bytes(run_pages) > room - admit_bytes:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from semistream.budget import MemoryBudget
-from semistream.joins.memory_split import ADMIT_ROW_BYTES, LEAST_SLOTS, MemorySplit, expected_row_bytes, page_overhead
+from semistream.joins.memory_split import LEAST_SLOTS, MemorySplit, admit_row_bytes, expected_row_bytes
 from semistream.joins.spec import JoinSpec
 from semistream.joins.stream_window import StreamWindow
-from semistream.relation import Relation, RunReader
+from semistream.relation import Relation
 
-_SLOT_BYTES = StreamWindow.index_bytes(1)
 _FEW_PACKETS = 8
 
 
@@ -25,13 +25,14 @@ class MeshMemory:
     MESH (1)                     here
     ===========================  ==========================================================================
     M_max                        ``pool``: the budget less what b and w do not change (index of R, matches, output)
-    b * v_P                      `buffer_bytes`: so many ``buffers`` of b pages, as the reader reads ahead
+    b * v_P                      `buffer_bytes`: several buffers of b pages, as the reader reads ahead
     w * v_S                      `admit_bytes`: the arrays of tuples that are admitted at once
     w * N_R / b * sizeof(ptr)    `window_bytes`: a slot of the window for each tuple
     w * f * N_R / b * v_S        ``tuple_bytes`` for each of these tuples
     ===========================  ==========================================================================
 
-    ``page_bytes`` is what all but one page in a hundred have at most, ``widest_page`` what all have. A stream tuple of
+    ``num_pages`` are those of a scan. ``page_bytes`` is what all but one page in a hundred have at most,
+    ``widest_page`` what all have; ``run_cost`` gives the bytes for runs of so many bytes and pages. A stream tuple of
     ``widest_tuple`` must find room whatever b and w are, or the stream would stop at it.
     """
 
@@ -39,28 +40,30 @@ class MeshMemory:
     num_pages: int
     page_bytes: int
     widest_page: int
-    page_overhead: int
-    buffers: int
+    run_cost: Callable[[int, int], int]
+    slot_bytes: int
     tuple_bytes: int
     widest_tuple: int
+    admit_row_bytes: int
     admit_rows: int
 
     @classmethod
     def of(
-        cls, budget: MemoryBudget, relation: Relation, spec: JoinSpec, split: MemorySplit, *, buffers: int
+        cls, budget: MemoryBudget, relation: Relation, spec: JoinSpec, split: MemorySplit, *, num_pages: int
     ) -> MeshMemory:
         """The memory of a join whose budget was split, and charged, by ``split``."""
         changing = sum(budget.by_name.get(name, 0) for name in ("page buffers", "stream index"))
         nbytes = relation.table.nbytes
         return cls(
             pool=budget.free + changing - split.staging_bytes,
-            num_pages=relation.num_pages,
+            num_pages=num_pages,
             page_bytes=int(np.quantile(nbytes, 0.99, method="higher")) if nbytes.size else 1,
-            widest_page=int(nbytes.max(initial=1)),
-            page_overhead=page_overhead(relation),
-            buffers=buffers,
+            widest_page=max(split.run_cost.largest, 1),
+            run_cost=split.run_cost,
+            slot_bytes=StreamWindow.index_bytes(1, single_codes=spec.condition.single_codes),
             tuple_bytes=expected_row_bytes(spec),
             widest_tuple=min(split.payload_bytes, split.staging_bytes - split.widest_row),
+            admit_row_bytes=admit_row_bytes(spec),
             admit_rows=split.admit_rows,
         )
 
@@ -87,15 +90,15 @@ class MeshMemory:
 
     def buffer_bytes(self, pages: int) -> int:
         """Bytes of all buffers when each takes ``pages``."""
-        return RunReader.memory_bytes(self.run_bytes(pages), self.buffers) + self.buffers * pages * self.page_overhead
+        return self.run_cost(self.run_bytes(pages), pages)
 
     def admit_bytes(self, rows: int) -> int:
         """Bytes that it takes to admit ``rows``, which is done in several pieces if they are many."""
-        return min(rows, self.admit_rows) * ADMIT_ROW_BYTES
+        return min(rows, self.admit_rows) * self.admit_row_bytes
 
     def window_bytes(self, slots: int) -> int:
         """Bytes of the window's slots, without the tuples in them."""
-        return slots * _SLOT_BYTES
+        return slots * self.slot_bytes
 
     def total(self, pages: int, rows: int) -> int:
         """M of MESH (1)."""
@@ -111,8 +114,8 @@ class MeshMemory:
         Below 1, it says in how many iterations the window has room for one tuple more; zero or less, that none fits.
         """
         room = self.pool - self.buffer_bytes(pages)
-        tuples = self._rows_in(room, pages, _SLOT_BYTES + self.tuple_bytes)
-        return min(tuples, self._rows_in(room - self.widest_tuple, pages, _SLOT_BYTES))
+        tuples = self._rows_in(room, pages, self.slot_bytes + self.tuple_bytes)
+        return min(tuples, self._rows_in(room - self.widest_tuple, pages, self.slot_bytes))
 
     def _held(self, pages: int, rows: int) -> int:
         """All but the tuples."""
@@ -126,9 +129,9 @@ class MeshMemory:
     def _rows_in(self, room: int, pages: int, slot_bytes: int) -> float:
         """The greatest w of which all slots fit, with the bytes that it takes to admit the tuples."""
         held, loops = self._loops_held(pages), self.loops(pages)
-        rows = room / (held * slot_bytes + loops * ADMIT_ROW_BYTES)
+        rows = room / (held * slot_bytes + loops * self.admit_row_bytes)
         if rows * loops > self.admit_rows:
             rows = (room - self.admit_bytes(self.admit_rows)) / (held * slot_bytes)
         if rows * held < LEAST_SLOTS:
-            rows = min((room - LEAST_SLOTS * slot_bytes) / (loops * ADMIT_ROW_BYTES), LEAST_SLOTS / held)
+            rows = min((room - LEAST_SLOTS * slot_bytes) / (loops * self.admit_row_bytes), LEAST_SLOTS / held)
         return rows

@@ -14,12 +14,13 @@ from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Admitted, Intake
 from semistream.joins.lmdb_store import Leaf, LmdbStore, open_store
 from semistream.joins.memory_split import MemorySplit
-from semistream.kernels.merge import match_pages
+from semistream.joins.sorted_ranges import SortedRanges
 from semistream.kernels.types import Int64s
 from semistream.relation import DiskCounts, PageRun, Relation
 from semistream.relation.disk import allocate_buffer, buffer_bytes
 
 _TUPLE_BYTES = 40  # a tuple's code, its place in the order of codes, its flag, while a step looks it up
+_RANGE_TUPLE_BYTES = 96  # the same with a range of codes
 
 
 class IndexNestedLoopJoin(SemiStreamJoin):
@@ -29,30 +30,36 @@ class IndexNestedLoopJoin(SemiStreamJoin):
     descended to once; the papers look up one tuple after the other. Each page costs a random read, and no scan is
     shared: this is what the other operators are measured against. LMDB maps its file, and the operating system holds
     what it likes of it: that memory can be taken back at any time and is not charged to the budget, while every page is
-    copied into a buffer that is.
+    copied into a buffer that is. A condition must pin down R's key, to a value or to a range.
     """
 
     name = "nested_loop"
+    needs_index = True
 
     def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
         super().__init__(relation, stream_schema, **arguments)
+        self._counts = DiskCounts()
+        self._put_together()
+
+    def _arrange(self) -> None:
+        relation = self.relation
+        tuple_bytes = _TUPLE_BYTES if self.spec.condition.single_codes else _RANGE_TUPLE_BYTES
         self._split = MemorySplit.of(
-            self.budget,
+            self._memory,
             relation,
             self.spec,
             purpose=f"an index nested loop join with {relation.path}",
             index_bytes=0,
-            slots_bytes=lambda slots: slots * _TUPLE_BYTES,
+            slots_bytes=lambda slots: slots * tuple_bytes,
             run_buffers=1,
         )
         self._store: LmdbStore | None = open_store(relation)
-        self._emitter = Emitter(self.spec, relation.codec, self.budget, self._split.batch_bytes)
-        self._intake = Intake(self.spec, relation.codec, self._split, self.budget)
+        self._emitter = Emitter(self.spec, self._split, self._memory)
+        self._intake = Intake(self.spec, self._split, self._memory)
         self._buffer = allocate_buffer(buffer_bytes(self._split.run_bytes))
         self._position = np.empty(self._split.matches, np.int64)
         self._page, self._row = (np.empty(self._split.matches, np.int32) for _ in range(2))
         self._waiting: list[Admitted] = []
-        self._counts = DiskCounts()
 
     @property
     def _disk_counts(self) -> DiskCounts:
@@ -75,40 +82,35 @@ class IndexNestedLoopJoin(SemiStreamJoin):
             return
         self.stats.steps += 1
         tuples = self._waiting.pop(0)
-        order = np.argsort(tuples.codes, kind="stable")
-        if tuples.can_match is not None:
-            order = order[tuples.can_match[order]]
-        codes = tuples.codes[order]
-        self.stats.probes += codes.size
+        asked = SortedRanges.of(tuples.ranges, np.arange(tuples.sizes.size))
+        self.stats.probes += asked.size
         matched = np.zeros(tuples.sizes.size, np.bool_)
         stream = _BatchRows(tuples)
-        for run in self._runs(codes):
-            cursor = np.array([0, -1, -1], np.int64)
-            while cursor[0] < run.pages.size:
-                found = match_pages(
-                    run.words, run.code_starts, run.rows, codes, cursor, self._position, self._page, self._row
-                )
-                rows = order[self._position[:found]]
-                page, row = self._page[:found], self._row[:found]
-                equal = self._emitter.verified(stream, rows, run, page, row)
-                rows, page, row = rows[equal], page[equal], row[equal]
-                matched[rows] = True
+        for run in self._runs(asked.low, asked.furthest):
+            codes = self.spec.condition.codes_of(run)
+            for rows, page, row in asked.matches(codes, self._position, self._page, self._row):
+                joined = self._emitter.verified(stream, rows, run, page, row)
+                matched[rows[joined]] = True
                 if self.spec.pairs:
-                    yield from self._emitter.stage(stream, rows, run, page, row)
-        self.stats.count_done(matched)
+                    yield from self._emitter.stage(stream, rows[joined], run, page[joined], row[joined])
+        self._done(stream, np.arange(matched.size), matched)
         yield from self._emitter.finished(stream, tuples.batch, matched)
         self._intake.release(tuples.sizes)
 
-    def _runs(self, codes: Int64s) -> Iterator[PageRun]:
-        """The pages that hold any of the ascending ``codes``, as many at a time as the buffer takes."""
+    def _runs(self, low: Int64s, furthest: Int64s) -> Iterator[PageRun]:
+        """The pages that hold any code asked for, as many at a time as the buffer takes.
+
+        Ranges begin at the ascending ``low``; those up to one end at its ``furthest`` code or before.
+        """
         pages: list[tuple[int, int, int, int]] = []  # number, start in the buffer, rows, bytes
         used = 0
         position = 0
-        while position < codes.size:
-            for leaf in self._leaves(int(codes[position])):
-                position += int(np.searchsorted(codes[position:], leaf.first_code, "left"))
-                if position == codes.size or codes[position] > leaf.last_code:
-                    break  # no code falls into this page: descend to the page of the next one
+        while position < low.size:
+            for leaf in self._leaves(int(low[position])):
+                # The first range that does not end before the page; if it begins behind the page, so do all after it.
+                position += int(np.searchsorted(furthest[position:], leaf.first_code, "left"))
+                if position == low.size or low[position] > leaf.last_code:
+                    break  # nothing is asked of this page: descend to the page of the next range
                 nbytes = len(leaf.data)
                 if used + nbytes > self._split.run_bytes or len(pages) == self._split.run_pages:
                     yield self._run(pages)
@@ -120,8 +122,6 @@ class IndexNestedLoopJoin(SemiStreamJoin):
                 self._counts.seeks += 1
                 self._counts.pages += 1
                 self._counts.bytes += nbytes
-                # Tuples with the page's last code stay: the next page may hold more rows of it.
-                position += int(np.searchsorted(codes[position:], leaf.last_code, "left"))
             else:
                 break  # the tree has no more pages
         if pages:

@@ -29,6 +29,11 @@ def row_sizes(batch: pa.RecordBatch) -> Int64s:
     return sizes
 
 
+def carried_sizes(batch: pa.RecordBatch, parts: list[Int64s]) -> Int64s:
+    """The sizes, known from before, of rows that were put together to a batch; no memory is taken if all are alike."""
+    return row_sizes(batch) if is_regular(batch.schema) else np.concatenate(parts)
+
+
 def is_regular(schema: pa.Schema) -> bool:
     """Whether all rows take the same bytes."""
     return not any(_offset_bytes(type_) or _is_irregular(type_) for type_ in schema.types)

@@ -36,8 +36,10 @@ class JoinStats:
     ``rows_in`` and ``rows_done`` count stream tuples taken and finished, ``outputs`` result rows. ``inserts`` and
     ``expiries`` are tuples put into and removed from the operator's index of the stream, ``probes`` the R-tuples (or,
     for an index join, the stream tuples) looked up. The cost of a run on a simulated disk is
-    ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``. ``trace`` holds the latest changes of an
-    operator's parameters, if it tunes itself.
+    ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``. ``cache_hits`` are stream tuples that
+    found all they needed in a cache. ``late`` tuples were through after their deadline, ``worst_lateness_s`` the most.
+    ``versions`` says, for each version of R, how many tuples were joined with it: those pushed first with the first.
+    ``trace`` holds the latest changes of an operator's parameters, if it tunes itself.
     """
 
     rows_in: int = 0
@@ -55,6 +57,10 @@ class JoinStats:
     bytes_read: int = 0
     budget_bytes: int = 0
     peak_bytes: int = 0
+    cache_hits: int = 0
+    late: int = 0
+    worst_lateness_s: float = 0.0
+    versions: dict[int, int] = field(default_factory=dict)
     trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=_TRACE_POINTS))
 
     @property
@@ -81,6 +87,6 @@ class JoinStats:
         self.pages_sequential = counts.pages_sequential
         self.bytes_read = counts.bytes
 
-    def as_dict(self) -> dict[str, int]:
-        """The counts by name, without the trace."""
-        return {count.name: getattr(self, count.name) for count in fields(self) if count.name != "trace"}
+    def as_dict(self) -> dict[str, int | float]:
+        """The counts by name, without the versions and the trace."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("versions", "trace")}

@@ -2,54 +2,30 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.joins.intake import Admitted
-from semistream.kernels.merge import match_pages, merge_sorted
+from semistream.joins.run_codes import RunCodes
+from semistream.joins.sorted_ranges import SortedRanges
+from semistream.joins.stream_packets import Packet, StreamPackets
 from semistream.kernels.types import Bools, Int32s, Int64s
-from semistream.relation import PageRun
-
-_SMALL_PACKET = 4096
-
-
-@dataclass
-class Packet:
-    """Stream tuples that entered the window together: MESH's ``w`` pointers in Q, and the tuples themselves.
-
-    ``first`` numbers its first tuple, counted from the start of the stream; ``matchable`` of them can be found.
-    """
-
-    batch: pa.RecordBatch
-    sizes: Int64s
-    first: int
-    entered: int
-    matchable: int
-
-    @property
-    def rows(self) -> int:
-        """Tuples in the packet."""
-        return self.sizes.size
 
 
 @dataclass
 class _Level:
-    """Codes in ascending order with the tuples that have them, which are among those from ``first`` to ``end``."""
+    """What tuples ask for, in order; the tuples are among those from ``first`` to ``end``."""
 
-    codes: Int64s
-    tuples: Int64s
+    ranges: SortedRanges
     first: int
     end: int
 
 
-class StreamWindow:
-    """Up to ``slots`` stream tuples, found by key code, that leave in the order in which they came.
+class StreamWindow(StreamPackets):
+    """Up to ``slots`` stream tuples, found by the codes they ask for, that leave in the order in which they came.
 
     MESH keeps a hash table H over the window. R's pages are clustered here, so the codes of the window are kept in
     order instead (as MESH 3.4 proposes for ranges), and each page meets only the tuples in its range of codes. The
@@ -59,18 +35,20 @@ class StreamWindow:
     """
 
     def __init__(self, slots: int, budget: MemoryBudget) -> None:
+        super().__init__(budget)
         self.slots = slots
-        self.packets: deque[Packet] = deque()
-        self._budget = budget
         self._levels: list[_Level] = []  # the oldest tuples first
         self._matched = np.zeros(slots, np.bool_)  # by the tuple's number, modulo the slots
         self._first = 0
         self._end = 0
 
     @staticmethod
-    def index_bytes(slots: int) -> int:
-        """Bytes of the levels of ``slots`` tuples, twice while they are merged, and of a flag for each."""
-        return slots * (2 * (8 + 8) + 1)
+    def index_bytes(slots: int, *, single_codes: bool = True) -> int:
+        """Bytes of the levels of ``slots`` tuples, twice while they are merged, and of a flag for each.
+
+        ``single_codes`` says whether each tuple asks for one code, and not for a range.
+        """
+        return slots * (2 * SortedRanges.entry_bytes(single_codes) + 1)
 
     @property
     def free(self) -> int:
@@ -95,19 +73,16 @@ class StreamWindow:
 
     def admit(self, tuples: Admitted, entered: int) -> int:
         """Put a packet of tuples behind the others; gives how many of them can be found."""
-        first, rows = self._end, tuples.codes.size
+        first, rows = self._end, tuples.sizes.size
         numbers = np.arange(first, first + rows)
         self._matched[numbers % self.slots] = False
-        codes = tuples.codes
-        if tuples.can_match is not None:
-            codes, numbers = codes[tuples.can_match], numbers[tuples.can_match]
-        order = np.argsort(codes)
+        ranges = SortedRanges.of(tuples.ranges, numbers)
         self._end += rows
-        self._levels.append(_Level(codes[order], numbers[order], first, self._end))
-        self.packets.append(Packet(tuples.batch, tuples.sizes, first, entered, codes.size))
+        self._levels.append(_Level(ranges, first, self._end))
+        self.packets.append(Packet(tuples.batch, tuples.sizes, first, entered, ranges.size))
         self._merge_small_packets()
         self._merge_levels()
-        return codes.size
+        return ranges.size
 
     def oldest_matched(self) -> Bools:
         """Which tuples of the oldest packet have met a partner."""
@@ -123,87 +98,30 @@ class StreamWindow:
         if self._levels:
             oldest = self._levels[0]
             if 2 * (self._first - oldest.first) > oldest.end - oldest.first:
-                live = oldest.tuples >= self._first
-                self._levels[0] = _Level(oldest.codes[live], oldest.tuples[live], self._first, oldest.end)
+                live = oldest.ranges.kept(oldest.ranges.tuples >= self._first)
+                self._levels[0] = _Level(live, self._first, oldest.end)
         return packet.matchable
 
     def probe(
-        self, run: PageRun, position: Int64s, page: Int32s, row: Int32s
+        self, codes: RunCodes, position: Int64s, page: Int32s, row: Int32s
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Pairs of a tuple and a row of the run with equal codes, as many at a time as the arrays given can hold."""
+        """Pairs of a tuple and a row of a run whose code it asks for, as many at a time as the arrays can hold."""
         for level in self._levels:
-            cursor = np.array([0, -1, -1], np.int64)
-            while cursor[0] < run.pages.size:
-                found = match_pages(run.words, run.code_starts, run.rows, level.codes, cursor, position, page, row)
-                tuples = level.tuples[position[:found]]
+            for tuples, pages, rows in level.ranges.matches(codes, position, page, row):
                 if level.first < self._first:
                     live = tuples >= self._first
-                    yield tuples[live], page[:found][live], row[:found][live]
+                    yield tuples[live], pages[live], rows[live]
                 else:
-                    yield tuples, page[:found], row[:found]
+                    yield tuples, pages, rows
 
     def mark(self, tuples: Int64s) -> None:
         """Remember that these tuples met a partner."""
         self._matched[tuples % self.slots] = True
 
-    def take(self, positions: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
-        """Copies of some tuples."""
-        order, parts = self._parts(positions)
-        taken = [
-            (packet.batch if columns is None else packet.batch.select(columns)).take(pa.array(rows))
-            for packet, rows in parts
-        ]
-        if order is None:
-            return list(taken[0].columns)
-        back = np.empty(order.size, np.int64)
-        back[order] = np.arange(order.size)
-        return list(pa.concat_batches(taken).take(pa.array(back)).columns)
-
-    def row_bytes(self, positions: Int64s) -> Int64s:
-        """Bytes of some tuples."""
-        order, parts = self._parts(positions)
-        if order is None:
-            packet, rows = parts[0]
-            return packet.sizes[rows]
-        sizes = np.empty(positions.size, np.int64)
-        sizes[order] = np.concatenate([packet.sizes[rows] for packet, rows in parts])
-        return sizes
-
-    def _parts(self, tuples: Int64s) -> tuple[npt.NDArray[np.intp] | None, list[tuple[Packet, Int64s]]]:
-        """Tuples as rows of packets, and the order in which they stand there (None: as they were given)."""
-        if len(self.packets) == 1:
-            return None, [(self.packets[0], tuples - self.packets[0].first)]
-        firsts = np.array([packet.first for packet in self.packets], np.int64)
-        numbers = np.searchsorted(firsts, tuples, "right") - 1
-        order = np.argsort(numbers.astype(np.int16) if firsts.size < 2**15 else numbers, kind="stable")
-        numbers, tuples = numbers[order], tuples[order]
-        begins = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
-        packets = [self.packets[int(numbers[begin])] for begin in begins]
-        return order, [
-            (packet, tuples[begin:end] - packet.first)
-            for packet, begin, end in zip(packets, begins, [*begins[1:], tuples.size], strict=True)
-        ]
-
-    def _merge_small_packets(self) -> None:
-        """Join neighbours that came in the same iteration, smaller ones first: single rows become few packets."""
-        while len(self.packets) > 1:
-            last, before = self.packets[-1], self.packets[-2]
-            if before.entered != last.entered or before.rows > min(2 * last.rows, _SMALL_PACKET):
-                return
-            both = int(before.sizes.sum() + last.sizes.sum())
-            if both > self._budget.free:
-                return
-            with self._budget.charged("merged packets", both):
-                batch = pa.concat_batches([before.batch, last.batch])
-                sizes = np.concatenate([before.sizes, last.sizes])
-                self.packets.pop()
-                self.packets[-1] = Packet(batch, sizes, before.first, before.entered, before.matchable + last.matchable)
-
     def _merge_levels(self) -> None:
         """Merge the newest levels until each is less than half of the one before: there are few, and each entry is
         moved a logarithmic number of times.
         """
-        while len(self._levels) > 1 and self._levels[-2].codes.size <= 2 * self._levels[-1].codes.size:
+        while len(self._levels) > 1 and self._levels[-2].ranges.size <= 2 * self._levels[-1].ranges.size:
             right, left = self._levels.pop(), self._levels.pop()
-            codes, tuples = merge_sorted(left.codes, left.tuples, right.codes, right.tuples)
-            self._levels.append(_Level(codes, tuples, left.first, right.end))
+            self._levels.append(_Level(left.ranges.merged(right.ranges), left.first, right.end))

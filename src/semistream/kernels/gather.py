@@ -13,22 +13,41 @@ from numba import njit
 
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 
+_LINE = 64  # bytes that the processor fetches at once
+_DENSE = 16  # rows for each one that is wanted, up to which all lines of a column are fetched
+
 
 @njit(cache=True, nogil=True)
 def gather_columns(
     values: npt.NDArray[Any], positions: Int64s, buffers: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]
-) -> None:
+) -> Any:
     """Columns of one fixed width; ``values`` is the run viewed as the width's type.
 
     ``positions[page, buffer]`` is where a buffer stands in the run, ``buffers`` are those of the columns, and
     ``out[column]`` takes the column's values.
     """
-    width = values.itemsize
-    for column in range(buffers.size):
-        buffer = buffers[column]
-        target = out[column]
-        for i in range(page.size):
-            target[i] = values[positions[page[i], buffer] // width + row[i]]
+    shift = 0
+    while 1 << shift < values.itemsize:
+        shift += 1
+    touched = values[0]
+    begin = 0
+    while begin < page.size:  # page by page: its columns are in the processor's cache for as long as it is needed
+        first = last = row[begin]
+        end = begin + 1
+        while end < page.size and page[end] == page[begin]:
+            first, last = min(first, row[end]), max(last, row[end])
+            end += 1
+        dense = (end - begin) * _DENSE > last - first
+        for column in range(buffers.size):
+            start = positions[page[begin], buffers[column]] >> shift
+            if dense:  # walk over the values once, so that the processor fetches them ahead
+                for i in range(start + first, start + last, _LINE // values.itemsize):
+                    touched |= values[i]
+            target = out[column]
+            for i in range(begin, end):
+                target[i] = values[start + row[i]]
+        begin = end
+    return touched
 
 
 @njit(cache=True, nogil=True)

@@ -1,4 +1,4 @@
-"""Match sorted stream codes with the pages of a clustered relation."""
+"""Match sorted codes, or ranges of codes, of the stream with sorted codes of the relation."""
 
 import numpy as np
 from numba import njit
@@ -63,6 +63,52 @@ def match_pages(
 
 
 @njit(cache=True, nogil=True)
+def match_ranges(
+    run: Int64s,
+    code_starts: Int64s,
+    rows: Int32s,
+    low: Int64s,
+    high: Int64s,
+    reach: Int64s,
+    cursor: Int64s,
+    out_position: Int64s,
+    out_page: Int32s,
+    out_row: Int32s,
+) -> int:
+    """Pairs of (position in ``low``, row of a page) where the row's code is in the range ``low`` to ``high``.
+
+    As `match_pages`, for ranges in ascending order of ``low``; ``reach[i]`` is the greatest of ``high[: i + 1]``, by
+    which the first range that can touch a page is found.
+    """
+    found = 0
+    position, resume = cursor[1], cursor[2]
+    for page in range(cursor[0], rows.size):
+        start, end = code_starts[page], code_starts[page] + rows[page]
+        if position < 0:
+            position = _lower_bound(reach, 0, reach.size, run[start])
+        first = start
+        while position < low.size and low[position] <= run[end - 1]:
+            if high[position] >= run[start]:
+                first = _lower_bound(run, first, end, low[position])
+                match = first
+                if resume >= 0:
+                    match, resume = start + resume, -1
+                while match < end and run[match] <= high[position]:
+                    if found == out_row.size:
+                        cursor[0], cursor[1], cursor[2] = page, position, match - start
+                        return found
+                    out_position[found] = position
+                    out_page[found] = page
+                    out_row[found] = match - start
+                    found += 1
+                    match += 1
+            position += 1
+        position = np.int64(-1)
+    cursor[0], cursor[1], cursor[2] = rows.size, -1, -1
+    return found
+
+
+@njit(cache=True, nogil=True)
 def merge_sorted(
     left_codes: Int64s, left_values: Int64s, right_codes: Int64s, right_values: Int64s
 ) -> tuple[Int64s, Int64s]:
@@ -78,3 +124,32 @@ def merge_sorted(
             codes[i], values[i] = right_codes[right], right_values[right]
             right += 1
     return codes, values
+
+
+@njit(cache=True, nogil=True)
+def merge_ranges(
+    left_low: Int64s,
+    left_high: Int64s,
+    left_values: Int64s,
+    right_low: Int64s,
+    right_high: Int64s,
+    right_values: Int64s,
+) -> tuple[Int64s, Int64s, Int64s]:
+    """Two arrays of ranges in ascending order of (low, high) as one, their values with them; as `merge_sorted`."""
+    total = left_low.size + right_low.size
+    low, high, values = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
+    left = right = 0
+    for i in range(total):
+        from_left = right == right_low.size
+        if not from_left and left < left_low.size:
+            if left_low[left] == right_low[right]:
+                from_left = left_high[left] <= right_high[right]
+            else:
+                from_left = left_low[left] < right_low[right]
+        if from_left:
+            low[i], high[i], values[i] = left_low[left], left_high[left], left_values[left]
+            left += 1
+        else:
+            low[i], high[i], values[i] = right_low[right], right_high[right], right_values[right]
+            right += 1
+    return low, high, values

@@ -136,6 +136,18 @@ def hash_bytes(
 
 
 @njit(cache=True, nogil=True)
+def hash_ranges(
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    hashes: npt.NDArray[np.uint64],
+) -> None:
+    """Fold ranges of ``data`` that need not touch, as `hash_bytes` folds its rows."""
+    for i in range(hashes.size):
+        hashes[i] = _hash_range(data, np.uint64(starts[i]), np.uint64(lengths[i]), hashes[i])
+
+
+@njit(cache=True, nogil=True)
 def hash_big_integers(words: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> None:
     """Fold a column of wide integers as Spark folds the unscaled value of a decimal over 18 digits.
 

@@ -30,7 +30,7 @@ def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
     ([1, 1], [True, False])
     """
     family, like = family_of(like), value_type(like)
-    array = _decoded(array)
+    array = decoded(array)
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     match family:
         case Family.INTEGER:
@@ -40,10 +40,10 @@ def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
         case Family.DATE:
             codes, fits = _days(array, like)
         case Family.TIMESTAMP | Family.DURATION:
-            codes, fits = _change_unit(_stored(array).astype(np.int64, copy=False), array.type.unit, like.unit)
+            codes, fits = _change_unit(stored_integers(array).astype(np.int64, copy=False), array.type.unit, like.unit)
         case Family.TIME:
             # Through the relation's unit, so that what it cannot hold is impossible, then to nanoseconds.
-            coarse, fits = _change_unit(_stored(array).astype(np.int64, copy=False), array.type.unit, like.unit)
+            coarse, fits = _change_unit(stored_integers(array).astype(np.int64, copy=False), array.type.unit, like.unit)
             codes, in_range = _change_unit(coarse, like.unit, "ns")
             fits = both(fits, in_range)
         case Family.FLOAT:
@@ -60,7 +60,8 @@ def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
     return OrderedValues(both(valid, fits), codes, hashed_as(like))
 
 
-def _decoded(array: pa.Array) -> pa.Array:
+def decoded(array: pa.Array) -> pa.Array:
+    """The array without its dictionary, if it has one."""
     if not is_a.is_dictionary(array.type):
         return array
     values = array.dictionary
@@ -78,13 +79,14 @@ def _buffer(array: pa.Array, dtype: npt.DTypeLike, per_row: int = 1) -> npt.NDAr
     return np.frombuffer(array.buffers()[1], dtype=dtype, count=count, offset=start)
 
 
-def _stored(array: pa.Array) -> npt.NDArray[Any]:
+def stored_integers(array: pa.Array) -> npt.NDArray[Any]:
+    """The integers that a column of a fixed width stores, as they lie in memory."""
     kind = "u" if is_a.is_unsigned_integer(array.type) else "i"
     return _buffer(array, f"{kind}{array.type.bit_width // 8}")
 
 
 def _integers(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
-    values = _stored(array)
+    values = stored_integers(array)
     if is_a.is_uint64(like):
         return (values.astype(np.uint64) ^ np.uint64(1 << 63)).view(np.int64), None
     if array.type == like:
@@ -99,12 +101,15 @@ def _integers(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
     return values.astype(np.int64, copy=False), fits
 
 
+def stored_days(array: pa.Array) -> Codes:
+    """Dates of either width as days."""
+    days: Codes = stored_integers(array).astype(np.int64, copy=False)
+    return days if is_a.is_date32(array.type) else days // _DAY_MS
+
+
 def _days(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
-    days = _stored(array).astype(np.int64, copy=False)
-    if is_a.is_date32(array.type):
-        return days, None
-    days = days // _DAY_MS
-    if is_a.is_date64(like):
+    days = stored_days(array)
+    if is_a.is_date32(array.type) or is_a.is_date64(like):
         return days, None
     return days, days == days.astype(np.int32)
 
@@ -120,21 +125,33 @@ def _change_unit(values: Codes, unit: str, to: str) -> tuple[Codes, Mask | None]
     return values * factor, (values >= -(_INT64_MAX // factor)) & (values <= _INT64_MAX // factor)
 
 
-def _floats(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
+def float_codes(array: pa.Array) -> Codes:
+    """Floats of any width as codes in the order of their values: one for both zeros, and one, the last, for NaN."""
     raw = _buffer(array, f"f{array.type.bit_width // 8}")
-    with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs, and values too large for `like`
+    with np.errstate(invalid="ignore"):  # signalling NaNs
         values = raw.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
-        nan = np.isnan(values)
-        fits = None
-        if like.bit_width < array.type.bit_width:
-            fits = (values.astype(f"f{like.bit_width // 8}") == values) | nan
-    values[nan] = np.nan
-    return twist(values.view(np.int64)), fits
+    values[np.isnan(values)] = np.nan
+    return twist(values.view(np.int64))
+
+
+def _floats(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
+    codes = float_codes(array)
+    if like.bit_width >= array.type.bit_width:
+        return codes, None
+    values = twist(codes).view(np.float64)
+    with np.errstate(over="ignore"):  # values too large for `like`
+        return codes, (values.astype(f"f{like.bit_width // 8}") == values) | np.isnan(values)
+
+
+def decimal_words(array: pa.Array) -> npt.NDArray[np.uint32]:
+    """The unscaled values of decimals: a row of 32-bit words for each, least first, in two's complement."""
+    width = array.type.bit_width // 32
+    return _buffer(array, np.uint32, per_row=width).reshape(-1, width)
 
 
 def _decimals(array: pa.Array, like: pa.DataType) -> tuple[npt.NDArray[np.uint32], Mask | None]:
-    width = array.type.bit_width // 32
-    words = _buffer(array, np.uint32, per_row=width).reshape(-1, width)
+    words = decimal_words(array)
+    width = words.shape[1]
     if array.type.scale == like.scale and array.type.precision <= like.precision:
         target = 2 if has_order(like) else WORDS
         if width >= target:

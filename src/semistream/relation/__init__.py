@@ -1,8 +1,26 @@
 """R on disk: build, open, scan, look up, update, verify."""
 
 from semistream.relation.disk import BufferedDisk, DirectDisk, Disk, DiskCounts, SimulatedDisk
+from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_run import PageRun
+from semistream.relation.page_slots import PageSlots
+from semistream.relation.read_plan import PageSequence, ReadPlan, greedy_plan, optimal_plan
 from semistream.relation.relation import Relation
 from semistream.relation.run_reader import RunReader
 
-__all__ = ["BufferedDisk", "DirectDisk", "Disk", "DiskCounts", "PageRun", "Relation", "RunReader", "SimulatedDisk"]
+__all__ = [
+    "BufferedDisk",
+    "DirectDisk",
+    "Disk",
+    "DiskCosts",
+    "DiskCounts",
+    "PageRun",
+    "PageSequence",
+    "PageSlots",
+    "ReadPlan",
+    "Relation",
+    "RunReader",
+    "SimulatedDisk",
+    "greedy_plan",
+    "optimal_plan",
+]

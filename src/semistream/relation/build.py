@@ -87,7 +87,7 @@ class PageOptions:
 
 
 class NullKeyRows:
-    """Rows whose key is null: no join can reach them, so they lie in a file of their own, kept and counted."""
+    """Rows whose key is null: no join by the key can reach them, so they lie in a file of their own, counted."""
 
     def __init__(self, draft: Draft, schema: pa.Schema) -> None:
         self._draft = draft

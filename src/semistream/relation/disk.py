@@ -3,13 +3,20 @@
 `DirectDisk` passes by the operating system's page cache, so that a memory budget means what it says; `BufferedDisk`
 goes through it; `SimulatedDisk` reads the same bytes and moves a clock by a seek and a transfer time, so that the disks
 of the papers can be had again exactly, and fast.
+
+A disk also says what a request costs. `Disk.costs` are what read plans are made with: fixed when the disk is made, so
+that a join asks for the same pages in every run. `Disk.measured_costs` follow from how long its own requests took, and
+differ from run to run: they are for reports, and for whoever wants to make the next disk with them.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import threading
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +24,12 @@ import numpy as np
 
 from semistream.errors import CorruptRelation, InvalidArgument
 from semistream.kernels.types import Bytes
+from semistream.relation.disk_costs import DiskCosts, RequestTimes
 
 _HUGE = 4 << 20
 ALIGNMENT = 4096  # what O_DIRECT asks of offsets, lengths and memory on every file system we know
+SOLID_STATE = DiskCosts(seek_s=80e-6, transfer_s_per_byte=1 / 3e9)
+"""What real disks are taken to cost: an NVMe drive that is asked for one thing at a time."""
 
 
 def buffer_bytes(nbytes: int) -> int:
@@ -49,14 +59,31 @@ class DiskCounts:
         """Pages that followed another one; a seek's first page does not."""
         return self.pages - self.seeks
 
+    def __add__(self, other: DiskCounts) -> DiskCounts:
+        return DiskCounts(
+            self.requests + other.requests,
+            self.seeks + other.seeks,
+            self.pages + other.pages,
+            self.bytes + other.bytes,
+        )
+
 
 class Disk(ABC):
-    """Reads byte ranges of files into caller-owned buffers, and counts."""
+    """Reads byte ranges of files into caller-owned buffers, and counts. ``costs`` are what plans take it to cost."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, costs: DiskCosts = SOLID_STATE, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.costs = costs
         self.counts = DiskCounts()
+        self._clock = clock
+        self._times = RequestTimes()
         self._descriptors: dict[Path, int] = {}
+        self._opening = threading.Lock()
         self._head: tuple[Path, int] | None = None
+
+    @property
+    def measured_costs(self) -> DiskCosts | None:
+        """What requests with a seek have shown so far; None until there were some of at least two sizes."""
+        return self._times.fit()
 
     @abstractmethod
     def _open(self, path: Path) -> int: ...
@@ -69,29 +96,44 @@ class Disk(ABC):
 
         ``into`` needs `buffer_bytes` of room. A file that ends early is a `CorruptRelation`.
         """
-        self._count(path, offset, nbytes, pages)
-        descriptor = self._descriptors.get(path)
-        if descriptor is None:
-            try:
-                descriptor = self._descriptors[path] = self._open(path)
-            except FileNotFoundError:
-                raise CorruptRelation(
-                    f"{path} is missing. It was vacuumed, or lost: open the current version, or restore it."
-                ) from None
+        return self.request(path, offset, nbytes, pages=pages)(into)
+
+    def request(self, path: Path, offset: int, nbytes: int, *, pages: int) -> Callable[[Bytes], int]:
+        """Count a read, in the order in which it is asked for; what it gives does the reading, in any thread."""
+        seek = self._count(path, offset, nbytes, pages)
+        return lambda into: self._read(path, offset, nbytes, into, timed=seek)
+
+    def _read(self, path: Path, offset: int, nbytes: int, into: Bytes, *, timed: bool) -> int:
+        descriptor = self._descriptor(path)
         start, length = self._range(offset, nbytes)
         view = into.data[:length]
         done = 0
+        began_s = self._clock()
         while done < length:
             got = os.preadv(descriptor, [view[done:]], start + done)
             done += got
             if got == 0 or (done >= offset - start + nbytes):
                 break
+        if timed:
+            self._times.add(nbytes, self._clock() - began_s)
         if done < offset - start + nbytes:
             raise CorruptRelation(
                 f"{path} ends at byte {start + done}, but bytes {offset} to {offset + nbytes} were expected. "
                 "The file is truncated: restore it or build the relation again."
             )
         return offset - start
+
+    def _descriptor(self, path: Path) -> int:
+        with self._opening:
+            descriptor = self._descriptors.get(path)
+            if descriptor is None:
+                try:
+                    descriptor = self._descriptors[path] = self._open(path)
+                except FileNotFoundError:
+                    raise CorruptRelation(
+                        f"{path} is missing. It was vacuumed, or lost: open the current version, or restore it."
+                    ) from None
+            return descriptor
 
     def _count(self, path: Path, offset: int, nbytes: int, pages: int) -> bool:
         """Count a request; true when it needs a seek."""
@@ -137,9 +179,9 @@ class SimulatedDisk(BufferedDisk):
     """
 
     def __init__(self, *, seek_s: float, transfer_s: float) -> None:
-        super().__init__()
         if not (seek_s >= 0 and transfer_s >= 0):
             raise InvalidArgument(f"seek_s is {seek_s} and transfer_s {transfer_s}; neither can be negative.")
+        super().__init__(costs=DiskCosts(seek_s=seek_s, transfer_s_per_page=transfer_s))
         self.seek_s = seek_s
         self.transfer_s = transfer_s
 
@@ -147,6 +189,11 @@ class SimulatedDisk(BufferedDisk):
     def now_s(self) -> float:
         """Seconds that all requests so far have taken: a function of the counts alone."""
         return self.counts.seeks * self.seek_s + self.counts.pages * self.transfer_s
+
+    @property
+    def measured_costs(self) -> DiskCosts:
+        """Its own: on its clock, requests take no other time."""
+        return self.costs
 
 
 def open_disk(disk: str | Disk, path: Path) -> Disk:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import xxhash
 
 from semistream.errors import CorruptRelation, RelationError
+from semistream.kernels.types import Int64s
 from semistream.relation.durable import leftovers, sync_file, sync_folder
 from semistream.relation.lock import writer_lock
 from semistream.relation.manifest import (
@@ -65,8 +66,12 @@ class Draft:
         table: PageTable,
         null_files: Sequence[WholeFile],
         null_key_rows: int,
+        changes: Int64s | None = None,
     ) -> Manifest:
-        """Make this version the current one: after this call, and not before, readers open it."""
+        """Make this version the current one: after this call, and not before, readers open it.
+
+        ``changes`` are the ascending codes of all keys whose rows may differ from the version before, if that is known.
+        """
         manifest = Manifest(
             version=self.version,
             key=key,
@@ -77,8 +82,9 @@ class Draft:
             null_key_rows=null_key_rows,
             files=tuple(files),
             null_files=tuple(null_files),
-            page_table=self._write_page_table(table),
+            page_table=self._write_table("pages", table.to_arrow()),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
+            changes=None if changes is None else self._write_table("changes", pa.table({"code": changes})),
         )
         sync_folder(self.folder / DATA)
         self._names.append(manifest_name(self.version))
@@ -86,12 +92,12 @@ class Draft:
         set_current(self.folder, self.version)
         return manifest
 
-    def _write_page_table(self, table: PageTable) -> WholeFile:
-        name = f"{VERSIONS}/{self.version:06d}-{self._token}.pages.arrow"
+    def _write_table(self, label: str, table: pa.Table) -> WholeFile:
+        """Write a file that stands beside the manifest."""
+        name = f"{VERSIONS}/{self.version:06d}-{self._token}.{label}.arrow"
         self._names.append(name)
-        path = self.folder / name
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.to_arrow().schema) as writer:
-            writer.write_table(table.to_arrow())
+        with pa.OSFile(str(self.folder / name), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
         return seal_whole(self.folder, name)
 
     @property

@@ -6,6 +6,7 @@ A relation is a folder::
     lock                         held by the writer
     versions/000003.json         the manifest: what this version is made of
     versions/000003-9f2c41d0.pages.arrow its page table
+    versions/000003-9f2c41d0.changes.arrow key codes that the update touched, if an update made this version
     data/000003-9f2c41d0-0.arrow pages; a version refers to the files of earlier ones too
     lmdb/000003-9f2c41d0         the same pages as a B+tree, if a nested loop join has asked for it
 """
@@ -51,7 +52,11 @@ class WholeFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one version of a relation is made of. ``schema_bytes`` is the Arrow IPC form of the user's schema."""
+    """What one version of a relation is made of. ``schema_bytes`` is the Arrow IPC form of the user's schema.
+
+    ``changes`` holds the key codes that the update from the version before has touched. It is None where this version
+    was built, and in manifests that were written before there was such a file.
+    """
 
     version: int
     key: tuple[str, ...]
@@ -64,6 +69,7 @@ class Manifest:
     null_files: tuple[WholeFile, ...]
     page_table: WholeFile
     created: str
+    changes: WholeFile | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -73,7 +79,8 @@ class Manifest:
     @property
     def file_names(self) -> set[str]:
         """Every file that this version needs, relative to the relation's folder, without the manifest itself."""
-        return {f.name for f in self.files} | {f.name for f in self.null_files} | {self.page_table.name}
+        whole = [*self.null_files, self.page_table] + ([] if self.changes is None else [self.changes])
+        return {file.name for file in self.files} | {file.name for file in whole}
 
 
 def _check(text: str) -> str:
@@ -130,6 +137,7 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
             "files": tuple(DataFile(**f) for f in fields["files"]),
             "null_files": tuple(WholeFile(**f) for f in fields["null_files"]),
             "page_table": WholeFile(**fields["page_table"]),
+            "changes": WholeFile(**fields["changes"]) if fields.get("changes") else None,
         }
     )
 

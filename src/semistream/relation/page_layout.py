@@ -46,16 +46,23 @@ class PageLayout:
         """The layout of a relation with these columns."""
         if CODE_COLUMN in user_schema.names:
             raise InvalidArgument(f"column {CODE_COLUMN!r} has a name that semistream keeps for itself; rename it.")
-        schema = user_schema
         if not codec.in_place_code:
-            schema = user_schema.insert(0, pa.field(CODE_COLUMN, pa.int64(), nullable=False))
+            return cls.with_codes(user_schema)
+        return cls._laid_out(user_schema, key[0])
+
+    @classmethod
+    def with_codes(cls, user_schema: pa.Schema) -> PageLayout:
+        """The layout of rows with a column of codes before their own."""
+        return cls._laid_out(user_schema.insert(0, pa.field(CODE_COLUMN, pa.int64(), nullable=False)), CODE_COLUMN)
+
+    @classmethod
+    def _laid_out(cls, schema: pa.Schema, code_column: str) -> PageLayout:
         columns, buffer = [], 0
         for field in schema:
             kind, width = _copy_kind(field.type)
             columns.append(ColumnLayout(field.name, field.type, buffer, kind, width))
             buffer += _count_buffers(field.type)
-        by_name = {column.name: column for column in columns}
-        code = by_name[key[0] if codec.in_place_code else CODE_COLUMN]
+        code = next(column for column in columns if column.name == code_column)
         return cls(schema, tuple(columns), buffer, code.first_buffer + 1)
 
     def column(self, name: str) -> ColumnLayout:

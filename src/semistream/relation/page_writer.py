@@ -31,7 +31,7 @@ class PageWriter:
         self._path = path
         self._layout = layout
         self._code_column = code_column
-        self._frame = _frame_bytes(layout)
+        self._frame = frame_bytes(layout)
         self._room = page_bytes - self._frame
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._sink, layout.schema)
@@ -105,7 +105,7 @@ def code_column(layout: PageLayout, key: tuple[str, ...]) -> str:
     return CODE_COLUMN if CODE_COLUMN in layout.schema.names else key[0]
 
 
-def _frame_bytes(layout: PageLayout) -> int:
+def frame_bytes(layout: PageLayout) -> int:
     """What a page takes besides its rows: the message's metadata, padding, the last offset of strings."""
     columns = [pa.nulls(1, column.type) for column in layout.columns]
     message = pa.RecordBatch.from_arrays(columns, names=layout.schema.names).serialize()

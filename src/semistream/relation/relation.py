@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ColumnNotFound
-from semistream.kernels.types import Bools
+from semistream.kernels.types import Bools, Int64s
 from semistream.keys import KeyCodec
 from semistream.relation.build import Progress, build_relation
+from semistream.relation.changes import changes_since, pages_kept_from
 from semistream.relation.disk import Disk, open_disk
 from semistream.relation.draft import check_whole
 from semistream.relation.lookup import lookup_rows
@@ -23,7 +24,8 @@ from semistream.relation.manifest import Manifest, get_current, list_versions, r
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
 from semistream.relation.page_table import PageTable
-from semistream.relation.run_reader import Pages, RunReader
+from semistream.relation.read_plan import Pages
+from semistream.relation.run_reader import RunReader
 from semistream.relation.update import update_relation
 from semistream.relation.vacuum import vacuum_relation
 from semistream.relation.verify import Verified, verify_relation
@@ -67,9 +69,9 @@ class Relation:
 
         ``data`` is anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB), an iterable of record
         batches, or a path to Parquet, Arrow IPC or CSV. ``key`` names the join columns; keys may repeat, and rows with
-        a null key are kept but joined with nothing. Pages hold at most ``page_bytes`` (64 KiB unless given), filled to
-        ``fill_factor`` to leave room for updates. ``progress(phase, rows)`` is called as rows are read and written.
-        Either the whole relation is published or nothing of it is left.
+        a null key are kept apart, as the key joins them with nothing. Pages hold at most ``page_bytes`` (64 KiB unless
+        given), filled to ``fill_factor`` to leave room for updates. ``progress(phase, rows)`` is called as rows are
+        read and written. Either the whole relation is published or nothing of it is left.
         """
         build_relation(
             data,
@@ -115,7 +117,7 @@ class Relation:
 
     @property
     def null_key_rows(self) -> int:
-        """Rows with a null key: kept, but out of reach of every join."""
+        """Rows with a null key: kept, but out of reach of every join by the key."""
         return self.manifest.null_key_rows
 
     @property
@@ -147,7 +149,7 @@ class Relation:
         """A disk to read this relation through."""
         return open_disk(disk, self.data_files[0])
 
-    def reader(self, *, run_bytes: int, disk: str | Disk = "auto", buffers: int = 2) -> RunReader:
+    def reader(self, *, run_bytes: int, disk: str | Disk = "auto", buffers: int = 2, threads: int = 1) -> RunReader:
         """A reader of runs of pages of at most ``run_bytes``."""
         return RunReader(
             self.table,
@@ -156,6 +158,7 @@ class Relation:
             self.disk(disk),
             run_bytes=run_bytes,
             buffers=buffers,
+            threads=threads,
             verified=self.verified,
         )
 
@@ -218,6 +221,24 @@ class Relation:
     def refreshed(self) -> Relation:
         """The version published last: this object if that is still the one."""
         return self if get_current(self.path) == self.version else Relation.open(self.path)
+
+    def changes_since(self, version: int, *, most_bytes: int | None = None) -> Int64s | None:
+        """Codes of all keys that updates after ``version`` and up to this one touched: ascending, each once.
+
+        A key that is not among them has the same rows in both versions. One that is among them may have too: every key
+        of the upserts and the deletes is listed, also if it was not there to be deleted. None if it is not known, as
+        when a version between was built anew or vacuumed, or when finding out takes more than ``most_bytes``. A part
+        gives the codes of the whole relation. Rows with a null key have no code and match nothing.
+        """
+        return changes_since(self, version, most_bytes)
+
+    def pages_kept_from(self, older: Relation) -> Int64s:
+        """For each page of another version, or of a part of one, its number in this; -1 if it is not here any more.
+
+        A page that is kept is the same bytes in the same place. One that is not was written again, has lost all its
+        rows, or lies outside this part.
+        """
+        return pages_kept_from(self, older)
 
     def versions(self) -> list[int]:
         """Versions that can be opened, oldest first."""

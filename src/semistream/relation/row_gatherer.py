@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream.kernels.gather import gather_bits, gather_bytes, gather_columns, gather_lengths, gather_wide
 from semistream.kernels.types import Bools, Int32s, Int64s
+from semistream.relation.arrow_memory import new_array
 from semistream.relation.page_layout import ColumnLayout
 from semistream.relation.row_ends import value_bytes
 
@@ -53,7 +54,7 @@ class RowGatherer:
             value_type = _VALUE_TYPES[width]
             block = self._values.get(width)
             if block is None:
-                block = self._values[width] = np.empty((buffers.size, self._capacity), value_type)
+                block = self._values[width] = new_array(self._capacity, value_type, buffers.size)
             gather_columns(run.view(value_type), run.positions, buffers, page, row, block[:, begin:end])
         for i in self._others:
             self._append_other(i, run, page, row)
@@ -76,11 +77,16 @@ class RowGatherer:
         column = self._columns[i]
         starts = run.positions[:, column.first_buffer + 1]
         if column.kind == "bits":
-            bits = self._bytes.setdefault(i, np.empty(self._capacity, np.bool_))
+            bits = self._bytes_of(i, self._capacity, np.bool_)
             gather_bits(run.buffer, starts, page, row, bits[self.rows : self.rows + page.size])
         else:
-            wide = self._bytes.setdefault(i, np.empty(self._capacity * column.width, np.uint8))
+            wide = self._bytes_of(i, self._capacity * column.width, np.uint8)
             gather_wide(run.buffer, column.width, starts, page, row, wide[self.rows * column.width :])
+
+    def _bytes_of(self, i: int, values: int, value_type: type[np.generic]) -> npt.NDArray[Any]:
+        if i not in self._bytes:
+            self._bytes[i] = new_array(values, value_type)
+        return self._bytes[i]
 
     def finish(self) -> list[pa.Array]:
         """The rows collected, one array per column; the gatherer is empty again."""
@@ -109,8 +115,8 @@ def _gather_binary(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
     offset_type = np.int32 if column.width == 4 else np.int64
     offsets = run.view(offset_type)
     starts = run.positions[:, column.first_buffer + 1] // column.width
-    out_offsets = np.empty(page.size + 1, offset_type)
-    out = np.empty(int(gather_lengths(offsets, starts, page, row, out_offsets)), np.uint8)
+    out_offsets = new_array(page.size + 1, offset_type)
+    out = new_array(int(gather_lengths(offsets, starts, page, row, out_offsets)), np.uint8)
     data_starts = run.positions[:, column.first_buffer + 2]
     gather_bytes(run.buffer, offsets, starts, data_starts, page, row, out_offsets, out)
     validity = None
@@ -122,9 +128,14 @@ def _gather_binary(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
 
 
 def _gather_by_arrow(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s) -> pa.Array:
-    """Nested values: one take per stretch of rows of the same page."""
+    """Nested values: one take per page."""
     if page.size == 0:
         return pa.array([], column.type)
+    if np.any(page[1:] < page[:-1]):
+        order = np.argsort(page, kind="stable")
+        back = np.empty(order.size, np.int64)
+        back[order] = np.arange(order.size)
+        return _gather_by_arrow(run, column, page[order], row[order]).take(pa.array(back))
     begins = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(np.diff(page)) + 1])
     ends = np.append(begins[1:], page.size)
     return pa.concat_arrays(

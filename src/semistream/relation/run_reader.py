@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from semistream.errors import CorruptRelation, InvalidArgument
 from semistream.kernels.types import Bools, Bytes, Int64s
-from semistream.kernels.xxhash64 import hash_bytes
+from semistream.kernels.xxhash64 import hash_ranges
 from semistream.relation.disk import Disk, allocate_buffer, buffer_bytes
+from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
 from semistream.relation.page_table import PageTable
+from semistream.relation.read_plan import Pages, PageSequence
 
-Pages = npt.NDArray[np.intp]
+T = TypeVar("T")
 
 
 class RunReader:
-    """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by one thread.
+    """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by ``threads``.
 
     ``verified`` says which pages need no check of their checksum any more, and is kept up to date. Only what was asked
     for is read, so that the counts of the disk are the same every time. Errors of the thread are
@@ -38,6 +40,7 @@ class RunReader:
         *,
         run_bytes: int,
         buffers: int = 2,
+        threads: int = 1,
         verified: Bools | None = None,
     ) -> None:
         if buffers < 1:
@@ -48,9 +51,10 @@ class RunReader:
         self._disk = disk
         self._run_bytes = run_bytes
         self._free: deque[Bytes] = deque(allocate_buffer(buffer_bytes(run_bytes)) for _ in range(buffers))
-        self._pending: deque[tuple[Future[PageRun], Bytes]] = deque()
+        self._pending: deque[tuple[Future[Any], Bytes]] = deque()
         self._taken: Bytes | None = None
-        self._thread: ThreadPoolExecutor | None = None
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
         self._verified = np.zeros(len(table), np.bool_) if verified is None else verified
 
     @staticmethod
@@ -62,6 +66,11 @@ class RunReader:
     def run_bytes(self) -> int:
         """The longest run that can be asked for."""
         return self._run_bytes
+
+    @property
+    def idle(self) -> bool:
+        """Whether no buffer is in use."""
+        return not self._pending and self._taken is None
 
     @property
     def resized(self) -> bool:
@@ -87,14 +96,32 @@ class RunReader:
         """Runs asked for and not taken yet."""
         return len(self._pending)
 
-    def ask(self, pages: Pages) -> None:
-        """Start to read a run: pages that lie one behind the other in one file."""
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="semistream-reader")
-        buffer = self._free.popleft()
-        self._pending.append((self._thread.submit(self._read, pages, buffer), buffer))
+    @property
+    def costs(self) -> DiskCosts:
+        """What plans take a request of the disk to cost."""
+        return self._disk.costs
 
-    def take(self) -> PageRun:
+    def ask(self, run: Pages | PageSequence, work: Callable[[PageRun], Any] | None = None) -> None:
+        """Start to read a run: pages that lie one behind the other in one file, or a sequence of a read plan.
+
+        Of a sequence all that lies between its pages is read and counted by the disk, but only the pages it names are
+        checked and given. The thread that has read a run goes on to do ``work`` with it; then `take` gives what that
+        returns, and not the run.
+        """
+        pages, span_pages = run if isinstance(run, PageSequence) else (run, run.size)
+        self._require_readable(pages, span_pages)
+        file = self._files[int(self._table.file[pages[0]])]
+        read = self._disk.request(file, *self._span(pages), pages=span_pages)
+        buffer = self._free.popleft()
+        self._pending.append((self.submit(self._read, read, file, pages, buffer, work), buffer))
+
+    def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Do something else in the reader's threads."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="semistream-reader")
+        return self._pool.submit(work, *arguments)
+
+    def take(self) -> Any:
         """Wait for the oldest run asked for. Its buffer is the caller's until `give_back`."""
         future, buffer = self._pending.popleft()
         self._taken = buffer
@@ -109,39 +136,64 @@ class RunReader:
                 buffer = allocate_buffer(buffer_bytes(self._run_bytes))
             self._free.append(buffer)
 
-    def read_all(self, runs: Iterable[Pages]) -> Iterator[PageRun]:
-        """Every run in order, read ahead; each is valid until the next one is asked for."""
-        for pages in runs:
+    def read_all(self, runs: Iterable[Pages | PageSequence]) -> Iterator[PageRun]:
+        """Every run in order, such as a plan's, read ahead; each is valid until the next one is asked for."""
+        for run in runs:
             if not self._free:
                 yield self.take()
                 self.give_back()
-            self.ask(pages)
+            self.ask(run)
         while self._pending:
             yield self.take()
             self.give_back()
 
-    def _read(self, pages: Pages, buffer: Bytes) -> PageRun:
+    def _span(self, pages: Pages) -> tuple[int, int]:
+        """Where a run starts in its file, and how many bytes it has there with all between its pages."""
+        table, last = self._table, pages[-1]
+        start = int(table.offset[pages[0]])
+        return start, int(table.offset[last] + table.nbytes[last]) - start
+
+    def _require_readable(self, pages: Pages, span_pages: int) -> None:
+        """Refuse what would be miscounted, or is larger than a buffer."""
+        _, nbytes = self._span(pages)
+        if span_pages == pages.size and nbytes != self._table.nbytes[pages].sum():
+            raise InvalidArgument(
+                f"the {pages.size} pages from {pages[0]} to {pages[-1]} do not lie one behind the other. Ask for runs "
+                "of PageTable.cut_runs, or for the sequences of a read plan."
+            )
+        if buffer_bytes(nbytes) > buffer_bytes(self._run_bytes):
+            raise InvalidArgument(
+                f"the pages from {pages[0]} to {pages[-1]} span {nbytes} bytes, and the reader's runs have at most "
+                f"{self._run_bytes}. Raise run_bytes, or ask for shorter runs."
+            )
+
+    def _read(
+        self,
+        read: Callable[[Bytes], int],
+        file: Path,
+        pages: Pages,
+        buffer: Bytes,
+        work: Callable[[PageRun], Any] | None,
+    ) -> Any:
         table = self._table
-        first, last = int(pages[0]), int(pages[-1])
-        file = self._files[int(table.file[first])]
-        offset = int(table.offset[first])
-        nbytes = int(table.offset[last] + table.nbytes[last]) - offset
-        at = self._disk.read(file, offset, nbytes, pages=pages.size, into=buffer)
-        starts = table.offset[pages] - offset + at
+        starts = table.offset[pages] - table.offset[pages[0]] + read(buffer)
         lengths = table.nbytes[pages]
         self._verify(file, pages, buffer, starts, lengths)
-        return PageRun(self._layout, buffer, pages, starts, table.rows[pages], lengths)
+        run = PageRun(self._layout, buffer, pages, starts, table.rows[pages], lengths)
+        return run if work is None else work(run)
 
     def _verify(self, file: Path, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
         """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
 
         A page is checked once for each relation that a process has open. Files never change once they are published,
-        so a scan that comes round again trusts what was seen.
+        so a page that is read again is trusted for what was seen.
         """
-        if self._verified[pages].all():
+        fresh = np.flatnonzero(~self._verified[pages])
+        if fresh.size == 0:
             return
-        sums = np.zeros(pages.size, np.uint64)
-        hash_bytes(np.append(starts, starts[-1] + lengths[-1]), buffer, sums)
+        sums = np.zeros(fresh.size, np.uint64)
+        hash_ranges(starts[fresh], lengths[fresh], buffer, sums)
+        pages = pages[fresh]
         wrong = np.flatnonzero(sums != self._table.checksum[pages])
         if wrong.size:
             page = int(pages[wrong[0]])
@@ -153,9 +205,9 @@ class RunReader:
         self._verified[pages] = True
 
     def close(self) -> None:
-        """Wait for the thread, end it, and close the disk's files."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=True, cancel_futures=True)
-            self._thread = None
+        """Wait for the threads, end them, and close the disk's files."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
         self._pending.clear()
         self._disk.close()

@@ -85,6 +85,7 @@ class _Update:
             table=merged.with_files(merged_files.astype(np.int32)),
             null_files=[*manifest.null_files, *self._nulls.close()],
             null_key_rows=manifest.null_key_rows + self._nulls.rows,
+            changes=np.unique(np.concatenate([keys.codes for keys in self._touched])),
         )
 
     def _sorted_inserts(self, upserts: pa.Table) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from semistream.errors import CorruptRelation
+from semistream.relation.changes import read_changes
 from semistream.relation.draft import check_whole
 from semistream.relation.manifest import get_current
 from semistream.relation.page_writer import edge_checksum
@@ -42,6 +43,9 @@ def verify_relation(relation: Relation) -> Verified:
     for whole in manifest.null_files:
         check_whole(relation.path, whole)
         nbytes += whole.nbytes
+    if manifest.changes is not None:
+        codes = read_changes(relation.path, manifest.changes)
+        _require(bool((codes[1:] > codes[:-1]).all()), f"the codes in {manifest.changes.name} are not in order")
     rows = _verify_pages(relation) + manifest.null_key_rows
     _require(rows == manifest.num_rows, f"the pages hold {rows} rows, the manifest says {manifest.num_rows}")
     return Verified(len(manifest.files) + len(manifest.null_files), len(table), rows, nbytes)

@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType, UserDefinedType
 
 from semistream.errors import InvalidArgument
 from semistream.joins import SemiStreamJoin
-from semistream.joins.spec import JoinOn
+from semistream.joins.condition import JoinOn
+from semistream.joins.where import Where
 from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.interpreter import require_classic, worker_interpreter
@@ -32,7 +33,8 @@ def join(
     df: DataFrame,
     relation: Relation | str | Path,
     *,
-    on: JoinOn,
+    on: JoinOn | None = None,
+    where: Where | None = None,
     how: str = "inner",
     memory: int | str = "10%",
     operator: str | type[SemiStreamJoin] = "auto",
@@ -55,7 +57,11 @@ def join(
     relation
         R, or its path: one that the driver and all executors see.
     on
-        A column, several, or a mapping from the stream's columns to the relation's.
+        A column, several, or a mapping from the stream's columns to the relation's, which must be equal.
+    where
+        What else must hold, with or without ``on``: ``"s.at BETWEEN r.since AND r.until"``, ``"s.x < r.k"``,
+        ``"abs(s.at - r.at) <= 5 minutes"``, several with AND between, an Arrow expression over the joined row, or a
+        sequence of these.
     how
         ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``. Nulls match nothing.
     memory
@@ -67,9 +73,10 @@ def join(
     route
         ``"none"`` leaves rows in their partitions, and every worker reads all of R. ``"range"`` sends each row to the
         task that owns its range of keys, and each reads and caches its part of R only: it costs a shuffle of the stream
-        and saves reads. There are as many parts as Spark has task slots.
+        and saves reads. There are as many parts as Spark has task slots. It needs an equality on R's key: a range of
+        keys can lie in several parts, and other columns in all of them.
     columns, suffix
-        R's columns to give out (all but its key), and what is added to a name that the stream has too.
+        R's columns to give out (all but those that ``on`` names), and what is added to a name that the stream has too.
 
     All that can be wrong with the arguments is found here, on the driver, and raised as a `SemistreamError`.
 
@@ -83,6 +90,7 @@ def join(
         opened,
         arrow_schema_of(df),
         on=on,
+        where=where,
         how=how,
         memory=memory,
         operator=operator,
@@ -92,6 +100,11 @@ def join(
     )
     stream = df
     if route == "range":
+        if plan.access != "equality":
+            raise InvalidArgument(
+                f"route='range' sends rows to the part of R that holds their key, but the condition does not equate "
+                f"R's key ({', '.join(plan.key)}). Use route='none', or equate the key by on=."
+            )
         plan = replace(plan, cuts=cut_codes(opened, df.sparkSession.sparkContext.defaultParallelism))
         stream = _routed(df, plan, opened)
     with worker_interpreter(df):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument, RelationError
 from semistream.joins import SemiStreamJoin
-from semistream.joins.join import operator_class, require_options
-from semistream.joins.spec import JoinOn, key_pairs
+from semistream.joins.condition import Access, JoinOn, key_pairs
+from semistream.joins.join import choose_operator, require_options
+from semistream.joins.where import Where, where_parts
 from semistream.relation import Relation
 from semistream.spark.arrow_types import carried_schema
 
@@ -21,8 +24,9 @@ from semistream.spark.arrow_types import carried_schema
 class JoinPlan:
     """A join of a stream with the relation at ``path``. Equal plans share an engine in a worker.
 
-    ``arguments`` are the operator's, in a form that can be compared; ``key`` and ``key_types`` are R's,
-    ``stream_keys`` the stream's columns in the same order. ``schema`` are the operator's result columns,
+    ``arguments`` are the operator's, in a form that can be compared; ``key`` and ``key_types`` are R's. ``access`` is
+    the condition's, and ``stream_keys`` are the stream's columns that it equates by code, with R's key if that is
+    ``"equality"``. ``schema`` are the operator's result columns,
     ``spark_schema`` the same in types that Spark has. ``cuts`` are the key codes at which R is divided into parts; if
     there are none, every worker joins with all of R.
     """
@@ -33,6 +37,7 @@ class JoinPlan:
     arguments: tuple[tuple[str, Hashable], ...]
     key: tuple[str, ...]
     key_types: tuple[pa.DataType, ...]
+    access: Access
     stream_keys: tuple[str, ...]
     schema: pa.Schema
     spark_schema: pa.Schema
@@ -44,7 +49,8 @@ class JoinPlan:
         relation: Relation,
         stream_schema: pa.Schema,
         *,
-        on: JoinOn,
+        on: JoinOn | None,
+        where: Where | None = None,
         how: str,
         memory: int | str,
         operator: str | type[SemiStreamJoin],
@@ -53,10 +59,11 @@ class JoinPlan:
         options: Mapping[str, Any],
     ) -> JoinPlan:
         """Check a join as a user writes it, by making its operator once, as every worker will."""
-        kind = operator_class(operator)
+        kind = choose_operator(operator, relation, stream_schema, on=on, where=where)
         _require_options(kind, options)
         arguments: dict[str, Hashable] = {
-            "on": tuple(key_pairs(on).items()),
+            "on": None if on is None else tuple(key_pairs(on).items()),
+            "where": tuple(part if isinstance(part, str) else _Sent.of(part) for part in where_parts(where)),
             "how": how,
             "memory": parse_bytes(memory, of=relation.nbytes),
             "columns": None if columns is None else tuple(columns),
@@ -71,7 +78,8 @@ class JoinPlan:
                 arguments=tuple(sorted(arguments.items())),
                 key=relation.key,
                 key_types=relation.codec.types,
-                stream_keys=made.spec.stream_keys,
+                access=made.spec.condition.access,
+                stream_keys=made.spec.condition.stream_keys,
                 schema=made.schema,
                 spark_schema=carried_schema(made.schema),
             )
@@ -97,10 +105,30 @@ class JoinPlan:
         )
 
 
+@dataclass(frozen=True)
+class _Sent:
+    """An expression in the form in which it is sent: expressions themselves have neither a hash nor a comparison."""
+
+    content: bytes
+
+    @classmethod
+    def of(cls, expression: pc.Expression) -> _Sent:
+        return cls(pickle.dumps(expression))
+
+    @property
+    def expression(self) -> pc.Expression:
+        return pickle.loads(self.content)
+
+
 def _make_operator(
     kind: type[SemiStreamJoin], relation: Relation, stream_schema: pa.Schema, arguments: Mapping[str, Any]
 ) -> SemiStreamJoin:
-    return kind(relation, stream_schema, **{**arguments, "on": dict(arguments["on"])})
+    on, where = arguments["on"], arguments["where"]
+    resolved = {
+        "on": None if on is None else dict(on),
+        "where": [part if isinstance(part, str) else part.expression for part in where],
+    }
+    return kind(relation, stream_schema, **{**arguments, **resolved})
 
 
 def _require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:

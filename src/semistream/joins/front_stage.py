@@ -1,0 +1,289 @@
+"""FrontStage: a cache of R's hottest tuples in front of any operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Unpack
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import BudgetError, InvalidArgument
+from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.emitter import Emitter
+from semistream.joins.front_memory import FrontMemory
+from semistream.joins.hot_keys import HotKeys
+from semistream.joins.mesh import MeshJoin
+from semistream.joins.row_sizes import row_sizes
+from semistream.joins.sorted_batch import SortedBatch
+from semistream.joins.tuple_cache import TupleCache
+from semistream.kernels.types import Int32s
+from semistream.relation import DiskCounts, PageRun, Relation
+
+_AGED_AFTER = 4  # stream tuples for each cached row
+
+
+class Front(NamedTuple):
+    """What the stage in front is made of, if there is memory for it."""
+
+    memory: FrontMemory
+    cache: TupleCache
+    hot: HotKeys
+    emitter: Emitter
+
+
+class FrontStage(SemiStreamJoin):
+    """The generic front stage (FRONT 3): tuples with a hot key are joined at once, the others by the join behind it.
+
+    The cache holds rows of R by key, with all rows of a key, so that a tuple whose key is there is through without a
+    read. All other tuples go to the wrapped join, whose results are the frequency recorder's input: what it reads from
+    R for the stream is what the cache misses. Rows of keys that it is asked for more often than ``threshold`` are noted
+    as their pages come by and take the place of the cached rows asked for least. With `MeshJoin` behind it, it is
+    CMESHJOIN. The result is exact, and the bytes of both come out of one budget.
+
+    =====================  ===================================================================================
+    FRONT                  here
+    =====================  ===================================================================================
+    H_R                    `TupleCache`: sorted by key code instead of hashed, as tuples are probed in order
+    H_S, Q, w, b           the wrapped join's
+    frequency recorder     `TupleCache.frequency` for cached rows, `HotKeys` for those that are missed
+    thresholdValue         ``threshold``: what the rows asked for least in a full cache have; 1 while there is room
+    h_R                    rows of ``cache_share`` of the memory
+    =====================  ===================================================================================
+
+    Where it departs from Algorithm 1: tuples are probed a chunk at a time, in the order of their codes, so that the
+    cache is walked and not jumped about in. f counts the matches of a row in all that waits when its page comes by, and
+    is carried over from pass to pass in a counter that is halved now and then, like the cached rows' own counts: both
+    follow the stream. Rows enter in bulk, when enough wait. Keys of which R has several rows, unmatched tuples, hashed
+    keys, and left, semi and anti joins are handled, which the paper leaves out.
+    """
+
+    name = "front_stage"
+    needs_equality = True
+    wraps: ClassVar[type[SemiStreamJoin]] = MeshJoin
+
+    def __init__(
+        self,
+        relation: Relation,
+        stream_schema: pa.Schema,
+        *,
+        wraps: type[SemiStreamJoin] | None = None,
+        cache_share: float = 0.25,
+        options: Mapping[str, Any] | None = None,
+        **arguments: Unpack[JoinArguments],
+    ) -> None:
+        super().__init__(relation, stream_schema, **arguments)
+        if not 0 <= cache_share <= 0.9:
+            raise InvalidArgument(f"cache_share is {cache_share}; give a share of the memory from 0 to 0.9.")
+        self.cache_share = cache_share
+        self._wrapped_kind = wraps or type(self).wraps
+        passed_on = {name: arguments[name] for name in ("on", "where", "how", "columns", "suffix") if name in arguments}  # type: ignore[literal-required]
+        self._wrapped_arguments: dict[str, Any] = {**passed_on, **(options or {}), "disk": self._disk}
+        self._hits = self._matched_hits = 0
+        self._wrapped: SemiStreamJoin | None = None
+        self._front: Front | None = None
+        self._seen = self._hits_seen = 0  # tuples since frequencies were halved, and hits before
+        self._put_together()
+
+    def _arrange(self) -> None:
+        """Split the memory; the cache gets less than its share, or nothing, if the wrapped join needs it."""
+        stats = None if self._wrapped is None else self._wrapped.stats
+        carried = None if self._front is None else self._front.cache.everything()
+        self._front = None
+        wrapped = self._wrap(self._memory.limit - int(self._memory.limit * self.cache_share))
+        if stats is not None:
+            stats.budget_bytes = wrapped.budget.limit
+            wrapped.stats = stats
+        wrapped._deadlines, wrapped._deadline_column = self._deadlines, self._deadline_column
+        self._wrapped = wrapped
+        self._front = self._make_front()
+        if self._front is not None and carried is not None:
+            self._front.hot.threshold = max(self._front.cache.admit(carried), 1)
+        wrapped.watch_pairs(None if self._front is None else self._observe)
+
+    def _wrap(self, nbytes: int) -> SemiStreamJoin:
+        part = self._memory.part(max(nbytes, 1))
+        schema = self.spec.stream_schema
+        try:
+            return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
+        except BudgetError as error:
+            if error.least_bytes is None or error.least_bytes > self._memory.limit:
+                raise
+            part.resize(error.least_bytes)
+            return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
+
+    def _make_front(self) -> Front | None:
+        memory = FrontMemory.of(self._memory.free, self.spec)
+        if memory is None:
+            return None
+        check = self.spec.condition.check
+        columns = tuple(dict.fromkeys([*self.spec.payload, *(check.relation_columns if check else ())]))
+        cache = TupleCache(columns, memory.cache_bytes)
+        if cache.frames < 2:
+            return None
+        self._memory.charge("tuple cache", memory.held_bytes)
+        self._position = np.empty(memory.chunk_rows, np.int64)
+        self._page, self._row = (np.empty(memory.chunk_rows, np.int32) for _ in range(2))
+        hot = HotKeys(columns, cache.layout, nbytes=memory.waiting_bytes, bits=memory.counter_bits)
+        cached = dict(zip(columns, cache.columns, strict=True))
+        emitter = Emitter(self.spec, memory, self._memory, cached=cached)
+        return Front(memory, cache, hot, emitter)
+
+    @property
+    def wrapped(self) -> SemiStreamJoin:
+        """The join behind the stage."""
+        assert self._wrapped is not None
+        return self._wrapped
+
+    @property
+    def cached_rows(self) -> int:
+        """Rows of R in the cache."""
+        return self._front.cache.rows if self._front else 0
+
+    @property
+    def threshold(self) -> int:
+        """How often a key must be missed, more than this, for its rows to be noted."""
+        return self._front.hot.threshold if self._front else 0
+
+    @property
+    def _disk_counts(self) -> DiskCounts:
+        return self.wrapped._disk_counts
+
+    def _attach_watcher(self) -> None:
+        """What the wrapped join finds is watched by the stage itself."""
+
+    def _pages_to_drain(self) -> int:
+        return self.wrapped._pages_to_drain()
+
+    def _push(self, batch: pa.RecordBatch) -> Results:
+        for chunk in self._front.memory.chunks(batch) if self._front else [batch]:
+            front = self._front
+            if front is None or front.memory.too_wide(int(row_sizes(chunk).max(initial=0))):
+                yield from self._pass_on(chunk)
+            else:
+                yield from self._meet_cache(front, chunk)
+            self.stats.rows_in += chunk.num_rows
+            self._count()
+            if self._front is not None:
+                self._settle(self._front)
+                yield from self._grow_old(self._front, chunk.num_rows)
+
+    def _meet_cache(self, front: Front, chunk: pa.RecordBatch) -> Results:
+        """Join tuples whose keys are cached, and pass the others on."""
+        tuples = SortedBatch.of(chunk, self.spec.condition.ranges(chunk))
+        hit, matched = (np.zeros(chunk.num_rows, np.bool_) for _ in range(2))
+        cache, emitter = front.cache, front.emitter
+        for position, page, row in cache.probe(tuples.codes, self._position, self._page, self._row):
+            hit[position] = True
+            kept = emitter.verified(tuples, position, cache.run, page, row)
+            matched[position[kept]] = True
+            if self.spec.pairs:
+                yield from emitter.stage(tuples, position[kept], cache.run, page[kept], row[kept])
+        yield from emitter.emit(tuples)
+        through = np.flatnonzero(hit)
+        if through.size:
+            yield from emitter.finished_tuples(tuples, through, matched[through])
+            self._done(tuples, through, matched[through])
+            self._hits += through.size
+            self._matched_hits += int(np.count_nonzero(matched))
+        if through.size < chunk.num_rows:
+            yield from self._pass_on(tuples.rows(np.flatnonzero(~hit)))
+
+    def _pass_on(self, batch: pa.RecordBatch) -> Results:
+        """Push tuples to the wrapped join. One that is too wide for its share takes the room of the cache."""
+        before = self.wrapped.stats.rows_in
+        try:
+            yield from self.wrapped._push(batch)
+        except BudgetError:
+            if self._front is None:
+                raise
+            taken = self.wrapped.stats.rows_in - before
+            yield from self.wrapped._flush()
+            self.cache_share = 0.0
+            super()._rearrange(self.relation, self.budget.limit)
+            yield from self.wrapped._push(batch.slice(taken))
+
+    def _step(self) -> Results:
+        yield from self.wrapped._step()
+        self._count()
+
+    def _flush(self) -> Results:
+        yield from self.wrapped._flush()
+        self._count()
+        if self._front is not None:
+            self._settle(self._front)
+
+    def _observe(self, run: PageRun, page: Int32s, row: Int32s) -> None:
+        assert self._front is not None
+        self._front.hot.observe(self.relation.table, run, page, row)
+
+    def _settle(self, front: Front) -> None:
+        """Take rows that wait into the cache when they are many for it."""
+        cache, hot = front.cache, front.hot
+        if hot.waiting_bytes and (hot.full or hot.waiting_bytes >= front.memory.worth_rebuilding(cache.used_bytes)):
+            new = hot.take(cache)
+            if new is not None:
+                hot.threshold = max(cache.admit(new), 1)
+
+    def _grow_old(self, front: Front, rows: int) -> Results:
+        """Let frequencies fade when they have counted for a while, and with them the claim on memory."""
+        self._seen += rows
+        if self._seen < _AGED_AFTER * max(front.cache.rows, front.memory.chunk_rows):
+            return
+        share = self._better_share(front, (self._hits - self._hits_seen) / self._seen)
+        self._seen, self._hits_seen = 0, self._hits
+        front.cache.age()
+        front.hot.age()
+        front.hot.threshold = max(front.hot.threshold // 2, 1)
+        if share != self.cache_share:
+            yield from self.wrapped._flush()
+            self._count()
+            self.cache_share = share
+            super()._rearrange(self.relation, self.budget.limit)
+
+    def _better_share(self, front: Front, hit_rate: float) -> float:
+        """The share of the memory that the cache should have from now on: here, what it was given."""
+        del front, hit_rate
+        return self.cache_share
+
+    def _count(self) -> None:
+        """Counts of both stages together."""
+        own, behind = self.stats, self.wrapped.stats
+        own.rows_done = self._hits + behind.rows_done
+        own.matched = self._matched_hits + behind.matched
+        own.unmatched = own.rows_done - own.matched
+        own.cache_hits = self._hits + behind.cache_hits
+        own.steps, own.probes = behind.steps, behind.probes
+        own.inserts, own.expiries = behind.inserts, behind.expiries
+
+    def _rearrange(self, relation: Relation, limit: int) -> None:
+        """A new version leaves the cache what it is, but for the keys that changed."""
+        if limit != self.budget.limit:
+            super()._rearrange(relation, limit)
+            return
+        self.wrapped._rearrange(relation, self.wrapped.budget.limit)
+        if self._front is not None:
+            self._front.hot.forget()
+            changed = _changed_codes(self.relation, relation)
+            self._front.cache.drop(self._front.cache.codes if changed is None else changed)
+        self.relation = relation
+
+    def close(self) -> None:
+        """Close the wrapped join."""
+        if self._wrapped is not None:
+            self._wrapped.close()
+
+
+class CachedMeshJoin(FrontStage):
+    """CMESHJOIN (FRONT 3): the front stage before MESHJOIN."""
+
+    name = "cmesh"
+    wraps = MeshJoin
+
+
+def _changed_codes(before: Relation, after: Relation) -> Any:
+    """Codes of keys that differ between two versions, ascending; None if that is not known."""
+    if before.path != after.path:
+        return None
+    older, newer = sorted((before, after), key=lambda relation: relation.version)
+    return newer.changes_since(older.version)

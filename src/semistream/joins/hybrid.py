@@ -1,0 +1,214 @@
+"""HybridJoin: HYBRIDJOIN, the oldest tuple picks the part of R that is read, and all tuples in memory profit."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import InvalidArgument
+from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.emitter import Emitter
+from semistream.joins.intake import Intake
+from semistream.joins.memory_split import MemorySplit
+from semistream.joins.partition import Partition, Partitioner, Reading
+from semistream.joins.stream_queue import StreamQueue
+from semistream.kernels.merge import match_pages
+from semistream.kernels.types import Int64s
+from semistream.relation import PageRun, Relation
+
+_RUN_BUFFERS = 2  # the partition that is joined, and the next one
+_MOST_PACKET_BYTES = 32 << 20
+_WORTH_MAKING_ROOM = 1 / 4  # vacant share from which the queue is compacted when there is no room,
+_WORTH_GIVING_BACK = 1 / 2  # and when there is: then it never holds more than twice what waits
+
+
+class HybridJoin(SemiStreamJoin):
+    """HYBRIDJOIN (HYBRID 4): every iteration reads the part of R that the oldest tuple needs, found by R's index.
+
+    All tuples in memory that this part can serve are joined with it and leave at once, wherever they stand in the
+    queue, and the slots that they vacate are the room for new ones. So pages that many tuples ask for are read often,
+    pages that none asks for never, and no iteration waits for the stream: a step always finishes the oldest tuple, and
+    a stream that pauses gets out by steps alone. The result is exact.
+
+    =====================  ===================================================================================
+    HYBRID                 here
+    =====================  ===================================================================================
+    w                      tuples admitted between two iterations: as many as slots were vacated
+    h_S                    ``slots`` of `StreamQueue`: what the memory left by the other parts can hold
+    H, Q                   `StreamQueue`: a chain of tuples for each page of R, and their order of arrival
+    p, v_P                 `Partition`, and the pages in it: at most ``pages_per_step`` (by default, up to 4 MB)
+    index on R             the page table, searched by `Partitioner`
+    c_I/O(v_P)             of ``seek_bytes``, what the disk reads in the time of a seek, and of the pages' bytes
+    =====================  ===================================================================================
+
+    Where it departs from Fig. 5:
+
+    - Keys of R may repeat, over any number of pages, and tuples may have no partner. So a tuple leaves when all pages
+      that may hold its code were read together, matched or not: the paper's unmatched tuples would stay for ever. If a
+      code has pages outside the partition its tuples are left for later, never joined by halves; only for the oldest
+      tuple the partition has all its pages, and these are read run by run if they are more than the buffer holds.
+      Tuples that no page can serve (a null key, a code between two pages) leave without a read.
+    - The partition lies around the oldest tuple's pages where most tuples wait for it, and is as long as it pays (see
+      `Partitioner`), instead of a fixed part: with few tuples in memory it is a page, and under load a full buffer.
+      Theorem 1 (no page is asked for more often than MESHJOIN reads it) holds for the oldest tuples' pages; pages that
+      are read along with them come on top, where the time to read them is less than that of the seeks they spare.
+    - Line 3 waits for w tuples in the stream buffer. Here all tuples that came are taken as far as there are slots, and
+      the stream buffer is the batch that was pushed.
+    - The oldest tuple after an iteration is known before it, as others only come behind: so the next partition is read
+      while this one is joined, and no page is read in vain.
+    """
+
+    name = "hybrid"
+    needs_equality = True
+
+    def __init__(
+        self,
+        relation: Relation,
+        stream_schema: pa.Schema,
+        *,
+        pages_per_step: int | None = None,
+        seek_bytes: int = 320 << 10,
+        **arguments: Unpack[JoinArguments],
+    ) -> None:
+        super().__init__(relation, stream_schema, **arguments)
+        if pages_per_step is not None and pages_per_step < 1:
+            raise InvalidArgument(f"pages_per_step is {pages_per_step}; it must be at least 1.")
+        if seek_bytes < 0:
+            raise InvalidArgument(f"seek_bytes is {seek_bytes}; it cannot be negative.")
+        self._pages_per_step = pages_per_step
+        self._seek_bytes = seek_bytes
+        self._put_together()
+
+    def _arrange(self) -> None:
+        relation, pages_per_step = self.relation, self._pages_per_step
+        pages = relation.num_pages
+        split = MemorySplit.of(
+            self._memory,
+            relation,
+            self.spec,
+            purpose=f"a hybrid join with {relation.path}",
+            index_bytes=relation.table.memory_bytes + StreamQueue.bucket_bytes(pages) + pages,  # and a check of each
+            slots_bytes=StreamQueue.index_bytes,
+            run_buffers=_RUN_BUFFERS,
+            run_pages=pages_per_step,
+        )
+        # A packet is copied twice when the queue is compacted; nothing is staged then.
+        packet_bytes = min(split.staging_bytes // 2, _MOST_PACKET_BYTES)
+        self._queue = StreamQueue(split.slots, relation.table, self._memory, packet_bytes)
+        self._partitioner = Partitioner(
+            relation.table, run_bytes=split.run_bytes, run_pages=split.run_pages, seek_bytes=self._seek_bytes
+        )
+        self._emitter = Emitter(self.spec, split, self._memory)
+        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_RUN_BUFFERS)
+        self._position = np.empty(split.matches, np.int64)
+        self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
+        self._intake = Intake(self.spec, split, self._memory)
+        self._next: Partition | None = None  # its first run is asked for
+
+    def _push(self, batch: pa.RecordBatch) -> Results:
+        done = 0
+        while done < batch.num_rows:
+            admitted = self._admit(batch, done)
+            done += admitted
+            if admitted == 0 and self._queue.vacant_share >= _WORTH_MAKING_ROOM:
+                yield from self._compact()
+            elif admitted == 0:
+                yield from self._iterate()
+        yield from self._emitter.emit(self._queue)
+
+    def _admit(self, batch: pa.RecordBatch, start: int) -> int:
+        """Take as many tuples from ``start`` on as there is room for now."""
+        room = min(self._queue.free, self._queue.chunk_rows)
+        admitted = self._intake.admit(batch, start, room, self._queue.packet_bytes)
+        if admitted is None:
+            return 0
+        self.stats.inserts += self._queue.admit(admitted)
+        self.stats.rows_in += admitted.sizes.size
+        return admitted.sizes.size
+
+    def _step(self) -> Results:
+        yield from self._iterate()
+        yield from self._emitter.emit(self._queue)
+
+    def _flush(self) -> Results:
+        while self._queue.live:
+            yield from self._iterate()
+
+    def _iterate(self) -> Results:
+        """One iteration of HYBRID Fig. 5; its results may stay staged for the next one to add to."""
+        if not self._queue.live:
+            return
+        self.stats.steps += 1
+        no_page = 2 * self.relation.num_pages
+        self._queue.serve(no_page, no_page + 1)
+        for tuples, _ in self._queue.leaving(no_page, no_page + 1):
+            yield from self._finish(tuples)
+        partition = self._next or self._ask_next(None)
+        if partition is not None:
+            yield from self._join(partition)
+        if self._queue.vacant_share >= _WORTH_GIVING_BACK:
+            yield from self._compact()
+
+    def _ask_next(self, current: Partition | None) -> Partition | None:
+        """Begin to read the partition of the oldest tuple that ``current`` does not serve; None if there is none."""
+        code = self._queue.oldest_code(besides=current.codes if current else None)
+        if code is None:
+            return None
+        partition = self._partitioner.around(code, self._queue.waiting)
+        self._reader.ask(partition.readings[0].pages)
+        return partition
+
+    def _join(self, partition: Partition) -> Results:
+        """Join a partition with all tuples that it can serve; meanwhile, the next one is read."""
+        self._queue.serve(*partition.buckets)
+        for number, reading in enumerate(partition.readings, 1):
+            run = self._reader.take()
+            if number < len(partition.readings):
+                self._reader.ask(partition.readings[number].pages)
+            else:
+                self._next = self._ask_next(partition)
+            yield from self._join_run(run, reading)
+            self._reader.give_back()
+
+    def _join_run(self, run: PageRun, reading: Reading) -> Results:
+        self.stats.probes += int(run.rows.sum())
+        for tuples, codes in self._queue.leaving(reading.begin, reading.done):
+            yield from self._match(run, tuples, codes)
+            self.stats.expiries += tuples.size
+            yield from self._finish(tuples)
+        if reading.goes_on:
+            for tuples, codes in self._queue.staying(reading.done):
+                yield from self._match(run, tuples, codes)
+
+    def _match(self, run: PageRun, tuples: Int64s, codes: Int64s) -> Results:
+        """Pair tuples, in ascending order of codes, with the rows of a run."""
+        cursor = np.array([0, -1, -1], np.int64)
+        while cursor[0] < run.pages.size:
+            found = match_pages(
+                run.words, run.code_starts, run.rows, codes, cursor, self._position, self._page, self._row
+            )
+            if found:
+                pairs, page, row = tuples[self._position[:found]], self._page[:found], self._row[:found]
+                equal = self._emitter.verified(self._queue, pairs, run, page, row)
+                self._queue.mark(pairs[equal])
+                if self.spec.pairs:
+                    yield from self._emitter.stage(self._queue, pairs[equal], run, page[equal], row[equal])
+
+    def _finish(self, tuples: Int64s) -> Results:
+        """Let tuples go that have met all their pages."""
+        matched = self._queue.matched(tuples)
+        yield from self._emitter.finished_tuples(self._queue, tuples, matched)
+        self._done(self._queue, tuples, matched)
+        self._queue.remove(tuples)
+
+    def _compact(self) -> Results:
+        """Give the memory of those that left back."""
+        yield from self._emitter.emit(self._queue)
+        for sizes in self._queue.compact():
+            self._intake.release(sizes)
+
+    def close(self) -> None:
+        """End the background reader and close files."""
+        self._reader.close()

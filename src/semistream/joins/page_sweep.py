@@ -1,0 +1,98 @@
+"""The way of a sweep: over the pages that tuples wait for, in the order of the disk, round and round."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from semistream.joins.sorted_ranges import SortedRanges
+from semistream.kernels.sweep import flag_pages
+from semistream.kernels.types import Int32s, Int64s
+from semistream.relation import PageSequence, PageSlots, Relation, optimal_plan
+from semistream.relation.disk_costs import DiskCosts
+from semistream.relation.read_plan import plan_memory_bytes
+
+_PLANNED = 1024  # wanted pages at most; the last sequence is planned again, as it may go on behind them
+
+
+class PageSweep:
+    """Which pages are wanted, and what is to be read next.
+
+    Places are positions in the order of the disk, and ``passed`` counts the places that were read or passed over since
+    the start: a tuple that comes at some count has met all of R when ``num_pages`` more have passed. Pages that nobody
+    waits for are read along only where that is cheaper than a seek (SSIJ IV-D); a sequence has at most ``run_bytes``
+    and ``run_pages``.
+    """
+
+    def __init__(self, relation: Relation, costs: DiskCosts, *, run_bytes: int, run_pages: int) -> None:
+        self.num_pages = relation.num_pages
+        self.passed = 0
+        self._table = relation.table
+        self._costs = costs
+        self._limits = {"most_bytes": run_bytes, "most_pages": run_pages}
+        self._slots = PageSlots.of(relation.table)
+        self._order = relation.table.scan_order()
+        self._places = np.empty(self._order.size, np.int32)
+        self._places[self._order] = np.arange(self._order.size, dtype=np.int32)
+        self._wanted = np.zeros(self._order.size, np.bool_)  # by place
+        self._plan: deque[PageSequence] = deque()
+
+    @staticmethod
+    def memory_bytes(pages: int) -> int:
+        """Bytes it takes for a relation of so many pages."""
+        return PageSlots.memory_bytes(pages) + pages * (8 + 4 + 1) + plan_memory_bytes(min(pages, _PLANNED))
+
+    def want(self, ranges: SortedRanges) -> None:
+        """Tuples wait that ask for these codes."""
+        first, last = self._table.first_code, self._table.last_code
+        if ranges.high is None:
+            flag_pages(ranges.low, first, last, self._places, self._wanted)
+        else:
+            begin = np.searchsorted(last, ranges.low, "left")
+            end = np.maximum(np.searchsorted(first, ranges.high, "right"), begin)
+            change = np.bincount(begin, minlength=first.size + 1) - np.bincount(end, minlength=first.size + 1)
+            self._wanted[self._places[np.cumsum(change[:-1]) > 0]] = True
+        self._plan.clear()
+
+    @property
+    def pages_wanted(self) -> int:
+        """Pages that tuples wait for and that are not asked for yet."""
+        return int(np.count_nonzero(self._wanted))
+
+    def next(self) -> tuple[PageSequence, Int64s] | None:
+        """What to read next, and the count at which each of its pages is passed; None if nothing is wanted."""
+        if not self._plan and not self._look_ahead():
+            return None
+        sequence = self._plan.popleft()
+        places = self._places[sequence.pages]
+        self._wanted[places] = False
+        counts = self._counts(places)
+        self.passed = int(counts[-1]) + 1
+        return sequence, counts
+
+    def peek(self) -> int | None:
+        """The count at which the next wanted page is passed; None if nothing is wanted."""
+        if not self._plan and not self._look_ahead():
+            return None
+        return int(self._counts(self._places[self._plan[0].pages[:1]])[0])
+
+    def _counts(self, places: Int32s) -> Int64s:
+        """Ascending places that come next, as counts."""
+        at = self.passed % self.num_pages
+        return places + np.int64(self.passed - at + (self.num_pages if places[0] < at else 0))
+
+    def _look_ahead(self) -> bool:
+        """Plan the way over the wanted pages that come next: to the end of the disk, else from its beginning."""
+        at = self.passed % max(self.num_pages, 1)
+        for begin, end in ((at, self.num_pages), (0, at)):
+            places = np.flatnonzero(self._wanted[begin : min(end, begin + 2 * _PLANNED)]) + begin
+            if places.size < _PLANNED and begin + 2 * _PLANNED < end:
+                places = np.flatnonzero(self._wanted[begin:end]) + begin
+            if places.size:
+                pages = self._order[places[:_PLANNED]]
+                self._plan.extend(optimal_plan(self._slots, pages, self._costs, **self._limits))
+                if places.size > _PLANNED and len(self._plan) > 1:
+                    self._plan.pop()
+                return True
+        return False

@@ -1,0 +1,241 @@
+"""Reads ``where``: comparisons of the stream's columns with the relation's, written as text or as Arrow expressions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, NoReturn, TypeAlias, cast
+
+import pyarrow.compute as pc
+
+from semistream.errors import InvalidArgument
+from semistream.keys.comparison import Order
+
+Where: TypeAlias = str | pc.Expression | Sequence[str | pc.Expression]
+
+ACCEPTED = (
+    "s.x BETWEEN r.lo AND r.hi; r.k BETWEEN s.a AND s.b; s.x < r.k with <, <=, >, >=, = or !=; "
+    "abs(s.x - r.k) <= 5, or <, with a number or a duration such as 5 minutes; several of these with AND between. "
+    's. is the stream, r. the relation; other names than letters, digits and _ go in double quotes: s."unit price". '
+    "Anything else can be a pyarrow.compute expression"
+)
+"""What the text of a condition can say, for messages."""
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<column>[srSR]\.(?:\"(?:[^\"]|\"\")*\"|\w+))|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"|(?P<string>'[^']*')|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|!=|<>|[<>=(),+\-*/])|(?P<end>$))"
+)
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_SECONDS = {
+    name: length
+    for length, names in {
+        Fraction(1, 10**9): "ns nanosecond nanoseconds",
+        Fraction(1, 10**6): "us microsecond microseconds",
+        Fraction(1, 10**3): "ms millisecond milliseconds",
+        Fraction(1): "s sec second seconds",
+        Fraction(60): "min minute minutes",
+        Fraction(3600): "h hour hours",
+        Fraction(86_400): "d day days",
+        Fraction(7 * 86_400): "w week weeks",
+    }.items()
+    for name in names.split()
+}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A column of the stream, an operator, a column of the relation."""
+
+    stream: str
+    operator: Order | Literal["=", "!="]
+    relation: str
+
+    def __str__(self) -> str:
+        return f"s.{quoted(self.stream)} {self.operator} r.{quoted(self.relation)}"
+
+
+@dataclass(frozen=True)
+class Near:
+    """Two columns that differ by at most a number, or by at most a duration in seconds; ``strict``: by less."""
+
+    stream: str
+    relation: str
+    distance: Fraction
+    is_duration: bool
+    strict: bool
+
+    def __str__(self) -> str:
+        sign = "<" if self.strict else "<="
+        distance = str(self.distance) if self.distance.denominator == 1 else repr(float(self.distance))
+        unit = " seconds" if self.is_duration else ""
+        return f"abs(s.{quoted(self.stream)} - r.{quoted(self.relation)}) {sign} {distance}{unit}"
+
+
+Term = Compared | Near
+
+
+def quoted(name: str) -> str:
+    """A column's name as the text of a condition has it."""
+    return name if re.fullmatch(r"\w+", name) else '"' + name.replace('"', '""') + '"'
+
+
+def where_parts(where: Where | None) -> tuple[str | pc.Expression, ...]:
+    """The texts and expressions that ``where`` is made of, all of which must hold."""
+    if where is None:
+        return ()
+    parts = tuple(where) if isinstance(where, Sequence) and not isinstance(where, str) else (where,)
+    for part in parts:
+        if not isinstance(part, str | pc.Expression):
+            raise InvalidArgument(
+                f"where is, or has in it, a {type(part).__name__} ({part!r}); give a string, a pyarrow.compute "
+                f"expression, or a sequence of both. A string can say: {ACCEPTED}."
+            )
+    return parts
+
+
+def read_terms(text: str) -> list[Term]:
+    """The comparisons that a text asks for, all of which must hold.
+
+    >>> [str(term) for term in read_terms("r.k between s.a and s.b AND abs(s.x - r.y) < 5 minutes")]
+    ['s.a <= r.k', 's.b >= r.k', 'abs(s.x - r.y) < 300 seconds']
+    """
+    return list(_Reader(text).terms())
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class _Column:
+    side: str
+    name: str
+    start: int
+
+
+class _Reader:
+    """A recursive descent over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._token = self._next()
+
+    def terms(self) -> Iterator[Term]:
+        yield from self._term()
+        while self._takes_word("AND"):
+            yield from self._term()
+        if self._token.kind != "end":
+            self._fail("AND or the end")
+
+    def _term(self) -> Iterator[Term]:
+        if self._takes_word("ABS"):
+            yield self._near()
+            return
+        left = self._column()
+        if self._takes_word("BETWEEN"):
+            low = self._column()
+            if not self._takes_word("AND"):
+                self._fail("AND and the upper bound of BETWEEN")
+            yield self._compared(left, ">=", low)
+            yield self._compared(left, "<=", self._column())
+            return
+        sign = {"<>": "!="}.get(self._token.text, self._token.text)
+        if sign not in _MIRRORED:
+            self._fail("BETWEEN, or one of < <= > >= = !=")
+        self._token = self._next()
+        yield self._compared(left, sign, self._column())
+
+    def _near(self) -> Near:
+        self._take("(", "( behind abs")
+        left = self._column()
+        self._take("-", "- between two columns")
+        right = self._column()
+        stream, relation = self._sides(left, right)
+        self._take(")", ") behind the two columns")
+        strict = self._token.text == "<"
+        if self._token.text not in ("<", "<="):
+            self._fail("<= or <")
+        self._token = self._next()
+        distance, is_duration = self._distance()
+        return Near(stream, relation, distance, is_duration, strict)
+
+    def _distance(self) -> tuple[Fraction, bool]:
+        is_duration = self._takes_word("INTERVAL")
+        if is_duration and self._token.kind == "string":
+            inner = self._token
+            self._token = self._next()
+            return self._duration_of(inner), True
+        if self._token.kind != "number":
+            self._fail("a duration such as '5 minutes'" if is_duration else "a number, or a duration such as 5 minutes")
+        number = Fraction(self._token.text)
+        self._token = self._next()
+        if not is_duration and (self._token.kind != "word" or self._token.text.upper() == "AND"):
+            return number, False
+        if self._token.text.lower() not in _SECONDS:
+            self._fail("a unit of fixed length, from nanoseconds to weeks")
+        seconds = number * _SECONDS[self._token.text.lower()]
+        self._token = self._next()
+        return seconds, True
+
+    def _duration_of(self, token: _Token) -> Fraction:
+        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*", token.text[1:-1])
+        if found is None or found[2].lower() not in _SECONDS:
+            self._token = token
+            self._fail("a number and a unit of fixed length in the quotes, such as '5 minutes'")
+        return Fraction(found[1]) * _SECONDS[found[2].lower()]
+
+    def _compared(self, left: _Column, sign: str, right: _Column) -> Compared:
+        stream, relation = self._sides(left, right)
+        operator = sign if left.side == "s" else _MIRRORED[sign]
+        return Compared(stream, cast("Order", operator), relation)
+
+    def _sides(self, left: _Column, right: _Column) -> tuple[str, str]:
+        """The names of the stream's and of the relation's column, of which one must be on each side."""
+        if left.side == right.side:
+            self._token = _Token("column", self._text[right.start : self._token.start], right.start)
+            whose, other = ("the stream", "r.") if right.side == "s" else ("the relation", "s.")
+            self._fail(f"a column with {other} here (two columns of {whose} make no join)")
+        return (left.name, right.name) if left.side == "s" else (right.name, left.name)
+
+    def _column(self) -> _Column:
+        token = self._token
+        if token.kind != "column":
+            self._fail("a column of the stream (s.name) or of the relation (r.name)")
+        name = token.text[2:]
+        if name.startswith('"'):
+            name = name[1:-1].replace('""', '"')
+        self._token = self._next()
+        return _Column(token.text[0].lower(), name, token.start)
+
+    def _take(self, sign: str, wanted: str) -> None:
+        if self._token.text != sign:
+            self._fail(wanted)
+        self._token = self._next()
+
+    def _takes_word(self, word: str) -> bool:
+        if self._token.kind != "word" or self._token.text.upper() != word:
+            return False
+        self._token = self._next()
+        return True
+
+    def _next(self) -> _Token:
+        found = _TOKEN.match(self._text, self._at)
+        if found is None:
+            rest = self._text[self._at :]
+            return _Token("unknown", rest.strip(), self._at + len(rest) - len(rest.lstrip()))
+        self._at = found.end()
+        kind = str(found.lastgroup)
+        return _Token(kind, found[kind], found.start(kind))
+
+    def _fail(self, wanted: str) -> NoReturn:
+        at, line = self._token.start, re.sub(r"\s", " ", self._text)
+        raise InvalidArgument(
+            f"where cannot be read at character {at + 1}; expected {wanted}:\n"
+            f"  {line}\n  {' ' * at}^\nA condition can say: {ACCEPTED}."
+        )

@@ -1,0 +1,178 @@
+"""Where a stream's values stand among the codes of R's type, also those that the type cannot hold.
+
+A comparison needs less than equality does: 2**40 has no equal among int32, but it is greater than all of them. Of every
+value it is enough to know the greatest code that is not above it, and whether that is the value itself; <, <=, > and >=
+follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types as is_a
+
+from semistream.errors import KeyTypeError
+from semistream.kernels.decimal_order import floor_decimals
+from semistream.kernels.decimals import WORDS
+from semistream.keys.conversion import decimal_words, decoded, float_codes, stored_days, stored_integers
+from semistream.keys.ranges import GREATEST, LEAST, CodeRanges, every
+from semistream.keys.types import UNITS_PER_SECOND, Family, family_of, value_type
+from semistream.keys.values import Codes, Mask, both
+
+_EXACT = Fraction(0)
+
+
+@dataclass(frozen=True)
+class CodeBounds:
+    """For each value the greatest code that is not above it.
+
+    ``exact`` says where that code is the value itself (None: everywhere); ``below`` marks values that are less than
+    every code there is (None: none), whose ``floor`` means nothing; ``valid`` those that are not null (None: all).
+    """
+
+    floor: Codes
+    exact: Mask | None
+    below: Mask | None
+    valid: Mask | None
+
+    def at_least(self) -> CodeRanges:
+        """Codes of what is not less than the value."""
+        if self.exact is None:
+            return CodeRanges(self._raised(self.floor), every(GREATEST, self.floor.size), self.valid)
+        return self._from(~self.exact)
+
+    def above(self) -> CodeRanges:
+        """Codes of what is greater than the value."""
+        return self._from(np.True_)
+
+    def at_most(self) -> CodeRanges:
+        """Codes of what is not greater than the value."""
+        return CodeRanges(every(LEAST, self.floor.size), self.floor, both(self.valid, self._reached()))
+
+    def under(self) -> CodeRanges:
+        """Codes of what is less than the value."""
+        exact = np.True_ if self.exact is None else self.exact
+        none = (self.floor == LEAST) & exact
+        possible = both(self.valid, self._reached())
+        high = self.floor - np.where(none, 0, exact)
+        return CodeRanges(every(LEAST, high.size), high, both(possible, ~none) if none.any() else possible)
+
+    def _from(self, next_one: Mask | np.bool_) -> CodeRanges:
+        """Codes from the floor on, or from the one after it; after the last there is none."""
+        none = (self.floor == GREATEST) & next_one
+        if self.below is not None:
+            none &= ~self.below
+        low = self._raised(self.floor + np.where(none, 0, next_one))
+        return CodeRanges(low, every(GREATEST, low.size), both(self.valid, ~none) if none.any() else self.valid)
+
+    def _raised(self, low: Codes) -> Codes:
+        return low if self.below is None else np.where(self.below, LEAST, low)
+
+    def _reached(self) -> Mask | None:
+        return None if self.below is None else ~self.below
+
+
+def locate(array: pa.Array, like: pa.DataType, plus: Fraction = _EXACT) -> CodeBounds:
+    """Where the values of ``array``, each increased by ``plus``, stand among the codes of the ordered type ``like``.
+
+    ``plus`` is a number; for dates it is in days, for other temporal types in seconds. Floats take none. The result is
+    that of exact arithmetic: nothing overflows, nothing is rounded but the floor.
+
+    >>> bounds = locate(pa.array([1500, 2000], pa.timestamp("ms")), pa.timestamp("s"))
+    >>> bounds.floor.tolist(), bounds.exact.tolist()
+    ([1, 2], [False, True])
+    """
+    family, like = family_of(like), value_type(like)
+    array = decoded(array)
+    valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
+    match family:
+        case Family.INTEGER:
+            return _integers(array, like, plus, valid)
+        case Family.BOOLEAN:
+            return CodeBounds(stored_integers(array.cast(pa.uint8())).astype(np.int64), None, None, valid)
+        case Family.DATE:
+            return _affine(stored_days(array), 1, 1, plus, valid)
+        case Family.TIMESTAMP | Family.DURATION | Family.TIME:
+            have = UNITS_PER_SECOND[array.type.unit]
+            want = UNITS_PER_SECOND["ns" if family is Family.TIME else like.unit]
+            stored = stored_integers(array).astype(np.int64, copy=False)
+            return _affine(stored, max(want // have, 1), max(have // want, 1), plus * want, valid)
+        case Family.FLOAT:
+            return CodeBounds(float_codes(array), None, None, valid)
+        case Family.DECIMAL:
+            return _decimals(array, like, plus, valid)
+        case _:
+            raise KeyTypeError(f"{like} has no codes in the order of its values.")
+
+
+def _integers(array: pa.Array, like: pa.DataType, plus: Fraction, valid: Mask | None) -> CodeBounds:
+    values = stored_integers(array)
+    sign = np.uint64(1 << 63)
+    if is_a.is_uint64(like):
+        return _affine((values.astype(np.uint64) ^ sign).view(np.int64), 1, 1, plus, valid)
+    if is_a.is_uint64(array.type):  # half of its values are no int64: count them from -2**63, and shift back
+        return _affine((values ^ sign).view(np.int64), 1, 1, plus + (1 << 63), valid)
+    return _affine(values.astype(np.int64, copy=False), 1, 1, plus, valid)
+
+
+def _affine(values: Codes, times: int, by: int, plus: Fraction, valid: Mask | None) -> CodeBounds:
+    """The floor of ``values * times / by + plus``, where ``times`` or ``by`` is 1, and neither reaches 2**62."""
+    whole = plus * by // 1
+    rounds = whole != plus * by
+    exact: Mask | None = None
+    if by > 1:
+        quotient, rest = values // by, values % by
+        more, least = divmod(whole, by)
+        rest = rest + least
+        exact = (rest == 0) | (rest == by)
+        floor, above, below = _shifted(quotient + (rest >= by), more)
+    else:
+        more, least = divmod(whole, times)
+        floor, above, below = _shifted(values, more)
+        if times > 1:
+            too_high, too_low = floor > (GREATEST - least) // times, floor < -((least - LEAST) // times)
+            if above is not None:  # these have wrapped around, and look as if they were below
+                too_high, too_low = too_high | above, too_low & ~above
+            if below is not None:
+                too_high, too_low = too_high & ~below, too_low | below
+            above, below = too_high, too_low
+            floor = floor * times + least
+    if above is not None:
+        floor = np.where(above, GREATEST, floor)
+        exact = both(exact, ~above)
+    if rounds:
+        exact = np.zeros(values.size, np.bool_)
+    return CodeBounds(floor, exact, below, valid)
+
+
+def _shifted(values: Codes, plus: int) -> tuple[Codes, Mask | None, Mask | None]:
+    """``values + plus``, and which of them are above and below all int64, where they wrap around."""
+    if plus == 0:
+        return values, None, None
+    moved = (values.view(np.uint64) + np.uint64(plus % 2**64)).view(np.int64)
+    if plus > 0:
+        return moved, values > GREATEST - plus if plus <= 2**64 else np.ones(values.size, np.bool_), None
+    return moved, None, values < LEAST - plus if plus >= -(2**64) else np.ones(values.size, np.bool_)
+
+
+def _decimals(array: pa.Array, like: pa.DataType, plus: Fraction, valid: Mask | None) -> CodeBounds:
+    shift = like.scale - array.type.scale
+    added = plus * Fraction(10) ** max(like.scale, array.type.scale)
+    whole = added // 1
+    rows = len(array)
+    floor, exact, below = np.empty(rows, np.int64), np.empty(rows, np.bool_), np.empty(rows, np.bool_)
+    floor_decimals(decimal_words(array), shift, wide_words(whole, shift), floor, exact, below)
+    if whole != added:
+        exact[:] = False
+    return CodeBounds(floor, exact, below if below.any() else None, valid)
+
+
+def wide_words(plus: int, shift: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """``plus`` as the decimal kernels take it: in as many words as a decimal shifted by ``shift`` digits can need."""
+    bits = 32 * WORDS + 4 * abs(shift) + plus.bit_length() + 2
+    words = -(-bits // 32)
+    content = (plus % (1 << (32 * words))).to_bytes(4 * words, "little")
+    return np.frombuffer(content, np.uint32).astype(np.uint64)

@@ -1,0 +1,252 @@
+"""Comparisons of a stream's column with a relation's: by order, by inequality, within a distance."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.errors import InvalidArgument, KeyTypeError
+from semistream.kernels.decimal_order import compare_decimals
+from semistream.keys.bounds import locate, wide_words
+from semistream.keys.codec import KeyCodec
+from semistream.keys.conversion import decimal_words, decoded, exact_values, float_codes
+from semistream.keys.ranges import CodeRanges
+from semistream.keys.types import Family, comparable, family_of, has_order, value_type
+from semistream.keys.values import Codes, Mask, OrderedValues, both, twist
+
+Order = Literal["<", "<=", ">", ">="]
+
+_ORDERS: dict[Order, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_BY_BYTES = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
+_NUMBERS = (Family.INTEGER, Family.DECIMAL, Family.FLOAT)
+_TEMPORAL = (Family.DATE, Family.TIME, Family.TIMESTAMP, Family.DURATION)
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True)
+class Comparison(ABC):
+    """A condition on a value of the stream and one of the relation, whose type is ``relation_type``.
+
+    Values compare as numbers do, whatever their widths, units and scales; NaN equals itself and is the greatest, -0.0
+    is 0.0, strings and binaries go by their bytes, and null compares with nothing.
+    """
+
+    relation_type: pa.DataType
+
+    @property
+    def has_ranges(self) -> bool:
+        """Whether the codes that fulfil the condition are a range, and `ranges` gives it."""
+        return has_order(self.relation_type)
+
+    @property
+    def ranges_are_exact(self) -> bool:
+        """Whether every code in the range fulfils the condition; if not, `holds` must decide."""
+        return True
+
+    @abstractmethod
+    def ranges(self, stream: pa.Array) -> CodeRanges:
+        """For each stream value, the codes of R's type that fulfil the condition."""
+
+    @abstractmethod
+    def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
+        """Row by row, whether the condition is fulfilled."""
+
+    def _in_ranges(self, stream: pa.Array, relation: pa.Array) -> Mask:
+        values = exact_values(relation, self.relation_type)
+        assert isinstance(values, OrderedValues)
+        inside = self.ranges(stream).contain(values.codes)
+        return inside if values.possible is None else inside & values.possible
+
+
+@dataclass(frozen=True)
+class Ordered(Comparison):
+    """The stream's value is less than, at most, greater than, or at least the relation's.
+
+    >>> less = Ordered(pa.int32(), "<")
+    >>> less.holds(pa.array([1, 2**40]), pa.array([2, 2], pa.int32())).tolist()
+    [True, False]
+    """
+
+    order: Order
+
+    def ranges(self, stream: pa.Array) -> CodeRanges:
+        """For each stream value, the codes of R's type that fulfil the condition."""
+        bounds = locate(stream, self.relation_type)
+        match self.order:
+            case "<":
+                return bounds.above()
+            case "<=":
+                return bounds.at_least()
+            case ">":
+                return bounds.under()
+            case ">=":
+                return bounds.at_most()
+
+    def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
+        """Row by row, whether the condition is fulfilled."""
+        if self.has_ranges:
+            return self._in_ranges(stream, relation)
+        stream, relation = decoded(stream), decoded(relation)
+        if family_of(self.relation_type) is Family.DECIMAL:
+            return _where_valid(_ORDERS[self.order](_difference(stream, relation, 0), 0), stream, relation)
+        if stream.type != relation.type:
+            stream, relation = stream.cast(pa.large_binary()), relation.cast(pa.large_binary())
+        return _true(_BY_BYTES[self.order](stream, relation))
+
+
+@dataclass(frozen=True)
+class Unequal(Comparison):
+    """The stream's value is not the relation's."""
+
+    @property
+    def has_ranges(self) -> bool:
+        """Never: the codes on both sides fulfil it."""
+        return False
+
+    def ranges(self, stream: pa.Array) -> CodeRanges:
+        """All codes."""
+        return CodeRanges.everything(len(stream))
+
+    def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
+        """Row by row, whether the condition is fulfilled."""
+        equal = KeyCodec.of(["r"], [self.relation_type]).equal([stream], [relation])
+        return _where_valid(
+            ~equal, decoded(stream), decoded(relation)
+        )  # a dictionary does not count nulls among values
+
+
+@dataclass(frozen=True)
+class Within(Comparison):
+    """The two values differ by at most ``distance``, or if ``strict`` by less.
+
+    Integers, decimals and temporal values by exact arithmetic (``distance`` is in days for dates, else in seconds),
+    floats as float64 arithmetic gives ``abs(s - r) <= distance``, where NaN is within no distance.
+
+    >>> near = Within(pa.uint8(), Fraction(5), strict=False)
+    >>> near.holds(pa.array([2, 2], pa.uint8()), pa.array([0, 8], pa.uint8())).tolist()
+    [True, False]
+    """
+
+    distance: Fraction
+    strict: bool
+
+    @property
+    def ranges_are_exact(self) -> bool:
+        """Whether every code in the range fulfils the condition: floats are rounded, and their ranges a little wide."""
+        return family_of(self.relation_type) is not Family.FLOAT
+
+    def ranges(self, stream: pa.Array) -> CodeRanges:
+        """For each stream value, the codes of R's type that fulfil the condition."""
+        if family_of(self.relation_type) is Family.FLOAT:
+            return self._float_ranges(stream)
+        low, high = (locate(stream, self.relation_type, plus) for plus in (-self.distance, self.distance))
+        if self.strict:
+            return low.above().intersect(high.under())
+        return low.at_least().intersect(high.at_most())
+
+    def _float_ranges(self, stream: pa.Array) -> CodeRanges:
+        stream = decoded(stream)
+        values = _as_floats(float_codes(stream))
+        valid = stream.is_valid().to_numpy(zero_copy_only=False) if stream.null_count else None
+        # The rounding of a difference moves it by half a unit in the last place; so do these sums, outwards by one.
+        far = np.nextafter(np.nextafter(_as_float(self.distance), np.inf), np.inf)
+        with np.errstate(invalid="ignore", over="ignore"):
+            low, high = np.nextafter(values - far, -np.inf), np.nextafter(values + far, np.inf)
+        if np.isinf(far):
+            low, high = np.full_like(low, -np.inf), np.full_like(high, np.inf)
+        nan = np.isnan(values)
+        low[nan] = high[nan] = 0.0
+        codes = [twist((bound + 0.0).view(np.int64)) for bound in (low, high)]
+        return CodeRanges.between(codes[0], codes[1], both(valid, ~nan) if nan.any() else valid)
+
+    def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
+        """Row by row, whether the condition is fulfilled."""
+        if family_of(self.relation_type) is Family.FLOAT:
+            return self._floats_hold(decoded(stream), decoded(relation))
+        if self.has_ranges:
+            return self._in_ranges(stream, relation)
+        stream, relation = decoded(stream), decoded(relation)
+        scale = max(stream.type.scale, relation.type.scale)
+        steps = self.distance * Fraction(10) ** scale
+        most = -(-steps // 1) - 1 if self.strict else steps // 1  # in the finer of the two scales
+        near = (_difference(stream, relation, most) >= 0) & (_difference(stream, relation, -most) <= 0)
+        return _where_valid(near, stream, relation)
+
+    def _floats_hold(self, stream: pa.Array, relation: pa.Array) -> Mask:
+        left, right = (_as_floats(float_codes(side)) for side in (stream, relation))
+        with np.errstate(invalid="ignore", over="ignore"):
+            apart = np.abs(left - right)
+        limit = _as_float(self.distance)
+        return _where_valid(apart < limit if self.strict else apart <= limit, stream, relation)
+
+
+def compared(stream_type: pa.DataType, relation_type: pa.DataType, order: Order | Literal["!="]) -> Comparison:
+    """The comparison of two columns, or `KeyTypeError` if they cannot be compared without loss."""
+    _require_comparable(stream_type, relation_type)
+    return Unequal(relation_type) if order == "!=" else Ordered(relation_type, order)
+
+
+def within(
+    stream_type: pa.DataType, relation_type: pa.DataType, distance: Fraction, *, is_duration: bool, strict: bool
+) -> Comparison:
+    """The condition that two columns differ by at most (``strict``: less than) a number or a duration in seconds."""
+    _require_comparable(stream_type, relation_type)
+    family = family_of(relation_type)
+    if family not in (_TEMPORAL if is_duration else _NUMBERS):
+        wanted = "a duration, as in abs(s.x - r.k) <= 5 minutes" if family in _TEMPORAL else "a number"
+        if family not in _TEMPORAL + _NUMBERS:
+            raise KeyTypeError(f"values of type {value_type(relation_type)} have no distance; compare them by order.")
+        raise InvalidArgument(f"a distance between values of type {value_type(relation_type)} must be {wanted}.")
+    return Within(relation_type, distance / _DAY_S if family is Family.DATE else distance, strict)
+
+
+def _require_comparable(stream_type: pa.DataType, relation_type: pa.DataType) -> None:
+    if not comparable(stream_type, relation_type):
+        raise KeyTypeError(
+            f"{stream_type} of the stream and {relation_type} of the relation cannot be compared without loss. "
+            "Cast one side to the type of the other."
+        )
+
+
+def _difference(stream: pa.Array, relation: pa.Array, plus: int) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    """The sign of stream + plus - relation, for decimals of any width; ``plus`` is at the finer of the two scales."""
+    shift = relation.type.scale - stream.type.scale
+    sign = np.empty(len(stream), np.int8)
+    compare_decimals(decimal_words(stream), decimal_words(relation), shift, wide_words(plus, shift), sign)
+    return sign
+
+
+def _as_floats(codes: Codes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return twist(codes).view(np.float64)
+
+
+def _as_float(distance: Fraction) -> np.float64:
+    try:
+        return np.float64(float(distance))
+    except OverflowError:
+        return np.float64(np.inf)
+
+
+def _where_valid(holds: Mask, stream: pa.Array, relation: pa.Array) -> Mask:
+    for side in (stream, relation):
+        if side.null_count:
+            holds = holds & side.is_valid().to_numpy(zero_copy_only=False)
+    return holds
+
+
+def _true(flags: pa.Array) -> Mask:
+    known: Mask = flags.fill_null(False).to_numpy(zero_copy_only=False)
+    return known

@@ -1,0 +1,79 @@
+"""What changed between two versions: the keys that updates touched, and the pages that stayed where they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import CorruptRelation, InvalidArgument
+from semistream.kernels.types import Int64s
+from semistream.relation.draft import check_whole
+from semistream.relation.manifest import Manifest, WholeFile, manifest_name, read_manifest
+
+if TYPE_CHECKING:
+    from semistream.relation.relation import Relation
+
+_PEAK = 3  # times the files: they are read, put one behind the other, and freed of what comes twice
+
+
+def read_changes(folder: Path, file: WholeFile) -> Int64s:
+    """The codes that an update touched, ascending, each once."""
+    with pa.OSFile(str(check_whole(folder, file))) as source:
+        codes: Int64s = pa.ipc.open_file(source).read_all().column("code").to_numpy()
+    return codes
+
+
+def changes_since(relation: Relation, version: int, most_bytes: int | None) -> Int64s | None:
+    """See `Relation.changes_since`."""
+    if version > relation.version:
+        raise InvalidArgument(f"version is {version}, but {relation.version} is open. Ask the newer one of the two.")
+    parts = [np.empty(0, np.int64)]
+    nbytes = 0
+    for number in range(relation.version, version, -1):
+        try:
+            file = _manifest(relation, number).changes
+            if file is None:
+                return None
+            nbytes += file.nbytes
+            if most_bytes is not None and _PEAK * nbytes > most_bytes:
+                return None
+            parts.append(read_changes(relation.path, file))
+        except CorruptRelation:
+            if (relation.path / manifest_name(number)).exists():
+                raise
+            return None  # vacuumed: a version's manifest is the first of its files to go
+    codes = np.concatenate(parts)
+    del parts
+    codes.sort()
+    first = np.ones(codes.size, np.bool_)
+    np.not_equal(codes[1:], codes[:-1], out=first[1:])
+    return codes[first]
+
+
+def _manifest(relation: Relation, version: int) -> Manifest:
+    return relation.manifest if version == relation.version else read_manifest(relation.path, version)
+
+
+def pages_kept_from(newer: Relation, older: Relation) -> Int64s:
+    """See `Relation.pages_kept_from`. A published file never changes: its name and an offset name a page for good."""
+    begins: dict[str, int] = {}
+    end = 0
+    for file in (*newer.manifest.files, *older.manifest.files):
+        if file.name not in begins:
+            begins[file.name] = end
+            end += file.nbytes
+    kept = np.full(older.num_pages, -1, np.int64)
+    _, page, older_page = np.intersect1d(
+        _places(newer, begins), _places(older, begins), assume_unique=True, return_indices=True
+    )
+    kept[older_page] = page
+    return kept
+
+
+def _places(relation: Relation, begins: dict[str, int]) -> Int64s:
+    """One number for each page, its own as long as the files lie one behind the other."""
+    begin = np.array([begins[file.name] for file in relation.manifest.files], np.int64)
+    return begin[relation.table.file] + relation.table.offset

@@ -1,0 +1,145 @@
+"""The read plan of SSIJ IV-D: which wanted pages are worth one sequential read, and which a seek each.
+
+=====================  =============================================================================================
+SSIJ                   here
+=====================  =============================================================================================
+P_u                    ``wanted``
+S, T                   `DiskCosts`: T per byte, since pages differ in size, or per page; a sequence costs S and the
+                       transfer of all that lies from its first page to its last
+maxScan                ``most_bytes`` of a sequence, and ``most_pages`` if given
+maxDist                follows from the costs: an optimal plan reads across unwanted pages if and only if their transfer
+                       takes less than a seek, as far as the limits allow
+=====================  =============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.errors import InvalidArgument
+from semistream.kernels.read_plan import cut_greedily, cut_optimally
+from semistream.kernels.types import Int32s, Int64s
+from semistream.relation.disk_costs import DiskCosts
+from semistream.relation.page_slots import PageSlots
+
+Pages = npt.NDArray[np.intp]
+
+_NO_LIMIT = 1 << 40
+_BYTES_PER_PAGE = 80
+
+
+class PageSequence(NamedTuple):
+    """What one request reads: the wanted pages, and how many there are from the first of them to the last."""
+
+    pages: Pages
+    span_pages: int
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """Sequences in the order of the disk: they do not overlap, begin and end with a wanted page, and cover each once.
+
+    ``pages`` are the wanted ones as they lie on disk; sequence ``i`` has those from ``cuts[i]`` to ``cuts[i + 1]``.
+    ``span_bytes`` and ``span_pages`` are what reading it transfers, ``cost_s`` what the whole plan is expected to take.
+    """
+
+    pages: Pages
+    cuts: Int64s
+    span_bytes: Int64s
+    span_pages: Int64s
+    cost_s: float
+
+    def __len__(self) -> int:
+        return self.cuts.size - 1
+
+    def __iter__(self) -> Iterator[PageSequence]:
+        spans = zip(pairwise(self.cuts.tolist()), self.span_pages.tolist(), strict=True)
+        return (PageSequence(self.pages[begin:end], span) for (begin, end), span in spans)
+
+
+def plan_memory_bytes(wanted: int) -> int:
+    """Most bytes that it takes to plan for so many pages, the plan included."""
+    return _BYTES_PER_PAGE * (wanted + 1)
+
+
+def optimal_plan(
+    slots: PageSlots, wanted: Pages, costs: DiskCosts, *, most_bytes: int, most_pages: int | None = None
+) -> ReadPlan:
+    """The cheapest plan there is (SSIJ IV-D), in time linear in ``wanted`` once they are in the order of the disk.
+
+    ``wanted`` are page numbers in any order; one that is named twice is read once. No sequence spans more than
+    ``most_bytes`` and ``most_pages``, unless a single page does. SSIJ's own program takes O(|P_u| * maxScan).
+    """
+    limits = _limits(most_bytes, most_pages)
+    pages = _in_disk_order(slots, wanted)
+    cuts, ends, queue = (np.empty(pages.size + 1, np.int64) for _ in range(3))
+    sequences = cut_optimally(
+        pages,
+        *_places(slots),
+        costs.seek_s,
+        costs.transfer_s_per_byte,
+        costs.transfer_s_per_page,
+        *limits,
+        np.empty(pages.size, np.float64),
+        ends,
+        queue,
+        cuts,
+    )
+    return _plan(slots, pages, cuts[: sequences + 1].copy(), costs)
+
+
+def greedy_plan(
+    slots: PageSlots,
+    wanted: Pages,
+    costs: DiskCosts,
+    *,
+    most_unwanted: int,
+    most_bytes: int,
+    most_pages: int | None = None,
+) -> ReadPlan:
+    """The plan of Seeger et al. ([17] in SSIJ IV-D): sequences as long as may be, from the first page on.
+
+    None has more than ``most_unwanted`` (k) unwanted pages in a row. It is never cheaper than `optimal_plan`, and there
+    is no bound on how much dearer it is.
+    """
+    if most_unwanted < 0:
+        raise InvalidArgument(f"most_unwanted is {most_unwanted}; give 0 or more pages.")
+    limits = _limits(most_bytes, most_pages)
+    pages = _in_disk_order(slots, wanted)
+    cuts = np.empty(pages.size + 1, np.int64)
+    sequences = cut_greedily(pages, *_places(slots), most_unwanted, *limits, cuts)
+    return _plan(slots, pages, cuts[: sequences + 1].copy(), costs)
+
+
+def _plan(slots: PageSlots, pages: Pages, cuts: Int64s, costs: DiskCosts) -> ReadPlan:
+    table = slots.table
+    first, last = pages[cuts[:-1]], pages[cuts[1:] - 1]
+    span_bytes = table.offset[last] + table.nbytes[last] - table.offset[first]
+    span_pages = slots.slot[last].astype(np.int64) - slots.slot[first] + 1
+    cost_s = costs.request_s(int(span_bytes.sum()), int(span_pages.sum()), cuts.size - 1)
+    return ReadPlan(pages, cuts, span_bytes, span_pages, cost_s)
+
+
+def _limits(most_bytes: int, most_pages: int | None) -> tuple[int, int]:
+    most_pages = _NO_LIMIT if most_pages is None else most_pages
+    if most_bytes < 1 or most_pages < 1:
+        raise InvalidArgument(f"most_bytes is {most_bytes} and most_pages {most_pages}; a sequence has at least 1.")
+    return most_bytes, most_pages
+
+
+def _in_disk_order(slots: PageSlots, wanted: Pages) -> Pages:
+    places = slots.slot[wanted]
+    pages = wanted[np.argsort(places, kind="stable")]  # a stable sort is linear where they are in order already
+    again = pages[1:] == pages[:-1]
+    return np.delete(pages, np.flatnonzero(again) + 1) if again.any() else pages
+
+
+def _places(slots: PageSlots) -> tuple[Int32s, Int64s, Int64s, Int32s]:
+    table = slots.table
+    return table.file, table.offset, table.nbytes, slots.slot

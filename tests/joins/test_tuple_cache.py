@@ -1,0 +1,98 @@
+"""TupleCache: all rows of a key or none, the hottest keys kept, in its bytes, against a dictionary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semistream.joins.tuple_cache import CacheRows, TupleCache
+from semistream.relation.page_layout import PageLayout
+
+SCHEMA = pa.schema([("name", pa.string()), ("n", pa.int64()), ("tags", pa.list_(pa.int16()))])
+COLUMNS = PageLayout.with_codes(SCHEMA).columns[1:]
+
+
+def rows_of(cache: TupleCache, keys: dict[int, tuple[int, int, int]]) -> CacheRows:
+    """Rows of keys: code -> (rows, frequency, bytes of its name)."""
+    codes, names, numbers, frequency = [], [], [], []
+    for code, (rows, asked, width) in sorted(keys.items()):
+        for i in range(rows):
+            codes.append(code)
+            names.append(f"{code}.{i}" + "x" * width)
+            numbers.append(code % 10**9 * 1000 + i)
+            frequency.append(asked)
+    arrays = [pa.array(codes, pa.int64()), pa.array(names), pa.array(numbers, pa.int64())]
+    arrays.append(pa.array([[n % 7] * (n % 3) for n in numbers], pa.list_(pa.int16())))
+    return CacheRows(pa.RecordBatch.from_arrays(arrays, schema=cache.layout.schema), np.array(frequency, np.int32))
+
+
+def contents(cache: TupleCache) -> dict[int, list[tuple[str, int, list[int]]]]:
+    """Every cached row by code, read back by probing for it."""
+    codes = np.unique(cache.codes)
+    found: dict[int, list[tuple[str, int, list[int]]]] = {}
+    position, (page, row) = np.empty(7, np.int64), (np.empty(7, np.int32) for _ in range(2))
+    for at, pages, rows in cache.probe(codes, position, page, row):
+        values = zip(*(a.to_pylist() for a in cache.run.gather(cache.columns, pages, rows)), strict=True)
+        for code, value in zip(codes[at].tolist(), values, strict=True):
+            found.setdefault(code, []).append(value)
+    return found
+
+
+keys = st.dictionaries(
+    st.integers(-(2**62), 2**62) | st.integers(0, 60),
+    st.tuples(st.integers(1, 5), st.integers(0, 9), st.sampled_from([0, 3, 200, 6000])),
+    max_size=60,
+)
+
+
+@given(batches=st.lists(keys, min_size=1, max_size=4), nbytes=st.sampled_from([0, 230_000, 300_000, 900_000]))
+@settings(max_examples=80, deadline=None)
+def test_a_key_is_held_with_all_its_rows_or_not_at_all(batches: list[dict], nbytes: int) -> None:
+    cache = TupleCache(COLUMNS, nbytes)
+    given_rows: dict[int, list] = {}
+    for batch in batches:
+        new = {code: row for code, row in batch.items() if code not in contents(cache)}
+        rows = rows_of(cache, new)
+        cut = cache.admit(rows)
+        for code in new:
+            one = rows.batch.filter(pa.array(rows.codes == code))
+            given_rows[code] = list(zip(*(c.to_pylist() for c in one.columns[1:]), strict=True))
+        held = contents(cache)
+        assert all(held[code] == given_rows[code] for code in held)
+        assert np.all(np.diff(cache.codes) >= 0)
+        assert cache.rows == sum(map(len, held.values())) == cache.codes.size
+        if cut == 0 and nbytes == 900_000:
+            assert all(code in held for code, (_, _, width) in new.items() if width < 3000)
+    gone = sorted(contents(cache))[::2]
+    before = cache.rows
+    assert cache.drop(np.array(gone, np.int64)) == before - cache.rows
+    assert sorted(contents(cache)) == sorted(set(given_rows) & set(contents(cache)) - set(gone))
+
+
+def test_the_keys_asked_for_least_give_way() -> None:
+    cache = TupleCache(COLUMNS, 260_000)
+    cold = dict.fromkeys(range(0, 4000, 2), (1, 1, 40))
+    cache.admit(rows_of(cache, cold))
+    assert cache.fill > 0.5
+    hot = dict.fromkeys(range(1, 400, 2), (1, 5, 40))
+    cut = cache.admit(rows_of(cache, hot))
+    held = contents(cache)
+    assert set(hot) <= set(held)
+    assert cut in (0, 1)
+    colder = dict.fromkeys(range(10001, 14000, 2), (1, 1, 40))
+    cache.admit(rows_of(cache, colder))
+    assert set(hot) <= set(contents(cache))
+    assert cache.frames * cache._frame < 260_000
+
+
+def test_probing_counts_and_ageing_halves() -> None:
+    cache = TupleCache(COLUMNS, 300_000)
+    cache.admit(rows_of(cache, {5: (2, 0, 0), 9: (1, 0, 0)}))
+    position, page, row = np.empty(64, np.int64), np.empty(64, np.int32), np.empty(64, np.int32)
+    for _ in cache.probe(np.array([4, 5, 5, 5, 9]), position, page, row):
+        pass
+    assert cache.frequency.tolist() == [3, 3, 1]
+    cache.age()
+    assert cache.frequency.tolist() == [1, 1, 0]
