@@ -25,14 +25,14 @@ java:
 $(STAMP): pyproject.toml constraints.txt | python
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark,plot,bench,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark,delta,plot,bench,dev]'
 	@touch $@
 
 demo: java $(STAMP)  ## install, then run the demo pipeline on local Spark
 	$(BIN)/semistream demo
 
 test: java $(STAMP) lint  ## install, then check style, types and imports, and run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
 
 lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ from rich.console import Console
 
 BENCHMARKS = {
     "engine": "benchmarks.engine",
+    "operators": "benchmarks.operators",
     "build": "benchmarks.build",
     "pages": "benchmarks.pages",
     "spark": "benchmarks.spark_join",

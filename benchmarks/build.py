@@ -7,10 +7,9 @@ import time
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 
 from benchmarks.report import Report
-from benchmarks.workload import SCHEMA, relation_batches, relation_rows
+from benchmarks.workload import relation_reader, relation_rows
 from semistream import Relation
 
 _MEMORY = "512MB"
@@ -23,7 +22,7 @@ def run(scale: float, folder: Path) -> Report:
     folder.mkdir(parents=True, exist_ok=True)
     if not source.exists():
         with duckdb.connect() as connection:
-            connection.register("batches", pa.RecordBatchReader.from_batches(SCHEMA, relation_batches(rows)))
+            connection.register("batches", relation_reader(rows))
             connection.execute(f"COPY (SELECT * FROM batches) TO '{source}' (FORMAT parquet)")
     report = Report("build", scale, f"{rows:,} rows x 120 B in random order, from Parquet, memory {_MEMORY}")
     ours = report.add("Relation.build", [rows / _build(source, folder) for _ in range(_REPEAT)])

@@ -1,52 +1,61 @@
-"""engine: the embedded join beside DuckDB, Polars and LMDB look-ups; the scan beside raw reading."""
+"""engine: the embedded join as a stream, beside DuckDB, Polars and LMDB look-ups; the scan beside raw reading."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from benchmarks.report import Report
-from benchmarks.workload import (
-    SCHEMA,
-    batch_rows,
-    relation,
-    relation_batches,
-    relation_parquet,
-    relation_rows,
-    stream_batches,
-)
-from semistream import MeshJoin, Relation, SemiStreamJoin
+from benchmarks.duckdb_join import in_memory_rates, limited_rates
+from benchmarks.report import Measurement, Report
+from benchmarks.timing import batch_rates, drained_rates, stream_rate
+from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows, stream_batches
+from semistream import MeshJoin, Relation
+from semistream.errors import BudgetError
 from semistream.joins import IndexNestedLoopJoin
 from semistream.relation.disk import allocate_buffer
 
-_BATCHES = 5
+EXPONENTS = (0.0, 0.5, 1.0)
+_STREAM_BATCHES = 40
+_REPEAT = 3
+_BATCHES = 5  # of the contestants that join batch by batch; one more warms up
 _LOOKUP_SHARE = 10  # LMDB look-ups are slow: a batch of theirs is a tenth
 _RAW_BYTES = 4 << 20
+
+OVER_LIMITED, OVER_IN_MEMORY = 8.0, 3.0
+SMALL_MEMORY_RATE, SMALL_MEMORY_SHARE = 2e6, 1 / 3  # of the rate with 10 %; the lesser of the two is required
+STRING_KEYS, WIDE_ROWS = 0.5, 2 / 3
+_LEAST_BYTES = 4 << 20  # of memory for an R of few columns: at a small scale a tenth of it would be a few pages
+_WIDE_COLUMNS, _NARROW_COLUMNS = 49, 2  # besides the key
 
 
 def run(scale: float, folder: Path) -> Report:
     rows, batch = relation_rows(scale), batch_rows(scale)
     r = relation(folder, rows)
     memory = r.nbytes // 10
-    stream = stream_batches(rows, batch, _BATCHES + 1)
-    setup = f"R {rows:,} x 120 B, S Zipf(1) in batches of {batch:,}, memory {memory / 1e6:.0f} MB (10 % of R)"
+    setup = (
+        f"R {rows:,} x 120 B, S Zipf in batches of {batch:,}, memory {memory / 1e6:.0f} MB (10 % of R); "
+        f"semistream: streams of {_STREAM_BATCHES} batches, the first quarter not timed, the flush timed"
+    )
     report = Report("engine", scale, setup)
-    ours = report.add("semistream (auto)", _drain(MeshJoin(r, stream[0].schema, on="key", memory=memory), stream))
-    rates, note = _duckdb(folder, rows, stream, memory)
-    duck = report.add("DuckDB per batch, same memory_limit", rates, note=note)
-    report.add("Polars per batch, all memory", _polars(folder, rows, stream), note="no memory limit")
+    ours = {exponent: _beside_itself(report, r, rows, batch, exponent) for exponent in EXPONENTS}
+    few = {exponent: stream_batches(rows, batch, _BATCHES + 1, exponent=exponent) for exponent in EXPONENTS}
+    _beside_duckdb(report, ours, few, folder, rows, memory)
+    stream = few[1.0]
+    report.add("Polars per batch, all memory, Zipf 1", _polars(folder, rows, stream), note="no memory limit")
     small = [b.slice(0, batch // _LOOKUP_SHARE) for b in stream]
     lookups = IndexNestedLoopJoin(r, stream[0].schema, on="key", memory=memory)
-    report.add("LMDB look-ups (nested_loop)", _drain(lookups, small), note="operating system's cache warm")
-    ours.note = f"{ours.median / duck.median:.2f} x DuckDB; read from disk by O_DIRECT, every batch"
+    report.add(
+        "LMDB look-ups (nested_loop), Zipf 1", drained_rates(lookups, small), note="operating system's cache warm"
+    )
+    _with_string_keys(report, ours[1.0], folder, rows, batch)
+    _with_wide_rows(report, folder, rows, batch)
     raw, scan = _scan(r, stream[0])
     report.add("raw O_DIRECT read, one core", raw, unit="bytes/s")
     report.add("relation scan with key comparison, one core", scan, unit="bytes/s")
@@ -54,53 +63,65 @@ def run(scale: float, folder: Path) -> Report:
     return report
 
 
-def _drain(operator: SemiStreamJoin, stream: list[pa.RecordBatch]) -> list[float]:
-    """Rows/s of each batch, pushed and flushed; the first one warms up."""
-
-    def one(batch: pa.RecordBatch) -> int:
-        pushed = sum(result.num_rows for result in operator.push(batch))
-        return pushed + sum(result.num_rows for result in operator.flush())
-
-    with operator:
-        return _timed(one, stream)
+def _repeated(
+    report: Report, name: str, r: Relation, stream: list[pa.RecordBatch], memory: int, columns: list[str] | None = None
+) -> Measurement:
+    rates = [stream_rate(r, stream, memory, columns=columns) for _ in range(_REPEAT)]
+    return report.add(name, rates, note=f"{memory / 1e6:.1f} MB")
 
 
-def _timed(one: Callable[[pa.RecordBatch], int], stream: list[pa.RecordBatch]) -> list[float]:
-    rates = []
-    for batch in stream:
-        start = time.perf_counter()
-        joined = one(batch)
-        rates.append(batch.num_rows / (time.perf_counter() - start))
-        if joined != batch.num_rows:
-            raise RuntimeError(f"{joined} results for {batch.num_rows} rows, each of which has one partner")
-    return rates[1:]
+def _beside_itself(report: Report, r: Relation, rows: int, batch: int, exponent: float) -> Measurement:
+    """The join with a tenth of R as memory, and with a hundredth, for which a small scale may have too small an R."""
+    stream = stream_batches(rows, batch, _STREAM_BATCHES, exponent=exponent)
+    much = _repeated(report, f"semistream (auto), Zipf {exponent:g}, 10 %", r, stream, r.nbytes // 10)
+    try:
+        little = _repeated(report, f"semistream (auto), Zipf {exponent:g}, 1 %", r, stream, r.nbytes // 100)
+    except BudgetError as refused:
+        report.remark(f"Zipf {exponent:g}, 1 % of R: not measured; {refused}")
+        return much
+    enough = min(SMALL_MEMORY_RATE, much.median * SMALL_MEMORY_SHARE)
+    report.require(
+        f"Zipf {exponent:g}, 1 % of R: over {enough / 1e6:.2f} M rows/s (2 M, or a third of the rate with 10 %)",
+        1.0,
+        little.median / enough,
+    )
+    return much
 
 
-def _duckdb(folder: Path, rows: int, stream: list[pa.RecordBatch], memory: int) -> tuple[list[float], str]:
-    """DuckDB at ``memory``, or at the least doubling of it with which it does not give up; and a note that says so."""
-    path = folder / f"duckdb-{rows}.db"
-    with duckdb.connect(str(path)) as connection:
-        if not connection.sql("SELECT * FROM duckdb_tables() WHERE table_name = 'r'").fetchall():
-            source = pa.RecordBatchReader.from_batches(SCHEMA, relation_batches(rows))
-            connection.register("source", source)
-            connection.execute("CREATE TABLE r AS SELECT * FROM source ORDER BY key")
-    limit = memory
-    while True:
-        config = {"memory_limit": f"{limit // 1024}KiB", "temp_directory": str(folder / "duckdb-tmp")}
-        try:
-            with duckdb.connect(str(path), read_only=True, config=config) as connection:
-                rates = _timed(lambda batch: _duckdb_batch(connection, batch), stream)
-        except duckdb.OutOfMemoryException:
-            limit *= 2
-            continue
-        short = f"; at {limit / 1e6:.0f} MB, with less it runs out of memory" if limit > memory else ""
-        return rates, f"operating system's cache warm{short}"
+def _beside_duckdb(
+    report: Report,
+    ours: dict[float, Measurement],
+    streams: dict[float, list[pa.RecordBatch]],
+    folder: Path,
+    rows: int,
+    memory: int,
+) -> None:
+    in_memory = in_memory_rates(folder, rows, streams)
+    for exponent, stream in streams.items():
+        rates, note = limited_rates(folder, rows, stream, memory)
+        limited = report.add(f"DuckDB per batch, Zipf {exponent:g}, same memory_limit", rates, note=note)
+        free = report.add(f"DuckDB per batch, Zipf {exponent:g}, R in memory", in_memory[exponent], note="no limit")
+        what = f"Zipf {exponent:g}: semistream over DuckDB"
+        report.require(f"{what} at the same memory", OVER_LIMITED, ours[exponent].median / limited.median)
+        report.require(f"{what} with all of R in memory", OVER_IN_MEMORY, ours[exponent].median / free.median)
 
 
-def _duckdb_batch(connection: duckdb.DuckDBPyConnection, batch: pa.RecordBatch) -> int:
-    connection.register("s", pa.table(batch))
-    query = "SELECT s.*, r.* EXCLUDE (key) FROM s JOIN r ON s.key = r.key"
-    return sum(b.num_rows for b in connection.sql(query).to_arrow_reader())
+def _with_string_keys(report: Report, integers: Measurement, folder: Path, rows: int, batch: int) -> None:
+    r = relation(folder, rows, string_keys=True)
+    stream = stream_batches(rows, batch, _STREAM_BATCHES, string_keys=True)
+    strings = _repeated(report, "semistream (auto), Zipf 1, string keys, 10 %", r, stream, r.nbytes // 10)
+    report.require("string keys over integer keys", STRING_KEYS, strings.median / integers.median)
+
+
+def _with_wide_rows(report: Report, folder: Path, rows: int, batch: int) -> None:
+    """Three columns out of fifty beside the same three alone, with the same bytes of memory."""
+    narrow = relation(folder, rows, _NARROW_COLUMNS)
+    wide = relation(folder, rows, _WIDE_COLUMNS)
+    stream, memory = stream_batches(rows, batch, _STREAM_BATCHES), max(narrow.nbytes // 10, _LEAST_BYTES)
+    three = _repeated(report, "semistream (auto), Zipf 1, R of 3 columns", narrow, stream, memory)
+    projected = [f"c{i}" for i in range(_NARROW_COLUMNS)]
+    fifty = _repeated(report, "semistream (auto), Zipf 1, 3 of R's 50 columns", wide, stream, memory, projected)
+    report.require("3 of R's 50 columns over an R of these 3", WIDE_ROWS, fifty.median / three.median)
 
 
 def _polars(folder: Path, rows: int, stream: list[pa.RecordBatch]) -> list[float]:
@@ -109,7 +130,7 @@ def _polars(folder: Path, rows: int, stream: list[pa.RecordBatch]) -> list[float
     def one(batch: pa.RecordBatch) -> int:
         return pl.from_arrow(pa.table(batch)).lazy().join(lazy, on="key").collect(engine="streaming").height
 
-    return _timed(one, stream[:3])
+    return batch_rates(one, stream[:3])
 
 
 @contextmanager

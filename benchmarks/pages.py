@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.report import Report
-from benchmarks.workload import batch_rows, relation_batches, relation_rows, stream_batches
+from benchmarks.workload import batch_rows, relation, relation_rows, stream_batches
 from semistream import MeshJoin, Relation
 
 PAGE_BYTES = (8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
@@ -25,20 +25,16 @@ def run(scale: float, folder: Path) -> Report:
     )
     report = Report("pages", scale, setup)
     for page_bytes in PAGE_BYTES:
-        path = folder / f"pages-{rows}-{page_bytes}"
-        if not (path / "CURRENT").exists():
-            Relation.build(relation_batches(rows), path, key="key", page_bytes=page_bytes)
-        relation = Relation.open(path)
-        index = relation.table.memory_bytes / relation.nbytes
-        note = f"page table {index:.2%} of R"
-        report.add(f"{page_bytes >> 10} KiB: join", _join(relation, stream), note=note)
-        report.add(f"{page_bytes >> 10} KiB: look-up", _look_up(relation, rows), unit="keys/s")
+        r = relation(folder, rows, page_bytes=page_bytes)
+        note = f"page table {r.table.memory_bytes / r.nbytes:.2%} of R"
+        report.add(f"{page_bytes >> 10} KiB: join", _join(r, stream), note=note)
+        report.add(f"{page_bytes >> 10} KiB: look-up", _look_up(r, rows), unit="keys/s")
     return report
 
 
-def _join(relation: Relation, stream: list) -> list[float]:
+def _join(r: Relation, stream: list) -> list[float]:
     rates = []
-    with MeshJoin(relation, stream[0].schema, on="key", memory=relation.nbytes // 10) as join:
+    with MeshJoin(r, stream[0].schema, on="key", memory=r.nbytes // 10) as join:
         for batch in stream:
             start = time.perf_counter()
             list(join.push(batch))
@@ -47,11 +43,11 @@ def _join(relation: Relation, stream: list) -> list[float]:
     return rates[1:]
 
 
-def _look_up(relation: Relation, rows: int) -> list[float]:
+def _look_up(r: Relation, rows: int) -> list[float]:
     rates = []
     for repeat in range(_REPEAT):
         keys = np.linspace(repeat, rows - 1, _LOOKUPS).astype(np.int64)
         start = time.perf_counter()
-        found = relation.lookup(keys, ["c0"]).num_rows
+        found = r.lookup(keys, ["c0"]).num_rows
         rates.append(found / (time.perf_counter() - start))
     return rates

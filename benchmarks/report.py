@@ -53,6 +53,7 @@ class Report:
     setup: str
     measurements: list[Measurement] = field(default_factory=list)
     requirements: list[Requirement] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
 
     def add(self, name: str, per_second: list[float], *, unit: str = "rows/s", note: str = "") -> Measurement:
         measurement = Measurement(name, per_second, unit, note)
@@ -61,6 +62,10 @@ class Report:
 
     def require(self, what: str, least: float, measured: float) -> None:
         self.requirements.append(Requirement(what, least, measured))
+
+    def remark(self, text: str) -> None:
+        """Say what follows from the measurements, where nothing is required."""
+        self.remarks.append(text)
 
     def save(self, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
@@ -73,6 +78,7 @@ class Report:
             "setup": self.setup,
             "results": results,
             "required": required,
+            "remarks": self.remarks,
             "environment": environment(),
         }
         path.write_text(json.dumps(record, indent=1))
@@ -83,15 +89,17 @@ class Report:
         for heading, justify in (("", "left"), ("median", "right"), ("least - most", "right"), ("", "left")):
             table.add_column(heading, justify=justify)  # type: ignore[arg-type]
         for m in self.measurements:
-            spread = f"{_amount(min(m.per_second), m.unit)} - {_amount(max(m.per_second), m.unit)}"
-            table.add_row(m.name, _amount(m.median, m.unit), spread, m.note)
+            spread = f"{amount(min(m.per_second), m.unit)} - {amount(max(m.per_second), m.unit)}"
+            table.add_row(m.name, amount(m.median, m.unit), spread, m.note)
         console.print(table)
         for r in self.requirements:
             verdict = "[green]met[/]" if r.met else "[red]short[/]"
             console.print(f"  {r.what}: {r.measured:.2f} (at least {r.least:g} required) {verdict}")
+        for text in self.remarks:
+            console.print(f"  {text}")
 
 
-def _amount(value: float, unit: str) -> str:
+def amount(value: float, unit: str) -> str:
     if unit == "bytes/s":
         return f"{value / 1e9:.2f} GB/s"
     return f"{value / 1e6:.3f} M {unit}" if value >= 1e4 else f"{value:,.0f} {unit}"

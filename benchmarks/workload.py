@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semistream import Relation
 from semistream.streams import Zipf
@@ -15,8 +16,9 @@ from semistream.streams import Zipf
 FULL_ROWS = 10_000_000
 FULL_BATCH = 500_000
 COLUMNS = 14
-SCHEMA = pa.schema([("key", pa.int64()), *((f"c{i}", pa.int64()) for i in range(COLUMNS))])
-_CHUNK = 250_000
+PAGE_BYTES = 64 << 10
+_KEY_DIGITS = 10
+_CHUNK_VALUES = 3_750_000
 
 
 def relation_rows(scale: float) -> int:
@@ -27,36 +29,66 @@ def batch_rows(scale: float) -> int:
     return max(int(FULL_BATCH * scale), 100)
 
 
-def relation_batches(rows: int) -> Iterator[pa.RecordBatch]:
-    """R in random order: a key and 14 columns of eight bytes, so 120 bytes a row."""
+def relation_schema(columns: int = COLUMNS, *, string_keys: bool = False) -> pa.Schema:
+    key = pa.string() if string_keys else pa.int64()
+    return pa.schema([("key", key), *((f"c{i}", pa.int64()) for i in range(columns))])
+
+
+def relation_batches(rows: int, columns: int = COLUMNS, *, string_keys: bool = False) -> Iterator[pa.RecordBatch]:
+    """R in random order: a key and ``columns`` of eight bytes, so with 14 of them 120 bytes a row."""
+    schema = relation_schema(columns, string_keys=string_keys)
     generator = np.random.default_rng(7)
     keys = generator.permutation(rows)
-    for start in range(0, rows, _CHUNK):
-        chunk = keys[start : start + _CHUNK]
-        columns = [chunk, *(generator.integers(0, 1 << 40, chunk.size) for _ in range(COLUMNS))]
-        yield pa.RecordBatch.from_arrays([pa.array(c) for c in columns], schema=SCHEMA)
+    step = _CHUNK_VALUES // (columns + 1)
+    for start in range(0, rows, step):
+        chunk = keys[start : start + step]
+        payload = [pa.array(generator.integers(0, 1 << 40, chunk.size)) for _ in range(columns)]
+        key = string_key(pa.array(chunk)) if string_keys else pa.array(chunk)
+        yield pa.RecordBatch.from_arrays([key, *payload], schema=schema)
 
 
-def relation(folder: Path, rows: int) -> Relation:
+def string_key(numbers: pa.Array) -> pa.Array:
+    """``key-0000000042`` for 42: strings that differ late, as made keys do."""
+    digits = pc.utf8_lpad(pc.cast(numbers, pa.string()), width=_KEY_DIGITS, padding="0")
+    return pc.binary_join_element_wise("key-", digits, "")
+
+
+def relation(
+    folder: Path, rows: int, columns: int = COLUMNS, *, string_keys: bool = False, page_bytes: int = PAGE_BYTES
+) -> Relation:
     """R on disk, built when it is not there yet."""
-    path = folder / f"relation-{rows}"
+    name = f"relation-{rows}"
+    name += f"-{columns}-columns" if columns != COLUMNS else ""
+    name += "-string" if string_keys else ""
+    name += f"-{page_bytes}" if page_bytes != PAGE_BYTES else ""
+    path = folder / name
     if (path / "CURRENT").exists():
         return Relation.open(path)
-    return Relation.build(relation_batches(rows), path, key="key")
+    batches = relation_batches(rows, columns, string_keys=string_keys)
+    return Relation.build(batches, path, key="key", page_bytes=page_bytes)
 
 
 def relation_parquet(folder: Path, rows: int) -> Path:
     """R as one Parquet file, sorted by key, as a lake table would be at its best."""
     path = folder / f"relation-{rows}.parquet"
     if not path.exists():
-        source = pa.RecordBatchReader.from_batches(SCHEMA, relation_batches(rows))
         with duckdb.connect() as connection:
-            connection.register("source", source)
+            connection.register("source", relation_reader(rows))
             connection.execute(f"COPY (SELECT * FROM source ORDER BY key) TO '{path}.new' (FORMAT parquet)")
         Path(f"{path}.new").rename(path)
     return path
 
 
-def stream_batches(rows: int, batch: int, count: int, *, exponent: float = 1.0) -> list[pa.RecordBatch]:
-    """S: keys of R by Zipf, hot ones anywhere, and the position in the stream."""
-    return list(Zipf(exponent, rows, seed=11).batches(batch, count))
+def relation_reader(rows: int) -> pa.RecordBatchReader:
+    """R as an Arrow stream."""
+    return pa.RecordBatchReader.from_batches(relation_schema(), relation_batches(rows))
+
+
+def stream_batches(
+    rows: int, batch: int, count: int, *, exponent: float = 1.0, string_keys: bool = False
+) -> list[pa.RecordBatch]:
+    """S: keys of R by Zipf, hot ones anywhere, and the position in the stream. Each has one partner in R."""
+    batches = list(Zipf(exponent, rows, seed=11).batches(batch, count))
+    if not string_keys:
+        return batches
+    return [b.set_column(0, "key", string_key(b.column("key"))) for b in batches]

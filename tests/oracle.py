@@ -21,13 +21,22 @@ def batch_join(
 def sql_join(
     stream: pa.Table, relation: pa.Table, condition: str, how: str, payload: list[str], suffix: str = "_right"
 ) -> pa.Table:
-    """The same for any condition that DuckDB can read."""
+    """The same for any condition that DuckDB can read.
+
+    Semi and anti joins are made of an inner one: DuckDB 2.0.0 gives strings of other rows, or of no row, out of a semi
+    join by several inequalities.
+    """
     with duckdb.connect() as connection:
-        connection.register("s", stream)
+        connection.register("s", stream.append_column("row number", pa.array(range(stream.num_rows), pa.int64())))
         connection.register("r", relation)
+        if how in ("semi", "anti"):
+            numbers = connection.sql(f'SELECT DISTINCT s."row number" FROM s JOIN r ON {condition}').to_arrow_table()
+            matched = set(numbers.column(0).to_pylist())
+            return stream.filter(
+                pa.array([(i in matched) == (how == "semi") for i in range(stream.num_rows)], pa.bool_())
+            )
         columns = [f's."{name}"' for name in stream.column_names]
-        if how in ("inner", "left"):
-            columns += [f'r."{n}" AS "{n + suffix if n in stream.column_names else n}"' for n in payload]
+        columns += [f'r."{n}" AS "{n + suffix if n in stream.column_names else n}"' for n in payload]
         return connection.sql(f"SELECT {', '.join(columns)} FROM s {how} JOIN r ON {condition}").to_arrow_table()
 
 

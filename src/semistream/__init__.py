@@ -13,19 +13,27 @@ if TYPE_CHECKING:
     from semistream.errors import SemistreamError
     from semistream.joins import (
         AdaptiveMeshJoin,
+        CachedMeshJoin,
+        EngineJoin,
+        FrontStage,
         HybridJoin,
         IndexNestedLoopJoin,
         JoinedStream,
         JoinStats,
         MeshFactors,
         MeshJoin,
+        SemiStreamingIndexJoin,
         SemiStreamJoin,
+        SweepJoin,
         join,
     )
-    from semistream.relation import Relation
+    from semistream.relation import ParquetRelation, Relation
 
 __all__ = [
     "AdaptiveMeshJoin",
+    "CachedMeshJoin",
+    "EngineJoin",
+    "FrontStage",
     "HybridJoin",
     "IndexNestedLoopJoin",
     "JoinStats",
@@ -33,8 +41,11 @@ __all__ = [
     "MemoryBudget",
     "MeshFactors",
     "MeshJoin",
+    "ParquetRelation",
     "Relation",
     "SemiStreamJoin",
+    "SemiStreamingIndexJoin",
+    "SweepJoin",
     "SemistreamError",
     "join",
 ]
@@ -42,6 +53,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AdaptiveMeshJoin": "semistream.joins",
+    "CachedMeshJoin": "semistream.joins",
+    "EngineJoin": "semistream.joins",
+    "FrontStage": "semistream.joins",
     "HybridJoin": "semistream.joins",
     "IndexNestedLoopJoin": "semistream.joins",
     "JoinStats": "semistream.joins",
@@ -49,8 +63,11 @@ _HOMES = {
     "MemoryBudget": "semistream.budget",
     "MeshFactors": "semistream.joins",
     "MeshJoin": "semistream.joins",
+    "ParquetRelation": "semistream.relation",
     "Relation": "semistream.relation",
     "SemiStreamJoin": "semistream.joins",
+    "SemiStreamingIndexJoin": "semistream.joins",
+    "SweepJoin": "semistream.joins",
     "SemistreamError": "semistream.errors",
     "join": "semistream.joins",
 }

@@ -80,7 +80,7 @@ class MemoryBudget:
     @property
     def free(self) -> int:
         """Bytes that can still be charged here; what parts may still charge is theirs."""
-        return self.limit - self.used - sum(part.free for part in self._parts)
+        return self.limit - self.used - sum(part.limit - part.used for part in self._parts)
 
     @property
     def by_name(self) -> dict[str, int]:

@@ -66,3 +66,7 @@ class RelationLocked(RelationError):
 
 class JoinInProgress(SemistreamError, RuntimeError):
     """An operator was driven on before the results of the last call were consumed."""
+
+
+class JoinFailed(SemistreamError, RuntimeError):
+    """An operator was driven on after an error that left some of its tuples half joined; that error is the cause."""

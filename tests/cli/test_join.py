@@ -11,7 +11,7 @@ import pytest
 
 from semistream.cli.join import How
 from semistream.errors import CorruptRelation
-from semistream.joins.mesh import MeshJoin
+from semistream.joins.engine import EngineJoin
 from semistream.joins.spec import JoinKind
 from tests.cli.conftest import read, run, write
 from tests.oracle import batch_join, multiset, sql_join
@@ -55,6 +55,17 @@ def test_every_format_goes_in_and_comes_out(
     assert answer.code == 0
     expected = batch_join(orders, products, {"product": "id"}, "inner", ["name"])
     assert multiset(read(out)) == multiset(expected)
+
+
+def test_plain_parquet_is_a_relation(orders: pa.Table, products: pa.Table, stream: Path, tmp_path: Path) -> None:
+    path, out = write(products, tmp_path / "products.parquet"), tmp_path / "out.parquet"
+    answer = run("join", stream, path, "--on", "product=id", "--out", out, "--memory", "16MB", "--json")
+    assert answer.code == 0
+    expected = batch_join(orders, products, {"product": "id"}, "inner", ["name", "price"])
+    assert multiset(read(out)) == multiset(expected)
+    refused = run("join", stream, path, "--on", "product=id", "--out", out, "--operator", "hybrid")
+    assert refused.code == 1
+    assert "semistream relation build" in " ".join(refused.err.split())
 
 
 def test_a_folder_of_files_is_one_stream(orders: pa.Table, products: pa.Table, relation: Path, tmp_path: Path) -> None:
@@ -126,7 +137,7 @@ def test_text_shows_rows_by_outcome_and_the_budget(stream: Path, relation: Path,
     [
         ({"--on": "produkt=id"}, "Did you mean 'product'?"),
         ({"--on": "product=idd"}, "Did you mean 'id'?"),
-        ({"--memory": "1KB"}, "too small for a mesh join"),
+        ({"--memory": "1KB"}, "too small for the engine join"),
         ({"--memory": "lots"}, "memory is 'lots'"),
         ({"--columns": "name,nmae"}, "no column 'nmae'"),
         ({"--operator": "magic"}, "operator is 'magic'"),
@@ -172,15 +183,15 @@ def test_a_join_that_fails_midway_leaves_the_old_file_and_no_other(
     out.write_text("old")
     before = sorted(tmp_path.iterdir())
     halfway: list[Any] = []
-    flush = MeshJoin.flush
+    flush = EngineJoin.flush
 
-    def break_off(self: MeshJoin) -> Iterator[pa.RecordBatch]:
+    def break_off(self: EngineJoin) -> Iterator[pa.RecordBatch]:
         for batch in flush(self):
             yield batch
             halfway.extend(path for path in tmp_path.iterdir() if path not in before)
             raise CorruptRelation("page 7 is damaged.")
 
-    monkeypatch.setattr(MeshJoin, "flush", break_off)
+    monkeypatch.setattr(EngineJoin, "flush", break_off)
     answer = run("join", stream, relation, "--on", "product=id", "--out", out, *MEMORY)
     assert answer.code == 1
     assert answer.err == "semistream: page 7 is damaged.\n"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 import tempfile
+import weakref
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +19,21 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from semistream import Relation
+from tests.oracle import batch_join, multiset
 
 MEMORY_BACKED = "/dev/shm" if Path("/dev/shm").is_dir() else None  # many small relations: spare the disk its syncs
 
 
+def folder_of(owner: object) -> Path:
+    """A new folder that is there as long as its owner."""
+    folder = tempfile.mkdtemp(dir=MEMORY_BACKED)
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 @dataclass(frozen=True)
 class Case:
-    """A relation, a stream in batches, and how they are to be joined."""
+    """A relation, a stream in batches, and how they are to be joined. What is asked of it is worked out once."""
 
     relation: pa.Table
     key: tuple[str, ...]
@@ -41,8 +53,27 @@ class Case:
 
     @contextmanager
     def built(self) -> Iterator[Relation]:
-        with tempfile.TemporaryDirectory(dir=MEMORY_BACKED) as folder:
-            yield Relation.build(self.relation, f"{folder}/r", key=self.key, page_bytes=self.page_bytes)
+        """The relation on disk, built when it is first asked for and there as long as the case: do not update it."""
+        yield self._built
+
+    @cached_property
+    def _built(self) -> Relation:
+        return Relation.build(self.relation, folder_of(self) / "r", key=self.key, page_bytes=self.page_bytes)
+
+    @cached_property
+    def expected(self) -> pa.Table:
+        """The batch join by DuckDB."""
+        return batch_join(self.stream, self.relation, self.on, self.how, self.payload)
+
+    @cached_property
+    def expected_rows(self) -> Counter[tuple[Any, ...]]:
+        """Its rows."""
+        return multiset(self.expected)
+
+    @cached_property
+    def matched(self) -> int:
+        """How many tuples of the stream have a partner."""
+        return batch_join(self.stream, self.relation, self.on, "semi", []).num_rows
 
 
 DAY = dt.date(2024, 2, 29)

@@ -1,17 +1,20 @@
-"""The one list of operators: every check of the conformance suite runs on each of them."""
+"""The one list of operators, and how a check is run on each of them."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from semistream import Relation, SemiStreamJoin
 from semistream.errors import BudgetError
-from semistream.joins import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin
+from semistream.joins import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, SemiStreamingIndexJoin
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.mesh_tuner import MeshParameters
 from semistream.joins.sweep import SweepJoin
@@ -26,27 +29,28 @@ class Maker:
     kind: Callable[..., SemiStreamJoin]
     options: dict[str, Any] = field(default_factory=dict)
 
-    def make(self, relation: Relation, case: Case, memory: int | str) -> SemiStreamJoin:
-        return self.kind(relation, case.stream_schema, on=case.on, how=case.how, memory=memory, **self.options)
+    def make(self, relation: Relation, case: Case, memory: int | str, **more: Any) -> SemiStreamJoin:
+        options = {**self.options, **more}
+        return self.kind(relation, case.stream_schema, on=case.on, how=case.how, memory=memory, **options)
 
-    def least_memory(self, relation: Relation, case: Case) -> int:
+    def least_memory(self, relation: Relation, case: Case, **more: Any) -> int:
         with pytest.raises(BudgetError) as refused:
-            self.make(relation, case, 1)
+            self.make(relation, case, 1, **more)
         assert refused.value.least_bytes is not None
         return refused.value.least_bytes
 
 
 def self_tuning(*arguments: Any, tick_s: float, **options: Any) -> AdaptiveMeshJoin:
     """An AdaptiveMeshJoin on a clock of its own, so that two runs measure the same rates."""
-    return AdaptiveMeshJoin(*arguments, clock=TickingClock(tick_s), **options)
+    return AdaptiveMeshJoin(*arguments, **{"clock": TickingClock(tick_s), **options})
 
 
 class RestlessMeshJoin(AdaptiveMeshJoin):
     """Takes another b and w, drawn at random, for each iteration."""
 
     def __init__(self, *arguments: Any, seed: int, **options: Any) -> None:
-        super().__init__(*arguments, clock=TickingClock(1e-3), **options)
         self._draw = random.Random(seed)
+        super().__init__(*arguments, **{"clock": TickingClock(1e-3), **options})
 
     def _next_parameters(self) -> MeshParameters:
         pages = self._draw.randint(1, max(self.relation.num_pages, 1))
@@ -59,14 +63,58 @@ OPERATORS = [
     pytest.param(Maker(MeshJoin, {"disk": "buffered", "pages_per_step": 1}), id="mesh-buffered-b1"),
     pytest.param(Maker(self_tuning, {"tick_s": 1e-3}), id="adaptive_mesh-slow-stream"),
     pytest.param(Maker(self_tuning, {"tick_s": 1e-9}), id="adaptive_mesh-fast-stream"),
-    pytest.param(Maker(self_tuning, {"tick_s": 1, "rows_per_step": 3, "pages_per_step": 2}), id="adaptive_mesh-w3-b2"),
+    pytest.param(
+        Maker(self_tuning, {"tick_s": 1, "rows_per_step": 3, "pages_per_step": 2}),
+        id="adaptive_mesh-w3-b2",
+    ),
     pytest.param(Maker(RestlessMeshJoin, {"seed": 5}), id="adaptive_mesh-restless"),
     pytest.param(Maker(SweepJoin), id="sweep"),
     pytest.param(Maker(FrontStage), id="front-mesh"),
     pytest.param(Maker(FrontStage, {"wraps": SweepJoin, "cache_share": 0.6}), id="front-sweep"),
     pytest.param(Maker(FrontStage, {"wraps": HybridJoin, "cache_share": 0.5}), id="front-hybrid"),
+    pytest.param(Maker(FrontStage, {"wraps": SemiStreamingIndexJoin, "cache_share": 0.5}), id="front-index"),
     pytest.param(Maker(HybridJoin), id="hybrid"),
     pytest.param(Maker(HybridJoin, {"pages_per_step": 1, "seek_bytes": 0}), id="hybrid-p1"),
     pytest.param(Maker(HybridJoin, {"disk": "buffered", "pages_per_step": 3, "seek_bytes": 2048}), id="hybrid-p3"),
+    pytest.param(Maker(SemiStreamingIndexJoin), id="index"),
+    pytest.param(
+        Maker(SemiStreamingIndexJoin, {"input_threshold": 5, "stream_threshold": 11}),
+        id="index-ib5-sb11",
+    ),
+    pytest.param(
+        Maker(
+            SemiStreamingIndexJoin,
+            {"input_threshold": 9, "pages_per_read": 2, "plan": "greedy", "cache_policy": "lru"},
+        ),
+        id="index-greedy-lru",
+    ),
     pytest.param(Maker(IndexNestedLoopJoin), id="nested_loop"),
 ]
+
+every_operator = pytest.mark.parametrize("maker", OPERATORS)
+
+
+def every_operator_with(*, examples: int, **inputs: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
+    """Run a check of a maker and some inputs, drawn by Hypothesis, on every operator.
+
+    All operators get the same inputs: to draw them, to build a relation and to ask the oracle takes far longer than a
+    small join. To try one operator alone, name it: ``OPERATOR=sweep pytest ...``.
+    """
+    makers = [(str(p.id), p.values[0]) for p in OPERATORS if os.environ.get("OPERATOR", str(p.id)) == str(p.id)]
+
+    def decorate(check: Callable[..., None]) -> Any:
+        @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(**inputs)
+        def test(**drawn: Any) -> None:
+            for name, maker in makers:
+                try:
+                    check(maker, **drawn)
+                except BaseException as error:
+                    error.add_note(f"The operator is {name}.")
+                    raise
+
+        test.__name__ = check.__name__  # by which Hypothesis remembers what has failed
+        test.__doc__ = check.__doc__
+        return test
+
+    return decorate

@@ -118,8 +118,10 @@ def test_example_3_1(tmp_path) -> None:
 
 def check_all_is_charged(join: AdaptiveMeshJoin) -> None:
     """The buffers and slots that are there are charged, and with the widest tuple the budget would hold."""
-    reader, charged = join._reader, join.budget.by_name
-    held = [*reader._free, *(buffer for _, buffer in reader._pending)] + [b for b in [reader._taken] if b is not None]
+    reader, charged = join._scan.reader, join.budget.by_name
+    held = [*reader._free, *(buffer for _, buffer, _ in reader._pending)] + [
+        b for b in [reader._taken] if b is not None
+    ]
     assert sum(buffer.size for buffer in held) <= charged["page buffers"]
     assert join._window._matched.size == join._window.slots >= join._window.held
     single = join.spec.condition.single_codes
@@ -156,7 +158,7 @@ def test_every_tuple_meets_every_page_once_however_b_and_w_change(
                 finished = Counter(number for number, _ in met)
                 assert sum(n == pages for n in finished.values()) == join.stats.rows_done
             met += meetings(join.flush())
-            assert not join._reader.waiting
+            assert not join._scan.reader.waiting
             assert join._scan.asked == join._scan.position
         assert Counter(met) == Counter((number, page) for number in range(arrived) for page in range(pages))
 

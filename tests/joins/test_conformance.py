@@ -2,47 +2,36 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.joins import checks
 from tests.joins.cases import Case, cases
-from tests.joins.operators import OPERATORS, Maker
-
-every_operator = pytest.mark.parametrize("maker", OPERATORS)
-some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-many = settings(some, max_examples=60)
+from tests.joins.operators import Maker, every_operator, every_operator_with
 
 
-@every_operator
-@given(case=cases(), extra=st.sampled_from([0, 1, 5000, 100_000, 50_000_000]))
-@many
+@every_operator_with(examples=40, case=cases(), extra=st.sampled_from([0, 1, 5000, 100_000, 50_000_000]))
 def test_results_equal_the_batch_join(maker: Maker, case: Case, extra: int) -> None:
     with case.built() as relation:
         checks.check_equals_the_batch_join(maker, case, relation, maker.least_memory(relation, case) + extra)
 
 
-@every_operator
-@given(case=cases(), extra=st.sampled_from([0, 777, 20_000, 3_000_000]))
-@some
+@every_operator_with(examples=16, case=cases(), extra=st.sampled_from([0, 777, 20_000, 3_000_000]))
 def test_the_budget_is_never_exceeded(maker: Maker, case: Case, extra: int) -> None:
     with case.built() as relation:
         checks.check_holds_the_budget(maker, case, relation, maker.least_memory(relation, case) + extra)
 
 
-@every_operator
-@given(case=cases(), steps=st.lists(st.integers(0, 4), max_size=4))
-@some
+@every_operator_with(examples=16, case=cases(), steps=st.lists(st.integers(0, 4), max_size=4))
 def test_any_interleaving_of_pushes_and_steps_is_exact(maker: Maker, case: Case, steps: list[int]) -> None:
     with case.built() as relation:
         checks.check_any_interleaving_of_steps(maker, case, relation, steps)
 
 
-@every_operator
-@given(case=cases())
-@some
+@every_operator_with(examples=12, case=cases())
 def test_the_other_checks(maker: Maker, case: Case) -> None:
     with case.built() as relation:
         checks.check_stats_add_up(maker, case, relation)
@@ -51,6 +40,7 @@ def test_the_other_checks(maker: Maker, case: Case) -> None:
         checks.check_leaves_its_input_alone(maker, case, relation)
 
 
+@cache
 def plain_case(how: str = "inner", rows: int = 4000, stream_rows: int = 3000) -> Case:
     relation = pa.table({"k": [i % 2400 for i in range(rows)], "name": [f"n{i}" for i in range(rows)]})
     stream = pa.table({"s": [(i * 7) % 2500 for i in range(stream_rows)], "at": range(stream_rows)})

@@ -58,7 +58,7 @@ def test_a_left_joins_columns_can_be_null(products: Relation) -> None:
     assert result.read_all().column("name").null_count == 2
 
 
-@pytest.mark.parametrize("operator", ["auto", "mesh", "hybrid", "nested_loop", MeshJoin])
+@pytest.mark.parametrize("operator", ["auto", "mesh", "hybrid", "index", "nested_loop", MeshJoin])
 def test_operators_by_name_and_by_class(products: Relation, operator: object) -> None:
     assert joined(products, operator=operator).num_rows == 3
 
@@ -90,7 +90,7 @@ def test_the_result_is_an_arrow_stream(products: Relation) -> None:
 
 def test_explain_names_operator_relation_and_budget(products: Relation) -> None:
     text = semistream.join(ORDERS, products, on={"product": "id"}, memory="1MB").explain()
-    for part in ("mesh", "version 1", "3 rows", "budget 1 MB", "page buffers"):
+    for part in ("engine", "version 1", "3 rows", "budget 1 MB", "page buffers"):
         assert part in text
 
 
@@ -114,7 +114,7 @@ def test_every_hash_match_is_verified(tmp_path: Path, monkeypatch: pytest.Monkey
     built = Relation.build(relation, tmp_path / "r", key="k", page_bytes=512)
     for how in ("inner", "left", "semi", "anti"):
         expected = multiset(batch_join(stream, relation, {"s": "k"}, how, ["n"]))
-        for operator in ("mesh", "hybrid", "nested_loop"):
+        for operator in ("mesh", "hybrid", "index", "nested_loop"):
             result = semistream.join(stream, built, on={"s": "k"}, how=how, memory="1MB", operator=operator)
             assert multiset(result.read_all()) == expected
     assert expected  # the anti join has rows: "x" and null
@@ -136,9 +136,9 @@ def test_what_cannot_work_is_refused_by_name(products: Relation, tmp_path: Path)
         semistream.join(pa.table({"product": ["1"]}), products, on={"product": "id"})
     with pytest.raises(InvalidArgument, match="how is 'outer'; give one of inner, left, semi, anti"):
         joined(products, how="outer")
-    with pytest.raises(InvalidArgument, match="operator is 'hash'; give 'auto', 'mesh', 'adaptive_mesh', 'hybrid'"):
+    with pytest.raises(InvalidArgument, match="operator is 'hash'; give 'auto', 'engine', 'mesh', 'adaptive_mesh'"):
         joined(products, operator="hash")
-    with pytest.raises(InvalidArgument, match="'mesh' has no option 'speed'; it has rows_per_step, pages_per_step, on"):
+    with pytest.raises(InvalidArgument, match="'engine' has no option 'speed'; it has wraps, cache_share, options, on"):
         joined(products, speed=11)
     with pytest.raises(ColumnNotFound, match="'colour'"):
         joined(products, columns=["colour"])

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import semistream
-from semistream import IndexNestedLoopJoin, MeshJoin, Relation, SemiStreamJoin
+from semistream import IndexNestedLoopJoin, MeshJoin, Relation, SemiStreamingIndexJoin, SemiStreamJoin
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError
 from semistream.joins import emitter, sorted_ranges
 from semistream.joins.condition import Condition
-from semistream.joins.mesh import NullKeyPages
 from semistream.joins.pair_check import PairCheck
+from semistream.relation.null_pages import NullKeyPages
 from tests.joins.cases import MEMORY_BACKED
 from tests.joins.checks import run
 from tests.joins.predicate_cases import PredicateCase, predicate_cases
@@ -64,12 +64,14 @@ def check_operators(case: PredicateCase, extra: int, options: dict[str, int]) ->
         mesh = maker(MeshJoin, relation, case, **options)
         check(mesh, case, least_memory(mesh) + extra)
         condition = Condition.of(relation, case.schema, on=case.on, where=case.where)
-        nested_loop = maker(IndexNestedLoopJoin, relation, case)
-        if condition.access == "scan":
-            with pytest.raises(InvalidArgument, match="operator 'nested_loop' finds rows by the relation's key"):
-                nested_loop("1MB")
-        else:
-            check(nested_loop, case, least_memory(nested_loop) + extra)
+        phases = {"input_threshold": 5, "stream_threshold": 11} if options else {}
+        for kind, by_index in ((IndexNestedLoopJoin, {}), (SemiStreamingIndexJoin, phases)):
+            make = maker(kind, relation, case, **by_index)
+            if condition.access == "scan":
+                with pytest.raises(InvalidArgument, match=f"operator '{kind.name}' finds rows by the relation's key"):
+                    make("1MB")
+            else:
+                check(make, case, least_memory(make) + extra)
 
 
 @given(
@@ -157,7 +159,7 @@ def test_checks_of_wide_values_are_cut_to_what_is_reserved(tmp_path: Path, monke
     case = PredicateCase(
         relation, ("k",), tuple(stream.to_batches(max_chunksize=20)), stream.schema, None, [where], where, "inner", 0
     )
-    for kind in (MeshJoin, IndexNestedLoopJoin):
+    for kind in (MeshJoin, IndexNestedLoopJoin, SemiStreamingIndexJoin):
         make = maker(kind, built, case)
         memory = least_memory(make) + 20_000
         with make(memory) as operator:

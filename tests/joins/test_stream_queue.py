@@ -11,6 +11,7 @@ from semistream import MemoryBudget
 from semistream.joins.intake import Admitted
 from semistream.joins.row_sizes import row_sizes
 from semistream.joins.stream_queue import StreamQueue
+from semistream.keys import CodeRanges
 from tests.joins.page_tables import page_table
 
 PAGES = [(0, 3), (3, 3), (3, 6), (8, 9), (9, 12)]  # 3 is on three pages, 9 on two, 7 on none
@@ -22,7 +23,7 @@ def tuples(keys: list[int | None], texts: list[str]) -> Admitted:
     """Tuples of a number and a text, as the intake gives them."""
     batch = pa.record_batch({"key": pa.array(keys, pa.int64()), "text": pa.array(texts, pa.string())})
     codes = np.array([0 if key is None else key for key in keys], np.int64)
-    return Admitted(batch, row_sizes(batch), codes, np.array([key is not None for key in keys]))
+    return Admitted(batch, row_sizes(batch), CodeRanges(codes, None, np.array([key is not None for key in keys])))
 
 
 def drop(queue: StreamQueue, begin: int, end: int) -> list[str]:

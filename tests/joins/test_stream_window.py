@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from semistream import MemoryBudget
 from semistream.joins.intake import Admitted
 from semistream.joins.stream_window import StreamWindow
-from semistream.keys.ranges import CodeRanges
+from semistream.keys import CodeRanges
 
 actions = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 20), st.booleans()), max_size=30)
 

@@ -51,8 +51,8 @@ def test_a_path_that_is_no_relation_is_refused(stream, tmp_path):
         ({"operator": "magic"}, "operator is 'magic'"),
         ({"route": "hash"}, "route is 'hash'; give one of 'none', 'range'"),
         ({"how": "outer"}, "how is 'outer'"),
-        ({"pages": 3}, "'mesh' has no option 'pages'; it has .*pages_per_step"),
-        ({"pages_per_step": [3]}, "option 'pages_per_step' is a list"),
+        ({"operator": "mesh", "pages": 3}, "'mesh' has no option 'pages'; it has .*pages_per_step"),
+        ({"operator": "mesh", "pages_per_step": [3]}, "option 'pages_per_step' is a list"),
     ],
 )
 def test_an_argument_that_cannot_work_is_refused(stream, relation, arguments, message):

@@ -26,7 +26,10 @@ def join(
         Path,
         typer.Argument(metavar="S", help="The stream: a Parquet, Arrow IPC or CSV file, or a folder of one kind."),
     ],
-    relation: Annotated[Path, typer.Argument(metavar="R", help="The relation's folder.")],
+    relation: Annotated[
+        Path,
+        typer.Argument(metavar="R", help="The relation's folder, or plain Parquet: a file, a folder or a Delta table."),
+    ],
     out: Annotated[Path, typer.Option(help="Result file, .parquet, .arrow or .csv; replaced when the join is done.")],
     on: Annotated[
         list[str] | None, typer.Option("--on", help="Column to join by, or S_COLUMN=R_COLUMN; repeat it for several.")
@@ -52,10 +55,10 @@ def join(
     from semistream.cli.reports import Joined
     from semistream.cli.result_file import write_results
     from semistream.joins import join as join_stream
-    from semistream.relation import Relation
+    from semistream.relation import open_relation
 
     start = perf_counter()
-    opened = Relation.open(relation)
+    opened = open_relation(relation)
     joined = join_stream(
         stream,
         opened,

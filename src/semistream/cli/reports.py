@@ -148,6 +148,6 @@ class Joined:
     stats: dict[str, Any]
 
     @staticmethod
-    def counts(stats: JoinStats) -> dict[str, int]:
+    def counts(stats: JoinStats) -> dict[str, int | float]:
         """The operator's counts with their sums."""
         return {**stats.as_dict(), "pages_read": stats.pages_read}

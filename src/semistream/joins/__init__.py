@@ -2,15 +2,22 @@
 
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import SemiStreamJoin
+from semistream.joins.engine import EngineJoin
+from semistream.joins.front_stage import CachedMeshJoin, FrontStage
 from semistream.joins.hybrid import HybridJoin
+from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.join import JoinedStream, join
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.mesh_costs import MeshFactors
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.stats import JoinStats, TracePoint
+from semistream.joins.sweep import SweepJoin
 
 __all__ = [
     "AdaptiveMeshJoin",
+    "CachedMeshJoin",
+    "EngineJoin",
+    "FrontStage",
     "HybridJoin",
     "IndexNestedLoopJoin",
     "JoinStats",
@@ -18,6 +25,8 @@ __all__ = [
     "MeshFactors",
     "MeshJoin",
     "SemiStreamJoin",
+    "SemiStreamingIndexJoin",
+    "SweepJoin",
     "TracePoint",
     "join",
 ]

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from semistream.errors import InvalidArgument, JoinInProgress
 from semistream.joins.base import JoinArguments, Results
+from semistream.joins.cyclic_scan import CyclicScan
 from semistream.joins.mesh import MeshJoin, require_steps
 from semistream.joins.mesh_allocation import MeshAllocation
 from semistream.joins.mesh_costs import MeshCosts, MeshFactors
@@ -66,6 +67,8 @@ class AdaptiveMeshJoin(MeshJoin):
     """
 
     name = "adaptive_mesh"
+    takes_unclustered = False  # row groups set the memory of decoding Parquet: there is no b to tune
+    _parameters: MeshParameters
 
     def __init__(
         self,
@@ -87,12 +90,16 @@ class AdaptiveMeshJoin(MeshJoin):
         self._tuned_load: float | None = None
         self._tunes_itself = rows_per_step is None and pages_per_step is None
         self._meetings = 0  # of a tuple with a page
-        self._by_user = rows_per_step, pages_per_step
+        self._by_user: tuple[int | None, int | None] = rows_per_step, pages_per_step
         super().__init__(relation, stream_schema, **arguments)
 
     def _arrange(self) -> None:
         super()._arrange()
-        memory = MeshMemory.of(self._memory, self.relation, self.spec, self._split, num_pages=self._scan.num_pages)
+        memory = MeshMemory.of(
+            self._memory, self.relation, self.spec, self._split, self._source, num_pages=self._scan.num_pages
+        )
+        assert isinstance(self._scan, CyclicScan)
+        self._reader = self._scan.reader
         self._allocation = MeshAllocation(memory, self._memory, self._reader, self._window, self._intake)
         self._rows_per_page = self.relation.num_rows / max(self._scan.num_pages, 1)
         self._tuned_load = None
@@ -102,11 +109,8 @@ class AdaptiveMeshJoin(MeshJoin):
         self._busy_s = 0.0  # what was before, since the last iteration
         self._counted_results = self.stats.outputs
         pages = max(min(self._split.run_bytes // memory.page_bytes, self.relation.num_pages), 1)
-        self._parameters = MeshParameters(pages, self._split.slots)
-        if self._tunes_itself:
-            self._use(self._parameters)
-        else:
-            self._use(self._by_hand(*self._by_user))
+        rows_given, pages_given = (None, None) if self._tunes_itself else self._by_user
+        self._fix(rows_given or self._split.slots, pages_given or pages)
 
     @property
     def pages_per_step(self) -> int:
@@ -138,14 +142,12 @@ class AdaptiveMeshJoin(MeshJoin):
             )
         require_steps(rows_per_step, pages_per_step)
         self._tunes_itself, self._tuned_load = retune, None
-        self._by_user = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
-        self._use(self._by_hand(*self._by_user))
+        rows, pages = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
+        self._by_user = rows, pages
+        self._fix(rows, pages)
 
-    def _by_hand(self, rows: int | None, pages: int | None) -> MeshParameters:
-        """What the user asks for, and the parameters as they are for the rest."""
-        return MeshParameters(
-            min(pages or self.pages_per_step, max(self._scan.num_pages, 1)), rows or self.rows_per_step
-        )
+    def _fix(self, rows: int, pages: int) -> None:
+        self._use(MeshParameters(min(pages, max(self._scan.num_pages, 1)), rows))
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         now_s = self._clock()
@@ -222,7 +224,7 @@ class AdaptiveMeshJoin(MeshJoin):
 
     def _use(self, parameters: MeshParameters) -> None:
         """Run with these parameters, with the memory for them, and note in the trace if they are new."""
-        changed = parameters != self._parameters or not self.stats.trace
+        changed = not self.stats.trace or parameters != self._parameters
         pages, rows = parameters.pages_per_step, parameters.rows_per_step
         self._parameters = parameters
         self._loops = self._allocation.memory.loops(pages) if self._tunes_itself else 1

@@ -5,23 +5,24 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import ClassVar, Self, TypedDict
+from typing import ClassVar, Self, TypedDict, cast
 
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget, parse_bytes
-from semistream.errors import BudgetError, InvalidArgument, JoinInProgress
+from semistream.errors import BudgetError, InvalidArgument, JoinFailed, JoinInProgress
 from semistream.joins.condition import JoinOn
-from semistream.joins.deadlines import DEADLINE_COLUMN, Clock, DeadlineRule, Deadlines, DrainCost
+from semistream.joins.deadlines import DEADLINE_COLUMN, Clock, DeadlineRule, Deadlines, DrainCost, Lateness
 from semistream.joins.emitter import Emitter, PairWatcher, StreamRows
 from semistream.joins.ordered_output import NUMBER_COLUMN, OrderedOutput
 from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import JoinStats
 from semistream.joins.where import Where
 from semistream.kernels.types import Bools, Int64s
-from semistream.relation import Disk, DiskCounts, Relation
+from semistream.relation import AnyRelation, Disk, DiskCounts, ParquetRelation, Relation
 
 Results = Iterator[pa.RecordBatch]
 
@@ -59,17 +60,18 @@ class SemiStreamJoin(ABC):
     nothing.
 
     An operator that ``needs_index`` finds rows by R's key, and refuses conditions that do not pin it down; one that
-    ``needs_equality`` refuses ranges too.
+    ``needs_equality`` refuses ranges too. Only one that ``takes_unclustered`` scans plain Parquet.
     """
 
     name: ClassVar[str]
     needs_index: ClassVar[bool] = False
     needs_equality: ClassVar[bool] = False
+    takes_unclustered: ClassVar[bool] = False
     _emitter: Emitter
 
     def __init__(
         self,
-        relation: Relation,
+        relation: AnyRelation,
         stream_schema: pa.Schema,
         *,
         on: JoinOn | None = None,
@@ -83,13 +85,15 @@ class SemiStreamJoin(ABC):
         deadline_s: float | str | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        self.relation = relation
         self.stream_schema = stream_schema
-        rule = DeadlineRule.of(deadline_s, stream_schema)
+        rule = DeadlineRule.of(deadline_s, stream_schema, clock)
         self._deadlines = None if rule is None else Deadlines(rule, clock)
-        self._deadline_column = len(stream_schema)
-        carried = _carried_schema(stream_schema, deadlines=rule is not None, ordered=ordered)
-        self.spec = JoinSpec.of(relation, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        carried = _carried_schema(stream_schema, ordered=ordered, deadlines=rule is not None)
+        self._deadline_column = len(carried) - 1
+        whole = relation.reading(relation.schema.names)
+        self.spec = JoinSpec.of(whole, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        self.relation = self._accept(relation)
+        self.spec = self.spec.laid_out(self.relation.layout)
         if self.needs_equality:
             self.spec.condition.require_equality(self.name)
         if self.needs_index:
@@ -102,10 +106,14 @@ class SemiStreamJoin(ABC):
         self._clock = clock
         self.stats = JoinStats(budget_bytes=self.budget.limit)
         self._disk = relation.disk(disk)
+        self._drain_cost = DrainCost(self._disk.costs, relation.nbytes / max(relation.num_pages, 1))
         self._next_relation: Relation | None = None
         self._busy: str | None = None
+        self._failure: Exception | None = None
         self._order: OrderedOutput | None = None
-        self._counted = 0, 0, 0, 0
+        self._pushed_s = 0.0
+        self._counted: tuple[int, ...] = ()
+        self._lateness = Lateness()
         self._watcher: PairWatcher | None = None
 
     def push(self, batch: pa.RecordBatch) -> Results:
@@ -116,7 +124,7 @@ class SemiStreamJoin(ABC):
                 f"a batch has the columns ({_describe(batch.schema)}), but the stream was declared with "
                 f"({_describe(declared)}). Select and cast it first."
             )
-        return self._drive("push", self._pushed(batch))
+        return self._drive("push", self._pushed(batch, self._next_relation))
 
     def step(self) -> Results:
         """One iteration of the operator's loop; does nothing while no tuple waits."""
@@ -130,7 +138,7 @@ class SemiStreamJoin(ABC):
         """Start what has to start now so that no deadline is missed; does nothing while there is time."""
         return self._drive("poll", self._hurry())
 
-    def refresh(self, relation: Relation) -> None:
+    def refresh(self, relation: AnyRelation) -> None:
         """Go over to another version of R: tuples pushed from now on are joined with it (SSIJ IV-E).
 
         Those that wait are joined to their end with the version they were pushed under, by the calls that follow.
@@ -141,7 +149,7 @@ class SemiStreamJoin(ABC):
                 f"version {relation.version} of {relation.path} has the columns ({_describe(relation.schema)}) and the "
                 f"key ({', '.join(relation.key)}), unlike the one that is joined. Make a new operator."
             )
-        self._next_relation = relation
+        self._next_relation = self._accept(relation)
 
     def set_memory(self, memory: int | str) -> Results:
         """Change the budget. Tuples that wait are joined first; afterwards the new limit holds.
@@ -163,7 +171,7 @@ class SemiStreamJoin(ABC):
         """When, on the clock, `poll` will have something to do: the first deadline less the time the work takes."""
         if self._deadlines is None:
             return math.inf
-        return self._deadlines.earliest_s - self._drain_cost.expected_s(self._pages_to_drain())
+        return self._deadlines.earliest_s - self._drain_cost.expected_s(self._pages_to_drain() + self._pages_asked())
 
     def close(self) -> None:
         """End the background reader and close files. Tuples that still wait are dropped."""
@@ -191,8 +199,12 @@ class SemiStreamJoin(ABC):
             yield from self._step()
 
     def _pages_to_drain(self) -> int:
-        """Pages that have to be read until no tuple waits, or a bound of them."""
+        """Pages that have yet to be asked of the disk until no tuple waits, or a bound of them."""
         return self.relation.num_pages if self.stats.rows_waiting else 0
+
+    def _pages_asked(self) -> int:
+        """Pages that were asked for and have not come."""
+        return 0
 
     def _done(self, stream: StreamRows, positions: Int64s, matched: Bools) -> None:
         """Tuples are through; ``matched`` says which met a partner."""
@@ -200,22 +212,31 @@ class SemiStreamJoin(ABC):
         if self._deadlines is not None:
             self._deadlines.leave(stream.take(positions, [self._deadline_column])[0].to_numpy())
 
-    def _pushed(self, batch: pa.RecordBatch) -> Results:
-        if self._next_relation is not None:
+    def _pushed(self, batch: pa.RecordBatch, relation: Relation | None) -> Results:
+        """Take a batch; ``relation`` is what it is to be joined with if that is not the version at hand."""
+        self._pushed_s = self._clock()
+        if relation is not None:
             yield from self._flush()
-            self._go_over()
+            self._go_over(relation)
         before = self.stats.rows_in
-        if self._deadlines is not None:
-            batch = self._deadlines.stamp(batch)
-        yield from self._push(batch) if self._order is None else self._order.push(batch)
+        yield from self._push_stamped(batch) if self._order is None else self._order.push(batch)
         versions = self.stats.versions
         versions[self.relation.version] = versions.get(self.relation.version, 0) + self.stats.rows_in - before
         yield from self._hurry()
 
+    def _push_stamped(self, batch: pa.RecordBatch) -> Results:
+        """Take tuples with their deadlines, if they have any: some at a time, to do so within the memory for it."""
+        if self._deadlines is None:
+            yield from self._push(batch)
+            return
+        rows = Deadlines.rows_at_once(self.budget.limit)
+        for begin in range(0, batch.num_rows, rows):
+            yield from self._push(self._deadlines.stamp(batch.slice(begin, rows), self._pushed_s))
+
     def _stepped(self) -> Results:
         yield from self._step()
         if self._next_relation is not None and not self.stats.rows_waiting:
-            self._go_over()
+            self._go_over(self._next_relation)
 
     def _hurry(self) -> Results:
         if self._deadlines is None or not self.stats.rows_waiting or self._deadlines.clock() < self.due_s:
@@ -226,24 +247,28 @@ class SemiStreamJoin(ABC):
 
     def _with_memory(self, limit: int) -> Results:
         yield from self._flush()
-        self._rearrange(self.relation, limit)
+        self._change(self.relation, limit)
 
-    def _go_over(self) -> None:
-        relation, self._next_relation = self._next_relation, None
-        assert relation is not None
+    def _go_over(self, relation: Relation) -> None:
+        if self._next_relation is relation:
+            self._next_relation = None
         if relation is not self.relation:
-            self._rearrange(relation, self.budget.limit)
+            self._change(relation, self.budget.limit)
 
-    def _rearrange(self, relation: Relation, limit: int) -> None:
-        """Arrange anew; if the memory is too little for it, as before."""
+    def _change(self, relation: Relation, limit: int) -> None:
+        """Arrange anew between two batches. If that cannot be, it is arranged as before, and can be driven on."""
         before = self.relation, self.budget.limit
         try:
-            self._take_apart(relation, limit)
-            self._put_together()
-        except BudgetError:
+            self._rearrange(relation, limit)
+        except Exception:
             self._take_apart(*before)
             self._put_together()
+            self._busy = None
             raise
+
+    def _rearrange(self, relation: Relation, limit: int) -> None:
+        self._take_apart(relation, limit)
+        self._put_together()
 
     def _take_apart(self, relation: Relation, limit: int) -> None:
         self.close()
@@ -253,31 +278,80 @@ class SemiStreamJoin(ABC):
         self.stats.budget_bytes = limit
 
     def _put_together(self) -> None:
-        """Set aside what order costs, and let the operator arrange itself in the rest."""
-        self._memory = self.budget
-        self._order = None
+        """Set aside what order and deadlines cost, and let the operator arrange itself in the rest."""
+        limit = self.budget.limit
+        whole = self._deadlines is None and not self._ordered
+        self._memory = self.budget if whole else self.budget.part(max(self._operator_bytes(limit), 1))
+        try:
+            self._arrange()
+        except BudgetError as error:
+            raise self._of_whole(error) from None
+        if self._deadlines is not None:
+            self.budget.charge("deadlines", Deadlines.memory_bytes(limit))
         if self._ordered:
-            held = self.budget.limit // 2
-            self._memory = self.budget.part(self.budget.limit - held)
-            self._order = OrderedOutput(self.budget.part(held), self._push_through, self._forget)
-        table = self.relation.table
-        self._drain_cost = DrainCost(self._disk.costs, self.relation.nbytes / max(len(table), 1))
+            self._order = OrderedOutput(self.budget.part(self.budget.free), self._push_through, self._forget)
+        self._attach_watcher()
+
+    def _operator_bytes(self, limit: int) -> int:
+        """What a budget leaves for the operator itself, besides order and deadlines."""
+        if self._deadlines is not None:
+            limit -= Deadlines.memory_bytes(limit)
+        return limit - limit // 2 if self._ordered else limit
+
+    def _of_whole(self, error: BudgetError) -> BudgetError:
+        """An error that speaks of the operator's part of the budget, as one of the whole."""
+        if error.least_bytes is None or self._memory is self.budget:
+            return error
+        least = bisect_left(range(4 * error.least_bytes + (1 << 20)), error.least_bytes, key=self._operator_bytes)
+        return BudgetError(
+            f"{error} With what is set aside for order and deadlines, memory must be {least} bytes; it is "
+            f"{self.budget.limit}.",
+            least_bytes=least,
+        )
+
+    def _accept(self, relation: AnyRelation) -> Relation:
+        """The relation for what this join needs of it; an operator refuses one that it has no use for."""
+        if isinstance(relation, ParquetRelation) and not self.takes_unclustered:
+            codec = self.spec.condition.codec
+            raise relation.refuse(self.name, codec.names if codec else ())
+        # What only a Relation has is used by operators that take nothing else.
+        return cast(Relation, relation.reading(self.spec.relation_columns))
+
+    def _arrange_anew(self) -> None:
+        """Let the operator arrange itself again in its memory, in the middle of a push; no tuple waits in it."""
+        self.close()
+        self._memory.clear()
         self._arrange()
         self._attach_watcher()
 
     def _push_through(self, batch: pa.RecordBatch) -> Results:
         """Join some tuples to their end."""
-        self._counted = self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched
-        yield from self._push(batch)
+        self._counted = self._row_counts()
+        if self._deadlines is not None:
+            self._lateness = self._deadlines.lateness
+        yield from self._push_stamped(batch)
         yield from self._flush()
 
-    def _forget(self, batch: pa.RecordBatch) -> None:
+    def _forget(self) -> None:
         """The tuples that were pushed through last are to be joined again: what was counted of them is not true."""
-        self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched = self._counted
+        self._recount(self._counted)
         if self._deadlines is not None:
-            self._deadlines.wait(batch.column(DEADLINE_COLUMN).to_numpy())
+            self._deadlines.lateness = self._lateness
+
+    def _row_counts(self) -> tuple[int, ...]:
+        """What was counted of tuples, for `_recount`."""
+        return self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched
+
+    def _recount(self, counts: tuple[int, ...]) -> None:
+        """Count as before."""
+        self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched = counts
 
     def _drive(self, call: str, results: Results) -> Results:
+        if self._failure is not None:
+            raise JoinFailed(
+                f"{self._busy}() ended in an error ({type(self._failure).__name__}: {self._failure}), and tuples that "
+                f"waited are lost; {call}() cannot start. Make a new operator, and push again what it had not answered."
+            ) from self._failure
         if self._busy is not None:
             raise JoinInProgress(
                 f"the results of {self._busy}() have not been consumed to their end; {call}() cannot start. "
@@ -287,13 +361,20 @@ class SemiStreamJoin(ABC):
         return self._driven(results)
 
     def _driven(self, results: Results) -> Results:
-        for batch in results:
-            self.stats.outputs += batch.num_rows
-            yield batch if len(self._given_out) == batch.num_columns else batch.select(self._given_out)
-        self.stats.count_disk(self._disk_counts)
-        self.stats.peak_bytes = self.budget.peak
-        if self._deadlines is not None:
-            self.stats.late, self.stats.worst_lateness_s = self._deadlines.late, self._deadlines.worst_lateness_s
+        try:
+            for batch in results:
+                self.stats.outputs += batch.num_rows
+                yield batch if len(self._given_out) == batch.num_columns else batch.select(self._given_out)
+        except Exception as error:
+            if self._busy is None:  # it was arranged as before
+                raise
+            self._failure = self._of_whole(error) if isinstance(error, BudgetError) else error
+            raise self._failure from error.__cause__
+        finally:
+            self.stats.count_disk(self._disk_counts)
+            self.stats.peak_bytes = self.budget.peak
+            if self._deadlines is not None:
+                self.stats.late, self.stats.worst_lateness_s = self._deadlines.lateness
         self._busy = None
 
     def __enter__(self) -> Self:
@@ -305,9 +386,9 @@ class SemiStreamJoin(ABC):
         self.close()
 
 
-def _carried_schema(stream_schema: pa.Schema, *, deadlines: bool, ordered: bool) -> pa.Schema:
+def _carried_schema(stream_schema: pa.Schema, *, ordered: bool, deadlines: bool) -> pa.Schema:
     """What the operator sees of the stream: its columns, then our own, which do not come out."""
-    own = [(DEADLINE_COLUMN, pa.float64(), deadlines), (NUMBER_COLUMN, pa.int64(), ordered)]
+    own = [(NUMBER_COLUMN, pa.int64(), ordered), (DEADLINE_COLUMN, pa.float64(), deadlines)]
     for name, type_, used in own:
         if used:
             if name in stream_schema.names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Literal
 
@@ -17,7 +17,8 @@ from semistream.joins.run_codes import ClusteredCodes, ComputedCodes, RunCodes
 from semistream.joins.where import Compared, Near, Term, Where, read_terms, where_parts
 from semistream.keys import CodeRanges, KeyCodec
 from semistream.keys.comparison import Comparison, Ordered, compared, within
-from semistream.relation import PageRun, Relation
+from semistream.relation import AnyRelation, PageRun
+from semistream.relation.page_layout import PageLayout
 
 Access = Literal["equality", "range", "scan"]
 JoinOn = str | Sequence[str] | Mapping[str, str]
@@ -46,7 +47,7 @@ class Condition:
     @classmethod
     def of(
         cls,
-        relation: Relation,
+        relation: AnyRelation,
         stream_schema: pa.Schema,
         *,
         on: JoinOn | None = None,
@@ -117,6 +118,16 @@ class Condition:
             return ComputedCodes.of(run, self.codec)
         return ClusteredCodes(run)
 
+    @property
+    def relation_columns(self) -> set[str]:
+        """The columns of R that are looked at."""
+        checked = {column.name for column in self.check.relation_columns} if self.check else set()
+        return checked.union(self.codec.names if self.codec else ())
+
+    def laid_out(self, layout: PageLayout) -> Condition:
+        """The same condition for pages of another layout."""
+        return self if self.check is None else replace(self, check=self.check.laid_out(layout))
+
     def require_equality(self, operator: str) -> None:
         """Refuse a condition that is not equality with R's key, for an operator that finds one code for each tuple."""
         if self.access != "equality":
@@ -125,7 +136,7 @@ class Condition:
                 f"{self.text}. Use MeshJoin (operator='mesh'), which takes any condition."
             )
 
-    def require_index(self, operator: str, relation: Relation) -> None:
+    def require_index(self, operator: str, relation: AnyRelation) -> None:
         """Refuse a condition that R's clustered key does not help with, for an operator that looks tuples up by it."""
         if self.access == "scan":
             raise InvalidArgument(
@@ -176,7 +187,7 @@ def _read(on: JoinOn | None, where: Where | None) -> tuple[list[Term], list[pc.E
     return list(dict.fromkeys(terms)), [part for part in parts if not isinstance(part, str)]
 
 
-def _require_columns(term: Term, relation: Relation, stream_schema: pa.Schema) -> None:
+def _require_columns(term: Term, relation: AnyRelation, stream_schema: pa.Schema) -> None:
     if term.relation not in relation.schema.names:
         raise ColumnNotFound(term.relation, relation.schema.names, where=f"relation {relation.path}")
     if term.stream not in stream_schema.names:
@@ -185,7 +196,9 @@ def _require_columns(term: Term, relation: Relation, stream_schema: pa.Schema) -
         raise InvalidArgument(f"the stream has several columns called {term.stream!r}; rename them.")
 
 
-def _comparisons(terms: Sequence[Term], relation: Relation, stream_schema: pa.Schema) -> list[tuple[Term, Comparison]]:
+def _comparisons(
+    terms: Sequence[Term], relation: AnyRelation, stream_schema: pa.Schema
+) -> list[tuple[Term, Comparison]]:
     """All but the equalities."""
     made: list[tuple[Term, Comparison]] = []
     for term in terms:
@@ -199,10 +212,10 @@ def _comparisons(terms: Sequence[Term], relation: Relation, stream_schema: pa.Sc
 
 
 def _choose(
-    relation: Relation, equal: _Equalities, comparisons: Sequence[tuple[Term, Comparison]]
+    relation: AnyRelation, equal: _Equalities, comparisons: Sequence[tuple[Term, Comparison]]
 ) -> tuple[Access, tuple[str, ...], list[Term]]:
     """How R's rows are found, the relation's columns that are equated by code, and the terms that give ranges."""
-    if all(name in equal.first for name in relation.key):
+    if relation.key and all(name in equal.first for name in relation.key):
         return "equality", relation.key, []
     on_key = [(t, c) for t, c in comparisons if (t.relation,) == relation.key and c.has_ranges]
     sides = {c.order[0] if isinstance(c, Ordered) else "<>" for _, c in on_key}
@@ -211,11 +224,11 @@ def _choose(
     return "scan", tuple(equal.first), []
 
 
-def _codec(relation: Relation, names: tuple[str, ...]) -> KeyCodec:
+def _codec(relation: AnyRelation, names: tuple[str, ...]) -> KeyCodec:
     return KeyCodec.of(names, [relation.schema.field(name).type for name in names])
 
 
-def _joined_row(relation: Relation, stream_schema: pa.Schema, suffix: str) -> pa.Schema:
+def _joined_row(relation: AnyRelation, stream_schema: pa.Schema, suffix: str) -> pa.Schema:
     """The columns that an expression can name: S's, then all of R's."""
     taken = set(stream_schema.names)
     fields = [field.with_name(field.name + suffix if field.name in taken else field.name) for field in relation.schema]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from semistream.relation import DiskCounts, PageRun, RunReader
+from semistream.relation import PageRun, RunReader
 from semistream.relation.null_pages import NullKeyPages
 from semistream.relation.page_table import PageTable
 
@@ -24,7 +24,7 @@ class CyclicScan:
         self._nulls = nulls
         self._null_pages: Iterator[PageRun] = iter(())
         self.num_pages = len(table) + (nulls.count if nulls else 0)
-        self._reader = reader
+        self.reader = reader
         self._order = table.scan_order()
         self._extent_ends = table.extent_ends(self._order)
         self._run: PageRun | None = None
@@ -38,14 +38,14 @@ class CyclicScan:
         return num_pages * (8 + 8)
 
     @property
-    def null_counts(self) -> DiskCounts:
-        """What reading the rows with a null key has taken."""
-        return self._nulls.counts if self._nulls else DiskCounts()
-
-    @property
     def can_ask(self) -> bool:
         """Whether a buffer is free for another run."""
-        return self._reader.room > 0
+        return self.reader.room > 0
+
+    def count_runs(self, run_pages: int) -> int:
+        """Runs of at most ``run_pages`` that make one scan."""
+        cuts = self._table.cut_runs(self._order, self.reader.run_bytes, run_pages)
+        return cuts.size - 1 + self.num_pages - len(self._table)
 
     def ask(self, until: int) -> None:
         """Start to read the next run: up to ``until``, the end of the pages that lie together, or a full buffer."""
@@ -55,8 +55,8 @@ class CyclicScan:
             return
         extent_end = int(self._extent_ends[np.searchsorted(self._extent_ends, at, "right")])
         pages = self._order[at : min(extent_end, at + until - self.asked)]
-        pages = pages[: self._table.fitting(pages, self._reader.run_bytes)]
-        self._reader.ask(pages)
+        pages = pages[: self._table.fitting(pages, self.reader.run_bytes)]
+        self.reader.ask(pages)
         self.asked += pages.size
 
     def take(self, until: int) -> PageRun:
@@ -65,7 +65,7 @@ class CyclicScan:
             at = self.position % self.num_pages
             if at == len(self._table) and self._nulls:
                 self._null_pages = self._nulls.read()
-            self._run = self._reader.take() if at < len(self._table) else next(self._null_pages)
+            self._run = self.reader.take() if at < len(self._table) else next(self._null_pages)
             self._run_ends = self.position + self._run.pages.size
         begin = self._run.pages.size - (self._run_ends - self.position)
         return self._run.part(begin, begin + min(until, self._run_ends) - self.position)
@@ -75,10 +75,10 @@ class CyclicScan:
         self.position += pages
         if self.position == self._run_ends:
             self._run = None
-            self._reader.give_back()
+            self.reader.give_back()
 
     def close(self) -> None:
         """End the reader's thread and close files."""
         self._run = None
         self._null_pages = iter(())
-        self._reader.close()
+        self.reader.close()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from semistream.joins.front_stage import Front, FrontStage
 from semistream.joins.sweep import SweepJoin
 
-_LEAST_SHARE, _MOST_SHARE = 1 / 64, 0.75
-_GROW, _SHRINK = 1.5, 0.5
-_WORTH_MORE, _WORTH_LESS = 1.5, 0.6  # of the trade, between which nothing is changed: a change costs a flush
-_LEAST_ROWS = 64
+_LEAST_SHARE, _MOST_SHARE = 1 / 64, 1 / 4
+_MULTIPLE = 3  # of the share of memory, in the share of the stream, from which the cache may grow
+_FULL = 0.9
 
 
 class EngineJoin(FrontStage):
@@ -20,28 +17,19 @@ class EngineJoin(FrontStage):
     the memory that is left, for one endless sweep over the pages that they need (`SweepJoin`): MESHJOIN's shared scan
     where most pages are needed, SSIJ's read plan where few are. Payload is gathered last and once.
 
-    The memory is split so that a pass over R serves as many tuples as it can. With M bytes, C of them the cache's, and
-    a share h(C) of the stream that it answers, a pass serves tuples in proportion to (M - C) / (1 - h(C)). That is
-    greatest where (M - C) h'(C) = 1 - h(C): h' is what the last bytes of the cache answer, which the frequencies of the
-    rows asked for least tell. So from time to time the cache grows or shrinks (FRONT 3.2 tunes it by the same trade,
-    from the model of a known distribution).
+    The memory is split so that a pass over R serves as many tuples as it can. If the cache has a share c of the memory
+    and answers a share h of the stream, a pass serves tuples in proportion to (1 - c) / (1 - h): the cache is worth its
+    memory if h > c. So it starts with a quarter, has half as much when it answers less than its share, and twice as
+    much, up to a quarter, when it is full and answers a multiple of it (FRONT 3.2 makes the same trade from the model
+    of a known distribution).
     """
 
     name = "engine"
     wraps = SweepJoin
 
     def _better_share(self, front: Front, hit_rate: float) -> float:
-        cache = front.cache
-        if cache.rows < _LEAST_ROWS:
-            return self.cache_share if self._hits else max(self.cache_share * _SHRINK, _LEAST_SHARE)
-        coldest = np.partition(cache.frequency, cache.rows // 4)[: cache.rows // 4]
-        # A frequency is the sum of counts halved again and again: in the long run, twice that of the last period.
-        answered = float(coldest.sum()) / 2 / max(self._seen, 1)
-        cache_bytes = self.cache_share * self._memory.limit
-        gain = (self._memory.limit - cache_bytes) * answered / (cache_bytes * max(cache.fill, 0.01) / 4)
-        worth = gain / max(1 - hit_rate, 1e-3)
-        if worth > _WORTH_MORE and cache.fill > 0.9:
-            return min(self.cache_share * _GROW, _MOST_SHARE)
-        if worth < _WORTH_LESS:
-            return max(self.cache_share * _SHRINK, _LEAST_SHARE)
+        if hit_rate < self.cache_share:
+            return max(self.cache_share / 2, _LEAST_SHARE)
+        if hit_rate > _MULTIPLE * self.cache_share and front.cache.fill > _FULL:
+            return min(2 * self.cache_share, max(_MOST_SHARE, self.cache_share))
         return self.cache_share

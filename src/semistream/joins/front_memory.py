@@ -43,7 +43,7 @@ class FrontMemory:
         chunk_bytes = chunk_rows * row_bytes
         staging = min(eighth, 4 * _BATCH_BYTES)
         check = min(eighth, 2 * _BATCH_BYTES) if spec.condition.check else 0
-        counter_bits = max((nbytes // 24).bit_length() - 1, 0)
+        counter_bits = max((nbytes // 12).bit_length() - 1, 0)
         rest = nbytes - chunk_bytes - staging - check - (1 << counter_bits)
         waiting = rest // 8
         return cls(

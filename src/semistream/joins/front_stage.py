@@ -20,7 +20,10 @@ from semistream.joins.tuple_cache import TupleCache
 from semistream.kernels.types import Int32s
 from semistream.relation import DiskCounts, PageRun, Relation
 
-_AGED_AFTER = 4  # stream tuples for each cached row
+_AGED_AFTER = 4  # stream tuples for each cached row; and R was read through, or as many were missed
+_STABLE = 1.3  # growth of the cache in a period, from which nothing is concluded
+_WORTH = 4  # rows of the cache for each hit more in a period, from which it is not rewritten
+_FULL = 0.9  # share of the cache's pages from which it counts as full
 
 
 class Front(NamedTuple):
@@ -47,7 +50,7 @@ class FrontStage(SemiStreamJoin):
     H_R                    `TupleCache`: sorted by key code instead of hashed, as tuples are probed in order
     H_S, Q, w, b           the wrapped join's
     frequency recorder     `TupleCache.frequency` for cached rows, `HotKeys` for those that are missed
-    thresholdValue         ``threshold``: what the rows asked for least in a full cache have; 1 while there is room
+    thresholdValue         ``threshold``: rises when rows are noted that are not worth it, and sinks again with time
     h_R                    rows of ``cache_share`` of the memory
     =====================  ===================================================================================
 
@@ -77,13 +80,14 @@ class FrontStage(SemiStreamJoin):
             raise InvalidArgument(f"cache_share is {cache_share}; give a share of the memory from 0 to 0.9.")
         self.cache_share = cache_share
         self._wrapped_kind = wraps or type(self).wraps
-        passed_on = {name: arguments[name] for name in ("on", "where", "how", "columns", "suffix") if name in arguments}  # type: ignore[literal-required]
+        own = ("memory", "disk", "ordered", "deadline_s", "clock")
+        passed_on = {name: value for name, value in arguments.items() if name not in own}
         self._wrapped_arguments: dict[str, Any] = {**passed_on, **(options or {}), "disk": self._disk}
         self._hits = self._matched_hits = 0
         self._wrapped: SemiStreamJoin | None = None
         self._front: Front | None = None
-        self._seen = self._hits_seen = 0  # tuples since frequencies were halved, and hits before
         self._put_together()
+        self._begin_period()
 
     def _arrange(self) -> None:
         """Split the memory; the cache gets less than its share, or nothing, if the wrapped join needs it."""
@@ -98,7 +102,7 @@ class FrontStage(SemiStreamJoin):
         self._wrapped = wrapped
         self._front = self._make_front()
         if self._front is not None and carried is not None:
-            self._front.hot.threshold = max(self._front.cache.admit(carried), 1)
+            self._front.hot.threshold = max(self._front.cache.admit(carried), self._front.hot.threshold)
         wrapped.watch_pairs(None if self._front is None else self._observe)
 
     def _wrap(self, nbytes: int) -> SemiStreamJoin:
@@ -107,8 +111,9 @@ class FrontStage(SemiStreamJoin):
         try:
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
         except BudgetError as error:
-            if error.least_bytes is None or error.least_bytes > self._memory.limit:
+            if error.least_bytes is None:
                 raise
+            self._memory.require(error.least_bytes, purpose=f"the {self.name} join with {self.relation.path}")
             part.resize(error.least_bytes)
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
 
@@ -155,6 +160,17 @@ class FrontStage(SemiStreamJoin):
     def _pages_to_drain(self) -> int:
         return self.wrapped._pages_to_drain()
 
+    def _pages_asked(self) -> int:
+        return self.wrapped._pages_asked()
+
+    def _row_counts(self) -> tuple[int, ...]:
+        return self._hits, self._matched_hits, *self.wrapped._row_counts(), *super()._row_counts()
+
+    def _recount(self, counts: tuple[int, ...]) -> None:
+        self._hits, self._matched_hits = counts[:2]
+        self.wrapped._recount(counts[2:-4])
+        super()._recount(counts[-4:])
+
     def _push(self, batch: pa.RecordBatch) -> Results:
         for chunk in self._front.memory.chunks(batch) if self._front else [batch]:
             front = self._front
@@ -200,7 +216,7 @@ class FrontStage(SemiStreamJoin):
             taken = self.wrapped.stats.rows_in - before
             yield from self.wrapped._flush()
             self.cache_share = 0.0
-            super()._rearrange(self.relation, self.budget.limit)
+            self._arrange_anew()
             yield from self.wrapped._push(batch.slice(taken))
 
     def _step(self) -> Results:
@@ -208,38 +224,62 @@ class FrontStage(SemiStreamJoin):
         self._count()
 
     def _flush(self) -> Results:
-        yield from self.wrapped._flush()
+        while self.wrapped.stats.rows_waiting:
+            yield from self.wrapped._step()
+            if self._front is not None:
+                self._settle(self._front)
         self._count()
-        if self._front is not None:
-            self._settle(self._front)
 
     def _observe(self, run: PageRun, page: Int32s, row: Int32s) -> None:
         assert self._front is not None
         self._front.hot.observe(self.relation.table, run, page, row)
 
     def _settle(self, front: Front) -> None:
-        """Take rows that wait into the cache when they are many for it."""
+        """Take rows that wait into the cache: when they are many for it while it fills, else when no more can wait."""
         cache, hot = front.cache, front.hot
-        if hot.waiting_bytes and (hot.full or hot.waiting_bytes >= front.memory.worth_rebuilding(cache.used_bytes)):
-            new = hot.take(cache)
-            if new is not None:
-                hot.threshold = max(cache.admit(new), 1)
+        worth = hot.waiting_bytes >= front.memory.worth_rebuilding(cache.used_bytes)
+        if hot.full or (hot.waiting_bytes and worth and cache.fill < _FULL):
+            self._admit(front)
+
+    def _admit(self, front: Front) -> None:
+        """Take rows that wait into the cache; if it is full, only if they are asked for so much more often than those
+        they replace that it is worth to rewrite it.
+        """
+        new, cache, hot = front.hot.take(front.cache), front.cache, front.hot
+        if new is None:
+            return
+        replaced = np.sort(cache.frequency)[: new.frequency.size]
+        if cache.fill < _FULL or int(new.frequency.sum()) - int(replaced.sum()) > cache.rows // _WORTH:
+            hot.threshold = max(cache.admit(new), 1)
+        else:
+            hot.threshold += 1
 
     def _grow_old(self, front: Front, rows: int) -> Results:
         """Let frequencies fade when they have counted for a while, and with them the claim on memory."""
         self._seen += rows
-        if self._seen < _AGED_AFTER * max(front.cache.rows, front.memory.chunk_rows):
+        cache, read = front.cache, self._disk_counts.pages - self._pages_read
+        through = self.wrapped.stats.rows_done - self._through
+        if self._seen < _AGED_AFTER * max(cache.rows, front.memory.chunk_rows) or (
+            read < self.relation.num_pages and through < _AGED_AFTER * max(cache.rows, front.memory.chunk_rows)
+        ):
             return
-        share = self._better_share(front, (self._hits - self._hits_seen) / self._seen)
-        self._seen, self._hits_seen = 0, self._hits
-        front.cache.age()
+        self._admit(front)
+        share = self.cache_share
+        if cache.rows < _STABLE * max(self._rows_before, 1):
+            share = self._better_share(front, (self._hits - self._hits_seen) / self._seen)
+        front.hot.threshold = max(front.hot.threshold - 1, 1)
+        cache.age()
         front.hot.age()
-        front.hot.threshold = max(front.hot.threshold // 2, 1)
         if share != self.cache_share:
             yield from self.wrapped._flush()
             self._count()
             self.cache_share = share
-            super()._rearrange(self.relation, self.budget.limit)
+            self._arrange_anew()
+        self._begin_period()
+
+    def _begin_period(self) -> None:
+        self._seen, self._hits_seen, self._rows_before = 0, self._hits, self.cached_rows
+        self._pages_read, self._through = self._disk_counts.pages, self.wrapped.stats.rows_done
 
     def _better_share(self, front: Front, hit_rate: float) -> float:
         """The share of the memory that the cache should have from now on: here, what it was given."""
@@ -258,15 +298,18 @@ class FrontStage(SemiStreamJoin):
 
     def _rearrange(self, relation: Relation, limit: int) -> None:
         """A new version leaves the cache what it is, but for the keys that changed."""
-        if limit != self.budget.limit:
-            super()._rearrange(relation, limit)
-            return
-        self.wrapped._rearrange(relation, self.wrapped.budget.limit)
-        if self._front is not None:
+        if self._front is not None and relation is not self.relation:
             self._front.hot.forget()
             changed = _changed_codes(self.relation, relation)
             self._front.cache.drop(self._front.cache.codes if changed is None else changed)
-        self.relation = relation
+        if limit == self.budget.limit:
+            try:
+                self.wrapped._rearrange(relation, self.wrapped.budget.limit)
+            except BudgetError:  # it needs more of the memory than it has
+                super()._rearrange(relation, limit)
+            self.relation = relation
+        else:
+            super()._rearrange(relation, limit)
 
     def close(self) -> None:
         """Close the wrapped join."""

@@ -15,19 +15,21 @@ from semistream.relation.row_gatherer import row_bytes
 
 _LEAST_BITS = 8
 _MOST_KEYS = 4096  # noted of one run
+_SPARSE = 4  # counters for each pair counted; with fewer they tell more of other keys than of their own
 
 
 class HotKeys:
     """Counts what the wrapped join reads from R for the stream, and keeps rows of the keys it reads most for the cache.
 
-    A key's count is kept in two of ``2**bits`` bytes by hashes of its code: it is never too low. Counts are halved by
-    `age`, so that they follow the stream. Rows of a key that comes to be counted more than ``threshold`` times are
-    copied from the page at hand, all rows of the key together; a key that spans pages is left out. They wait, in at
-    most ``nbytes``, until `take`.
+    A key's count is carried over from run to run in two of ``2**bits`` bytes by hashes of its code: it is never too
+    low. When more is counted than these bytes can tell apart, what waits for a page as it comes by is counted alone,
+    which is then much. Counts are halved by `age`, so that they follow the stream. Rows of a key that comes to be
+    counted more than ``threshold`` times are copied from the page at hand, all rows of the key together; a key that
+    spans pages is left out. They wait, in at most ``nbytes``, until `take`.
     """
 
     def __init__(self, columns: tuple[ColumnLayout, ...], layout: PageLayout, *, nbytes: int, bits: int) -> None:
-        self.threshold = 1
+        self.threshold = 2
         self._columns = columns
         self._layout = layout
         self._counters = np.zeros(1 << max(bits, _LEAST_BITS), np.uint8)
@@ -35,6 +37,7 @@ class HotKeys:
         self._most_bytes = nbytes
         self._asked = np.zeros(0, np.int32)
         self._page, self._row, self._count = (np.empty(_MOST_KEYS, np.int32) for _ in range(3))
+        self._counted = 0  # pairs since counts were halved
         self._waiting: list[CacheRows] = []
         self.waiting_bytes = 0
 
@@ -45,14 +48,18 @@ class HotKeys:
 
     def observe(self, table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> None:
         """Count pairs of a stream tuple and a row of a run, all that have equal codes, and note hot keys."""
+        if self.full:
+            return
         most_rows = int(run.rows.max(initial=0))
         if self._asked.size < most_rows:
             self._asked = np.zeros(most_rows, np.int32)
+        self._counted += page.size
+        bits = self._bits if self._counted * _SPARSE < self._counters.size else 0
         found = count_hot_rows(
             run.words, run.code_starts, page, row,
-            self._counters, self._bits, self.threshold, self._asked, self._page, self._row, self._count,
+            self._counters, bits, self.threshold, self._asked, self._page, self._row, self._count,
         )  # fmt: skip
-        if found and not self.full:
+        if found:
             whole = _within_page(table, run, self._page[:found], self._row[:found])
             self._note(run, self._page[:found][whole], self._row[:found][whole], self._count[:found][whole])
 
@@ -85,7 +92,7 @@ class HotKeys:
         codes = batch.column(0).to_numpy()
         order = np.lexsort((-number, codes))  # of a key noted twice the later rows: they were counted last
         codes, number = codes[order], number[order]
-        first = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1) != 0)
+        first = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
         latest = np.repeat(number[first], np.diff(np.append(first, codes.size)))
         kept = (number == latest) & ~cache.holds(codes)
         frequency = np.concatenate([rows.frequency for rows in waiting])[order][kept]
@@ -98,6 +105,7 @@ class HotKeys:
     def age(self) -> None:
         """Halve all counts."""
         self._counters >>= 1
+        self._counted //= 2
 
 
 def _within_page(table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> Bools:
@@ -107,4 +115,5 @@ def _within_page(table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> B
     before, after = np.maximum(number - 1, 0), np.minimum(number + 1, len(table) - 1)
     begins = (number > 0) & (table.last_code[before] == code)
     goes_on = (number < len(table) - 1) & (table.first_code[after] == code)
-    return ~begins & ~goes_on
+    alone: Bools = ~(begins | goes_on)
+    return alone

@@ -107,6 +107,12 @@ class HybridJoin(SemiStreamJoin):
         self._intake = Intake(self.spec, split, self._memory)
         self._next: Partition | None = None  # its first run is asked for
 
+    def _pages_to_drain(self) -> int:
+        return max(self._queue.pages_wanted - self._reader.pages_waiting, 0)
+
+    def _pages_asked(self) -> int:
+        return self._reader.pages_waiting
+
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
         while done < batch.num_rows:

@@ -17,17 +17,27 @@ from semistream.joins.condition import Condition, JoinOn
 from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import CachedMeshJoin
 from semistream.joins.hybrid import HybridJoin
+from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.stats import JoinStats
 from semistream.joins.sweep import SweepJoin
 from semistream.joins.where import Where
-from semistream.relation import Relation
+from semistream.relation import AnyRelation, open_relation
 from semistream.relation.sources import open_source
 
 OPERATORS: dict[str, type[SemiStreamJoin]] = {
     kind.name: kind
-    for kind in (EngineJoin, MeshJoin, AdaptiveMeshJoin, CachedMeshJoin, HybridJoin, SweepJoin, IndexNestedLoopJoin)
+    for kind in (
+        EngineJoin,
+        MeshJoin,
+        AdaptiveMeshJoin,
+        CachedMeshJoin,
+        HybridJoin,
+        SemiStreamingIndexJoin,
+        SweepJoin,
+        IndexNestedLoopJoin,
+    )
 }
 
 
@@ -42,7 +52,7 @@ def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]
 
 def choose_operator(
     operator: str | type[SemiStreamJoin],
-    relation: Relation,
+    relation: AnyRelation,
     stream_schema: pa.Schema,
     *,
     on: JoinOn | None,
@@ -52,13 +62,14 @@ def choose_operator(
     if operator != "auto":
         return operator_class(operator)
     access = Condition.of(relation, stream_schema, on=on, where=where).access
-    return {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}[access]
+    by_access: dict[str, type[SemiStreamJoin]] = {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}
+    return by_access[access]
 
 
 def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
     """Refuse options that an operator does not have, naming those it has."""
     signatures = [inspect.signature(kind.__init__) for kind in operator.__mro__ if issubclass(kind, SemiStreamJoin)]
-    known = [p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY]
+    known = list(dict.fromkeys(p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY))
     for name in options:
         if name not in known:
             raise InvalidArgument(f"operator {operator.name!r} has no option {name!r}; it has {', '.join(known)}.")
@@ -72,7 +83,7 @@ class JoinedStream:
 
     def __init__(self, operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> None:
         self._operator = operator
-        self._results = self._drive(batches)
+        self._results = _drive(operator, batches)
 
     @property
     def schema(self) -> pa.Schema:
@@ -105,14 +116,6 @@ class JoinedStream:
         self._results.close()  # type: ignore[attr-defined]
         self._operator.close()
 
-    def _drive(self, batches: Iterator[pa.RecordBatch]) -> Results:
-        try:
-            for batch in batches:
-                yield from self._operator.push(batch)
-            yield from self._operator.flush()
-        finally:
-            self._operator.close()
-
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
 
@@ -124,9 +127,19 @@ class JoinedStream:
         return reader.__arrow_c_stream__(requested_schema)
 
 
+def _drive(operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> Results:
+    """All results. It does not know the `JoinedStream`, which is let go of as soon as its user does."""
+    try:
+        for batch in batches:
+            yield from operator.push(batch)
+        yield from operator.flush()
+    finally:
+        operator.close()
+
+
 def join(
     batches: Any,
-    relation: Relation | str,
+    relation: AnyRelation | str,
     *,
     on: JoinOn | None = None,
     where: Where | None = None,
@@ -137,12 +150,13 @@ def join(
     suffix: str = "_right",
     **options: Any,
 ) -> JoinedStream:
-    """Join a stream of record batches with a relation, exactly, within ``memory``.
+    """Join a stream of record batches with a relation, or with plain Parquet, exactly, within ``memory``.
 
     ``batches`` is an iterable of record batches, or anything with ``__arrow_c_stream__`` or a path that
     `Relation.build` takes. See `SemiStreamJoin` for the other parameters; ``options`` go to the operator.
 
     >>> import tempfile, pyarrow as pa
+    >>> from semistream import Relation
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     products = Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), f"{folder}/r", key="id")
     ...     orders = pa.table({"product": [2, 2, 9], "amount": [5, 1, 4]})
@@ -157,7 +171,7 @@ def join(
     ...     join(orders, rates, where="s.amount >= r.least", columns=["rate"], memory="1MB").read_all().to_pylist()
     [{'amount': 5, 'rate': 9}, {'amount': 12, 'rate': 9}, {'amount': 12, 'rate': 7}]
     """
-    opened = relation if isinstance(relation, Relation) else Relation.open(relation)
+    opened = relation if isinstance(relation, AnyRelation) else open_relation(relation)
     schema, stream = _open_stream(batches)
     kind = choose_operator(operator, opened, schema, on=on, where=where)
     require_options(kind, options)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError
@@ -13,7 +11,7 @@ from semistream.joins.pair_check import PairCheck
 from semistream.joins.row_sizes import fixed_row_bytes
 from semistream.joins.run_codes import COMPUTED_ROW_BYTES
 from semistream.joins.spec import JoinSpec
-from semistream.relation import Relation, RunReader
+from semistream.relation import AnyRelation, RunReader
 from semistream.relation.null_pages import MOST_ROWS
 
 _RUN_BYTES = 4 << 20
@@ -23,41 +21,9 @@ _MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pair
 _LEAST_MATCHES = 64
 LEAST_SLOTS = 16
 _CHECK_BYTES = 4 << 20  # of the values of pairs that are checked together; a 16th of a large budget
-_ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
+ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
 _ADMIT_RANGE_BYTES = 128  # the same with a range, and the bounds that it is made of
 _GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
-
-
-@dataclass(frozen=True)
-class RunCost:
-    """Bytes that runs of pages take: so many ``buffers`` of them, and what is noted of them or computed from them.
-
-    ``largest`` is the largest page there is.
-    """
-
-    relation: Relation
-    buffers: int
-    largest: int
-    computes_codes: bool
-
-    def __call__(self, run_bytes: int, run_pages: int | None = None) -> int:
-        """Bytes for runs of up to ``run_bytes`` and ``run_pages`` (None: as many as there may be)."""
-        pages = _run_pages(run_bytes, self.largest) if run_pages is None else run_pages
-        pages_bytes = self.buffers * pages * (8 * self.relation.layout.num_buffers + 64)
-        codes = self._most_rows(run_bytes) * COMPUTED_ROW_BYTES + self.largest if self.computes_codes else 0
-        return RunReader.memory_bytes(run_bytes, self.buffers) + pages_bytes + codes
-
-    def _most_rows(self, run_bytes: int) -> int:
-        """Rows that a run of pages, or a page of rows with null keys, can have."""
-        rows, densest = self._rows
-        clustered = min(math.ceil(run_bytes * densest), rows)
-        return max(clustered, MOST_ROWS) if self.relation.null_key_rows else clustered
-
-    @cached_property
-    def _rows(self) -> tuple[int, float]:
-        """Rows of all clustered pages, and rows by byte of the densest."""
-        table = self.relation.table
-        return int(table.rows.sum()), float((table.rows / table.nbytes).max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -71,7 +37,6 @@ class MemorySplit:
     with a stream row of up to ``widest_checked`` (None: of any width).
     """
 
-    run_cost: RunCost
     run_bytes: int
     run_pages: int
     matches: int
@@ -83,12 +48,13 @@ class MemorySplit:
     slots: int
     admit_rows: int
     payload_bytes: int
+    lanes: int = 1  # that have to share staging and checks if there is more memory
 
     @classmethod
     def of(
         cls,
         budget: MemoryBudget,
-        relation: Relation,
+        relation: AnyRelation,
         spec: JoinSpec,
         *,
         purpose: str,
@@ -97,22 +63,27 @@ class MemorySplit:
         run_buffers: int,
         run_pages: int | None = None,
         largest_page: int = 0,
+        decoding_bytes: int = 0,
     ) -> MemorySplit:
         """Split ``budget`` and charge all that is allocated up front; too small a budget is refused.
 
         ``index_bytes`` is what the operator holds of R's index, ``slots_bytes(n)`` what it needs to find n stream
         tuples, ``run_buffers`` how many runs of pages it holds at once, ``run_pages`` the size of a run if it is fixed,
-        ``largest_page`` that of pages which are not in R's page table.
+        ``largest_page`` that of pages which are not in R's page table, ``decoding_bytes`` what decoding takes.
         """
         condition = spec.condition
-        largest = max(int(relation.table.nbytes.max(initial=0)), largest_page)
+        largest = max(relation.largest_page, largest_page)
         tuple_bytes = expected_row_bytes(spec)
         widest = 2 * largest + 4096  # a row's values and their validity take less than twice its page
         wide_tuple = 4 * tuple_bytes + 4096
         least_staging = widest + wide_tuple
         checked_row, least_check = _check_cost(condition.check, widest, wide_tuple, tuple_bytes)
 
-        run_cost = RunCost(relation, run_buffers, largest, condition.computes_codes)
+        def run_cost(run_bytes: int) -> int:
+            pages_bytes = run_buffers * _run_pages(run_bytes, largest) * page_overhead(relation)
+            codes = most_run_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
+            return RunReader.memory_bytes(run_bytes, run_buffers) + pages_bytes + codes
+
         admit_bytes = admit_row_bytes(spec)
         most_admitted = max(LEAST_SLOTS, budget.limit // 16 // admit_bytes)
 
@@ -121,7 +92,15 @@ class MemorySplit:
 
         asked = largest * (run_pages or 1)
         matches_bytes = _LEAST_MATCHES * _MATCH_BYTES
-        least = index_bytes + run_cost(asked) + matches_bytes + least_staging + least_check + slots_cost(LEAST_SLOTS)
+        least = (
+            index_bytes
+            + decoding_bytes
+            + run_cost(asked)
+            + matches_bytes
+            + least_staging
+            + least_check
+            + slots_cost(LEAST_SLOTS)
+        )
         budget.require(least, purpose=purpose)
 
         spare = budget.limit - least
@@ -132,13 +111,13 @@ class MemorySplit:
         check = least_check + min(max(_CHECK_BYTES, spare // 16), spare // 12) if condition.check else 0
         matches = max(_LEAST_MATCHES, min(1 << 16, spare // 12 // _MATCH_BYTES))
         budget.charge("page index", index_bytes)
+        budget.charge("decoding", decoding_bytes)
         budget.charge("page buffers", run_cost(run_bytes))
         budget.charge("matches", matches * _MATCH_BYTES)
         budget.charge("pair checks", check)
         slots = _most(budget.free - staging, slots_cost)
         budget.charge("stream index", slots_cost(slots) - slots * tuple_bytes)
         return cls(
-            run_cost=run_cost,
             run_bytes=run_bytes,
             run_pages=run_pages or _run_pages(run_bytes, largest),
             matches=matches,
@@ -158,7 +137,8 @@ class MemorySplit:
         if self.widest_checked is not None:
             most, share = min(most, self.widest_checked), 32  # a check takes twice the row
         if row_bytes > most:
-            least = budget.limit + share * (row_bytes - most)  # staging, checks and payload each get at least that
+            # Staging, checks and payload each get at least that.
+            least = budget.limit + self.lanes * share * (row_bytes - most)
             raise BudgetError(
                 f"a stream row of {row_bytes} bytes does not fit a budget of {budget.limit} bytes, which has room for "
                 f"rows of up to {most}. Raise memory to {least} bytes.",
@@ -181,14 +161,25 @@ def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_byt
     return None if check.left_bytes is not None else right, least
 
 
+def most_run_rows(relation: AnyRelation, run_bytes: int) -> int:
+    """Rows that a run of pages, or a page of rows with null keys, can have."""
+    clustered = relation.most_rows(run_bytes)
+    return max(clustered, MOST_ROWS) if relation.null_key_rows else clustered
+
+
 def _run_pages(run_bytes: int, largest: int) -> int:
     """Pages that a run may have: twice as many as there would be if all were as large as the largest."""
     return 2 * run_bytes // max(largest, 1) + 1
 
 
+def page_overhead(relation: AnyRelation) -> int:
+    """Bytes of what is noted of a page in memory: where it and its buffers stand."""
+    return 8 * relation.layout.num_buffers + 64
+
+
 def admit_row_bytes(spec: JoinSpec) -> int:
-    """Bytes that it takes to admit a stream tuple, without the tuple itself."""
-    return _ADMIT_ROW_BYTES if spec.condition.single_codes else _ADMIT_RANGE_BYTES
+    """Bytes that it takes to admit a stream tuple, besides its own."""
+    return ADMIT_ROW_BYTES if spec.condition.single_codes else _ADMIT_RANGE_BYTES
 
 
 def expected_row_bytes(spec: JoinSpec) -> int:

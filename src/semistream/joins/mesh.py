@@ -10,16 +10,12 @@ import pyarrow as pa
 
 from semistream.errors import InvalidArgument
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
-from semistream.joins.cyclic_scan import CyclicScan
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.memory_split import MemorySplit
+from semistream.joins.scan_source import scan_source
 from semistream.joins.stream_window import StreamWindow
-from semistream.relation import DiskCounts, PageRun, Relation
-from semistream.relation.null_pages import WORKING_BYTES, NullKeyPages
-
-_READ_AHEAD = 2  # runs: the disk goes on while the consumer takes a batch of results
-BUFFERS = _READ_AHEAD + 1
+from semistream.relation import AnyRelation, DiskCounts, PageRun
 
 
 class MeshJoin(SemiStreamJoin):
@@ -44,14 +40,16 @@ class MeshJoin(SemiStreamJoin):
     joined.
 
     It takes every condition (MESH 3.4). Where R's clustered codes are of no use, those of the equated columns are
-    computed for each run and sorted, and a scan ends with R's rows that have a null key, which lie apart.
+    computed for each run and sorted, and a scan ends with R's rows that have a null key, which lie apart. So it is with
+    plain Parquet (`ParquetRelation`), which it scans as it is.
     """
 
     name = "mesh"
+    takes_unclustered = True
 
     def __init__(
         self,
-        relation: Relation,
+        relation: AnyRelation,
         stream_schema: pa.Schema,
         *,
         rows_per_step: int | None = None,
@@ -62,28 +60,29 @@ class MeshJoin(SemiStreamJoin):
         require_steps(rows_per_step, pages_per_step)
         self._rows_per_step = rows_per_step
         self._asked_pages = pages_per_step
+        self._null_counts = DiskCounts()  # of rows with a null key, which no disk reads
         self._put_together()
 
     def _arrange(self) -> None:
         relation, condition = self.relation, self.spec.condition
-        nulls = NullKeyPages(relation) if condition.access == "scan" and relation.null_key_rows else None
-        index_bytes = relation.table.memory_bytes + CyclicScan.memory_bytes(relation.num_pages) + relation.num_pages
+        null_counts = self._null_counts if condition.access == "scan" else None
+        self._source = source = scan_source(relation, self._asked_pages, null_counts)
         self._split = split = MemorySplit.of(
             self._memory,
             relation,
             self.spec,
             purpose=f"a mesh join with {relation.path}",
-            index_bytes=index_bytes + (WORKING_BYTES if nulls else 0),
+            index_bytes=source.index_bytes,
             slots_bytes=partial(StreamWindow.index_bytes, single_codes=condition.single_codes),
-            run_buffers=BUFFERS + (2 if nulls else 0),  # a page of null keys is copied twice
-            run_pages=self._asked_pages,
-            largest_page=nulls.largest if nulls else 0,
+            run_buffers=source.buffers,
+            run_pages=source.run_pages,
+            largest_page=source.largest_page,
+            decoding_bytes=source.decoding_bytes,
         )
         self._pages_per_step = split.run_pages
         self._window = StreamWindow(split.slots, self._memory)
         self._emitter = Emitter(self.spec, split, self._memory)
-        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=BUFFERS)
-        self._scan = CyclicScan(relation.table, self._reader, nulls)
+        self._scan = source.open(split.run_bytes, self._disk)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._intake = Intake(self.spec, split, self._memory)
@@ -92,13 +91,19 @@ class MeshJoin(SemiStreamJoin):
     @property
     def runs(self) -> int:
         """Iterations that make one scan of R: N_R / b, and those that read rows with a null key."""
-        table = self.relation.table
-        cuts = table.cut_runs(table.scan_order(), self._reader.run_bytes, self._pages_per_step)
-        return cuts.size - 1 + self._scan.num_pages - len(table)
+        return self._scan.count_runs(self._pages_per_step)
 
     @property
     def _disk_counts(self) -> DiskCounts:
-        return self._disk.counts + self._scan.null_counts
+        return self._disk.counts + self._null_counts
+
+    def _pages_to_drain(self) -> int:
+        if not self._window.packets:
+            return 0
+        return self._window.packets[-1].entered + self._scan.num_pages - self._scan.asked
+
+    def _pages_asked(self) -> int:
+        return self._scan.asked - self._scan.position
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
@@ -146,11 +151,13 @@ class MeshJoin(SemiStreamJoin):
         window, scan, num_pages = self._window, self._scan, self._scan.num_pages
         if num_pages:
             self._read_ahead()
-            run = scan.take(min(end, window.packets[0].entered + num_pages))
-            pages = run.pages.size
-            yield from self._join(run)
-            del run  # the scan may replace its buffer
-            scan.advance(pages)
+            begin, end = scan.position, min(end, window.packets[0].entered + num_pages)
+            while scan.position == begin:  # a page of Parquet may come in several pieces
+                run = scan.take(end)
+                pages = run.pages.size
+                yield from self._join(run)
+                del run  # the scan may replace its buffer
+                scan.advance(pages)
         while window.packets and scan.position - window.packets[0].entered >= num_pages:
             yield from self._expire()
 

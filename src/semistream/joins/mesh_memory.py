@@ -9,12 +9,40 @@ from dataclasses import dataclass
 import numpy as np
 
 from semistream.budget import MemoryBudget
-from semistream.joins.memory_split import LEAST_SLOTS, MemorySplit, admit_row_bytes, expected_row_bytes
+from semistream.joins.memory_split import (
+    LEAST_SLOTS,
+    MemorySplit,
+    admit_row_bytes,
+    expected_row_bytes,
+    most_run_rows,
+    page_overhead,
+)
+from semistream.joins.run_codes import COMPUTED_ROW_BYTES
+from semistream.joins.scan_source import ScanSource
 from semistream.joins.spec import JoinSpec
 from semistream.joins.stream_window import StreamWindow
-from semistream.relation import Relation
+from semistream.relation import Relation, RunReader
 
 _FEW_PACKETS = 8
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """Bytes that runs of pages take: so many ``buffers`` of them, and what is noted of them or computed from them.
+
+    ``largest`` is the largest page there is.
+    """
+
+    relation: Relation
+    buffers: int
+    largest: int
+    computes_codes: bool
+
+    def __call__(self, run_bytes: int, run_pages: int) -> int:
+        """Bytes for runs of up to ``run_bytes`` and ``run_pages``."""
+        noted = self.buffers * run_pages * page_overhead(self.relation)
+        codes = most_run_rows(self.relation, run_bytes) * COMPUTED_ROW_BYTES + self.largest
+        return RunReader.memory_bytes(run_bytes, self.buffers) + noted + (codes if self.computes_codes else 0)
 
 
 @dataclass(frozen=True)
@@ -49,17 +77,25 @@ class MeshMemory:
 
     @classmethod
     def of(
-        cls, budget: MemoryBudget, relation: Relation, spec: JoinSpec, split: MemorySplit, *, num_pages: int
+        cls,
+        budget: MemoryBudget,
+        relation: Relation,
+        spec: JoinSpec,
+        split: MemorySplit,
+        source: ScanSource,
+        *,
+        num_pages: int,
     ) -> MeshMemory:
-        """The memory of a join whose budget was split, and charged, by ``split``."""
+        """The memory of a join whose budget was split, and charged, by ``split`` for scans of ``source``."""
         changing = sum(budget.by_name.get(name, 0) for name in ("page buffers", "stream index"))
         nbytes = relation.table.nbytes
+        largest = max(relation.largest_page, source.largest_page)
         return cls(
             pool=budget.free + changing - split.staging_bytes,
             num_pages=num_pages,
             page_bytes=int(np.quantile(nbytes, 0.99, method="higher")) if nbytes.size else 1,
-            widest_page=max(split.run_cost.largest, 1),
-            run_cost=split.run_cost,
+            widest_page=max(largest, 1),
+            run_cost=RunCost(relation, source.buffers, largest, spec.condition.computes_codes),
             slot_bytes=StreamWindow.index_bytes(1, single_codes=spec.condition.single_codes),
             tuple_bytes=expected_row_bytes(spec),
             widest_tuple=min(split.payload_bytes, split.staging_bytes - split.widest_row),

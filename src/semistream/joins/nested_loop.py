@@ -65,6 +65,12 @@ class IndexNestedLoopJoin(SemiStreamJoin):
     def _disk_counts(self) -> DiskCounts:
         return self._counts
 
+    def _pages_to_drain(self) -> int:
+        pages = self.relation.num_pages
+        if not self.spec.condition.single_codes:
+            return len(self._waiting) * pages
+        return sum(min(tuples.sizes.size, pages) for tuples in self._waiting)  # a page each, if they share none
+
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
         while done < batch.num_rows:

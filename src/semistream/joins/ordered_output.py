@@ -12,9 +12,10 @@ from semistream.budget import MemoryBudget
 from semistream.joins.row_sizes import row_sizes
 from semistream.kernels.page_cuts import cut_pages
 
-NUMBER_COLUMN = "_number"
+NUMBER_COLUMN = "_semistream_number"
 _CHARGE = "ordered output"
-_COPIES = 3  # of held results: as they came, put together, and in order
+_COPIES = 3  # of held results: as they came, put together, and what it takes to put them in order
+_NUMBER_BYTES = 8
 _BATCH_BYTES = 1 << 20
 
 Join = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
@@ -24,44 +25,38 @@ class OrderedOutput:
     """Holds the results of a group of tuples until all of them are through, and gives them out in stream order.
 
     The tuples of a batch are numbered and joined group by group, each to its end. As many as possible make a group: if
-    the results of one outgrow ``budget``, they are dropped and its halves are joined one after the other. The results
-    of a single tuple have no order among themselves and are not held. So any join comes out in order within the
-    memory, at the price of a pass over R for every group, and of a flush for every batch: push large ones.
+    the results of one outgrow ``budget``, they are dropped and half as many are tried; while they take less than a
+    third of it, twice as many are tried next. The results of a single tuple have no order among themselves and are not
+    held. So any join comes out in order within the memory, at the price of a pass over R for every group, and of a
+    flush for every batch: push large ones.
+
+    ``join`` joins tuples to their end, and ``forget`` says that those joined last will be joined again.
     """
 
-    def __init__(self, budget: MemoryBudget, join: Join, forget: Callable[[pa.RecordBatch], None]) -> None:
+    def __init__(self, budget: MemoryBudget, join: Join, forget: Callable[[], None]) -> None:
         self._budget = budget
         self._join = join
         self._forget = forget
-        self._most_bytes = budget.limit // _COPIES
-        self._group_rows = 1 << 62
-        self._next = 0
+        self._most_rows = max(budget.limit // 8 // _NUMBER_BYTES, 1)
+        self._most_bytes = (budget.limit - self._most_rows * _NUMBER_BYTES) // _COPIES
+        self._group_rows = self._most_rows
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The results of a batch, in the order of its rows."""
-        numbers = pa.array(np.arange(self._next, self._next + batch.num_rows))
-        self._next += batch.num_rows
-        numbered = batch.append_column(pa.field(NUMBER_COLUMN, pa.int64(), nullable=False), numbers)
         done = 0
         while done < batch.num_rows:
-            group = numbered.slice(done, self._group_rows)
-            yield from self._ordered(group)
+            group = _numbered(batch.slice(done, self._group_rows))
+            if group.num_rows == 1:
+                self._group_rows = min(2, self._most_rows)
+                yield from self._join(group)
+            else:
+                held = self._hold(group)
+                if held is None:
+                    self._forget()
+                    self._group_rows = (group.num_rows + 1) // 2
+                    continue
+                yield from self._sorted(held)
             done += group.num_rows
-
-    def _ordered(self, group: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if group.num_rows == 1:
-            yield from self._join(group)
-            return
-        held = self._hold(group)
-        if held is None:
-            self._forget(group)
-            half = (group.num_rows + 1) // 2
-            self._group_rows = half
-            yield from self._ordered(group.slice(0, half))
-            yield from self._ordered(group.slice(half))
-            return
-        self._group_rows = max(self._group_rows, 2 * group.num_rows)
-        yield from self._sorted(held)
 
     def _hold(self, group: pa.RecordBatch) -> list[pa.RecordBatch] | None:
         """All results of a group; None if they are too many, and then the group is joined in vain."""
@@ -78,6 +73,8 @@ class OrderedOutput:
             self._budget.charge(_CHARGE, _COPIES * nbytes)
             total += nbytes
             held.append(result)
+        if 3 * total < self._most_bytes:
+            self._group_rows = min(max(self._group_rows, 2 * group.num_rows), self._most_rows)
         return held
 
     def _sorted(self, held: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -90,3 +87,8 @@ class OrderedOutput:
             for begin, end in pairwise([*cut_pages(ends, _BATCH_BYTES).tolist(), together.num_rows]):
                 yield together.slice(begin, end - begin)
         self._budget.release(_CHARGE, self._budget.by_name.get(_CHARGE, 0))
+
+
+def _numbered(group: pa.RecordBatch) -> pa.RecordBatch:
+    numbers = pa.array(np.arange(group.num_rows))
+    return group.append_column(pa.field(NUMBER_COLUMN, pa.int64(), nullable=False), numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from typing import TypeVar
@@ -15,8 +15,8 @@ from semistream.joins.row_sizes import fixed_row_bytes, is_regular
 from semistream.kernels.types import Bools, Int64s
 from semistream.keys import KeyCodec
 from semistream.keys.comparison import Comparison
-from semistream.relation import Relation
-from semistream.relation.page_layout import ColumnLayout
+from semistream.relation import AnyRelation
+from semistream.relation.page_layout import ColumnLayout, PageLayout
 
 T = TypeVar("T")
 Bytes = TypeVar("Bytes", int, Int64s)
@@ -43,6 +43,10 @@ class PairCheck:
         """Row by row, whether the pair belongs to the join."""
         return reduce(and_, (term(left, right) for term in self.terms))
 
+    def laid_out(self, layout: PageLayout) -> PairCheck:
+        """The same check for pages of another layout."""
+        return replace(self, relation_columns=tuple(layout.column(column.name) for column in self.relation_columns))
+
     @staticmethod
     def pair_bytes(values: Bytes) -> Bytes:
         """Bytes it takes to check a pair: its values, as much again while they are compared, and codes and flags."""
@@ -52,7 +56,7 @@ class PairCheck:
 class PairCheckBuilder:
     """Collects conditions, and the columns that they need."""
 
-    def __init__(self, relation: Relation, stream_schema: pa.Schema) -> None:
+    def __init__(self, relation: AnyRelation, stream_schema: pa.Schema) -> None:
         self._relation = relation
         self._schema = stream_schema
         self._left: list[int] = []

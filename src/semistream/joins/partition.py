@@ -10,7 +10,7 @@ import numpy as np
 from semistream.kernels.page_window import choose_pages
 from semistream.kernels.types import Int32s
 from semistream.relation.page_table import PageTable
-from semistream.relation.run_reader import Pages
+from semistream.relation.read_plan import Pages
 
 _LEAST_CODE, _GREATEST_CODE = -(2**63), 2**63 - 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -11,8 +11,8 @@ import pyarrow as pa
 from semistream.errors import InvalidArgument
 from semistream.joins.condition import Condition, JoinOn, key_pairs
 from semistream.joins.where import Where
-from semistream.relation import Relation
-from semistream.relation.page_layout import ColumnLayout
+from semistream.relation import AnyRelation
+from semistream.relation.page_layout import ColumnLayout, PageLayout
 
 JoinKind = Literal["inner", "left", "semi", "anti"]
 
@@ -36,10 +36,20 @@ class JoinSpec:
         """Whether pairs of a stream tuple and an R-tuple come out, and not only stream tuples."""
         return self.how in ("inner", "left")
 
+    @property
+    def relation_columns(self) -> list[str]:
+        """The columns of R that the join needs."""
+        return sorted(self.condition.relation_columns.union(column.name for column in self.payload))
+
+    def laid_out(self, layout: PageLayout) -> JoinSpec:
+        """The same join with pages of another layout, which has all columns that it needs."""
+        payload = tuple(layout.column(column.name) for column in self.payload)
+        return replace(self, payload=payload, condition=self.condition.laid_out(layout))
+
     @classmethod
     def of(
         cls,
-        relation: Relation,
+        relation: AnyRelation,
         stream_schema: pa.Schema,
         *,
         on: JoinOn | None = None,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from semistream.kernels.types import Bools, Int64s
 from semistream.relation.arrow_memory import new_array
 
-_VALUE_TYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+_VALUE_TYPES: dict[int, type[np.generic]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 
 
 def is_stored(type_: pa.DataType) -> bool:
@@ -31,7 +31,8 @@ class StoredColumn:
         self._bits = pa.types.is_boolean(type_)
         self._shared = values is not None
         width = 1 if self._bits else type_.bit_width // 8
-        self._values = np.empty(slots, _VALUE_TYPES[width]) if values is None else values.view(_VALUE_TYPES[width])
+        value_type: type[np.generic] = _VALUE_TYPES[width]
+        self._values: npt.NDArray[Any] = np.empty(slots, value_type) if values is None else values.view(value_type)
         self._valid: Bools | None = None
 
     def put(self, begin: int, column: pa.Array, order: npt.NDArray[Any]) -> None:
@@ -48,7 +49,8 @@ class StoredColumn:
 
     def _view(self, column: pa.Array) -> npt.NDArray[Any]:
         if self._bits:
-            return column.fill_null(False).to_numpy(zero_copy_only=False).view(np.uint8)
+            flags: npt.NDArray[Any] = column.fill_null(False).to_numpy(zero_copy_only=False).view(np.uint8)
+            return flags
         return np.frombuffer(
             column.buffers()[1], self._values.dtype, len(column), column.offset * self._values.itemsize
         )

@@ -73,6 +73,14 @@ class StreamQueue(StreamPackets):
         """Which share of the positions in use belongs to tuples that have left."""
         return 1 - self.live / self._end if self._end else 0.0
 
+    @property
+    def pages_wanted(self) -> int:
+        """Pages that the tuples here need; those of several buckets count for each."""
+        buckets = np.flatnonzero(self.waiting[:-1])
+        spanning = buckets[buckets % 2 == 1] // 2
+        ends = np.searchsorted(self._table.first_code, self._table.last_code[spanning], "right")
+        return int(buckets.size - spanning.size + (ends - spanning).sum())
+
     def admit(self, tuples: Admitted) -> int:
         """Put tuples behind the others; gives how many of them some page may hold a partner of."""
         first, rows = self._end, tuples.sizes.size

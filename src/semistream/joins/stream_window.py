@@ -118,10 +118,18 @@ class StreamWindow(StreamPackets):
         """Remember that these tuples met a partner."""
         self._matched[tuples % self.slots] = True
 
+    def merge_all(self) -> None:
+        """Make one level of all: worth its while before many runs are probed."""
+        while len(self._levels) > 1:
+            self._merge_newest()
+
     def _merge_levels(self) -> None:
         """Merge the newest levels until each is less than half of the one before: there are few, and each entry is
         moved a logarithmic number of times.
         """
         while len(self._levels) > 1 and self._levels[-2].ranges.size <= 2 * self._levels[-1].ranges.size:
-            right, left = self._levels.pop(), self._levels.pop()
-            self._levels.append(_Level(left.ranges.merged(right.ranges), left.first, right.end))
+            self._merge_newest()
+
+    def _merge_newest(self) -> None:
+        right, left = self._levels.pop(), self._levels.pop()
+        self._levels.append(_Level(left.ranges.merged(right.ranges), left.first, right.end))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Unpack
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
+from semistream.errors import BudgetError
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
@@ -22,6 +24,7 @@ from semistream.relation import Relation
 
 _LANES = 5  # runs that are read or joined at once
 _THREADS = 3
+_SCARCE_PAGES = 48  # of R: with less memory there is one lane, so that little is enough
 _LANE_BYTES = 2 << 20  # of results of a run: as many as a run of R has rows, if they are not too wide
 _LEVEL_ROWS = 1 << 16  # tuples that are sorted at once: they should stay in the processor's cache
 
@@ -45,23 +48,14 @@ class SweepJoin(SemiStreamJoin):
 
     def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
         super().__init__(relation, stream_schema, **arguments)
+        self._most_lanes = _LANES
         self._put_together()
 
     def _arrange(self) -> None:
         relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
         code_column = self._code_column()
-        split = MemorySplit.of(
-            self._memory,
-            relation,
-            self.spec,
-            purpose=f"a {self.name} join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages) + relation.num_pages,
-            slots_bytes=partial(
-                StreamBuffer.index_bytes, code_stored=code_column is not None, single_codes=condition.single_codes
-            ),
-            run_buffers=_LANES,
-        )
-        lanes, each = _in_lanes(split)
+        split, buffers = self._split(code_column)
+        lanes, each = _in_lanes(split, buffers)
         self._lanes = lanes
         self._lane_bytes = each.staging_bytes
         self._buffer = StreamBuffer(schema, split.slots, code_column, single_codes=condition.single_codes)
@@ -79,6 +73,27 @@ class SweepJoin(SemiStreamJoin):
         )
         self._sweep = PageSweep(relation, self._disk.costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
 
+    def _split(self, code_column: int | None) -> tuple[MemorySplit, int]:
+        """The parts of the budget, and for how many lanes: for one if there is not enough for more."""
+        relation = self.relation
+        split = partial(
+            MemorySplit.of,
+            self._memory,
+            relation,
+            self.spec,
+            purpose=f"a {self.name} join with {relation.path}",
+            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages) + relation.num_pages,
+            slots_bytes=partial(
+                StreamBuffer.index_bytes,
+                code_stored=code_column is not None,
+                single_codes=self.spec.condition.single_codes,
+            ),
+        )
+        if self._most_lanes > 1 and self._memory.limit >= _SCARCE_PAGES * relation.largest_page:
+            with suppress(BudgetError):
+                return split(run_buffers=self._most_lanes), self._most_lanes
+        return split(run_buffers=1), 1
+
     def _code_column(self) -> int | None:
         """The stream's column whose values are its codes, if there is one: it need not be stored twice."""
         condition, codec, schema = self.spec.condition, self.relation.codec, self.spec.stream_schema
@@ -88,18 +103,29 @@ class SweepJoin(SemiStreamJoin):
         return column if schema.types[column] == codec.types[0] else None
 
     def _attach_watcher(self) -> None:
-        for lane in self._idle:
+        for lane in (*self._idle, *(lane for lane, _ in self._working)):
             lane.keeps_pairs = self._watcher is not None
 
     def _pages_to_drain(self) -> int:
-        return self._sweep.pages_wanted + len(self._working)
+        return self._sweep.pages_wanted
+
+    def _pages_asked(self) -> int:
+        return self._reader.pages_waiting
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
         while done < batch.num_rows:
             if self._lanes > 1:
                 self._read_ahead()
-            tuples = self._intake.admit(batch, done, min(self._buffer.room, _LEVEL_ROWS))
+            try:
+                tuples = self._intake.admit(batch, done, min(self._buffer.room, _LEVEL_ROWS))
+            except BudgetError:
+                if self._lanes == 1:
+                    raise
+                yield from self._flush()  # a tuple too wide for a lane's part: let one lane have it all
+                self._most_lanes = 1
+                self._arrange_anew()
+                continue
             if tuples is None:
                 yield from self._iterate()
                 continue
@@ -178,11 +204,15 @@ class SweepJoin(SemiStreamJoin):
         self._reader.close()
 
 
-def _in_lanes(split: MemorySplit) -> tuple[int, MemorySplit]:
+def _in_lanes(split: MemorySplit, most: int) -> tuple[int, MemorySplit]:
     """How many lanes there is memory for, and what each has; with several, one part more is for unpaired tuples."""
-    share = _shared(split, _LANES + 1)
-    if share.staging_bytes > 2 * split.widest_row and (share.widest_checked is None or share.widest_checked > 0):
-        return _LANES, share
+    share = _shared(split, most + 1)
+    if (
+        most > 1
+        and share.staging_bytes > 2 * split.widest_row
+        and (share.widest_checked is None or share.widest_checked > 0)
+    ):
+        return most, share
     return 1, _shared(split, 1)
 
 
@@ -196,4 +226,5 @@ def _shared(split: MemorySplit, parts: int) -> MemorySplit:
         check_bytes=split.check_bytes // parts,
         widest_checked=checked if checked is None or parts == 1 else checked // parts - split.widest_row,
         matches=max(split.matches // parts, 1),
+        lanes=_LANES + 1,
     )

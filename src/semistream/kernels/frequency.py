@@ -34,7 +34,8 @@ def count_hot_rows(
 
     Pairs name rows by (page, row) and stand page by page. A key comes out once, as the page and the first of its rows,
     with the estimate of its count: the lesser of two counters, never too low, too high when other keys share both.
-    ``counters`` are ``2**bits`` bytes, ``asked`` is room for a page's rows, all zero.
+    ``counters`` are ``2**bits`` bytes; with no bits the pairs at hand are all that counts. ``asked`` is room for a
+    page's rows, all zero.
     """
     found = 0
     begin = 0
@@ -51,6 +52,11 @@ def count_hot_rows(
             asked[at] = 0
             if count == 0 or (at > 0 and run[start + at - 1] == run[start + at]):
                 continue  # seen already, or not the first row of its key
+            if bits == 0:
+                if count > threshold and found < out_row.size:
+                    out_page[found], out_row[found], out_count[found] = number, at, count
+                    found += 1
+                continue
             one, other = _places(run[start + at], bits)
             before = np.int64(min(counters[one], counters[other]))
             if before == _NOTED:

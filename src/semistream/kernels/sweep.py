@@ -20,7 +20,7 @@ def _find(values: Int64s, low: int, high: int, code: int) -> int:
     if values[high - 1] < code:
         return high
     span = max(np.float64(values[high - 1]) - np.float64(values[low]), 1.0)
-    guess = low + np.int64((np.float64(code) - np.float64(values[low])) / span * (high - 1 - low))
+    guess = low + int((np.float64(code) - np.float64(values[low])) / span * (high - 1 - low))
     guess = min(max(guess, low), high - 1)
     step = 1
     if values[guess] >= code:

@@ -33,15 +33,15 @@ class NullKeyPages:
     They lie in Arrow files of their own, which are mapped: what the operating system holds of them can be taken back at
     any time. A page is a copy of some rows in the layout of R's pages, of at most `MOST_ROWS` rows and of R's page size
     (or of one row that is larger); its key codes mean nothing. There are ``count`` pages, the largest of ``largest``
-    bytes.
+    bytes. What is read is added to ``counts``.
     """
 
-    def __init__(self, relation: Relation) -> None:
+    def __init__(self, relation: Relation, counts: DiskCounts | None = None) -> None:
         self._layout = relation.layout
         self._frame = frame_bytes(relation.layout)
         self._room = relation.manifest.page_bytes - self._frame
         self._files = [check_whole(relation.path, file) for file in relation.manifest.null_files]
-        self.counts = DiskCounts()
+        self.counts = DiskCounts() if counts is None else counts
         self.count, self.largest = 0, 0
         for _, nbytes in self._pages():
             self.count += 1

@@ -19,8 +19,8 @@ from semistream.relation.row_gatherer import RowGatherer
 class PageRun:
     """Pages that were read together. It borrows ``buffer``: copy rows out before the buffer is used again.
 
-    ``pages`` are their numbers in the page table, ``starts`` where they stand in the buffer. Rows are named by
-    (position of the page in the run, position of the row in the page).
+    ``pages`` are their numbers in the page table, ``starts`` and ``nbytes`` where they stand in the buffer. Rows are
+    named by (position of the page in the run, position of the row in the page).
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class PageRun:
         self.buffer = buffer
         self.pages = pages
         self.rows = rows
-        self._starts = starts
-        self._nbytes = nbytes
+        self.starts = starts
+        self.nbytes = nbytes
 
     def part(self, begin: int, end: int) -> PageRun:
         """The pages from position ``begin`` to ``end``, in the same buffer."""
@@ -45,14 +45,14 @@ class PageRun:
             return self
         some = slice(begin, end)
         return PageRun(
-            self.layout, self.buffer, self.pages[some], self._starts[some], self.rows[some], self._nbytes[some]
+            self.layout, self.buffer, self.pages[some], self.starts[some], self.rows[some], self.nbytes[some]
         )
 
     @cached_property
     def positions(self) -> Int64s:
         """Where each buffer of each page starts, by page and by the layout's number of the buffer; -1 if empty."""
-        positions = np.empty((self._starts.size, self.layout.num_buffers), np.int64)
-        locate_buffers(self.buffer, self._starts, positions)
+        positions = np.empty((self.starts.size, self.layout.num_buffers), np.int64)
+        locate_buffers(self.buffer, self.starts, positions)
         return positions
 
     def view(self, value_type: type[np.generic]) -> npt.NDArray[Any]:
@@ -82,8 +82,8 @@ class PageRun:
 
     def message(self, position: int) -> memoryview:
         """The bytes of one page, without a copy."""
-        start = int(self._starts[position])
-        return self.buffer.data[start : start + int(self._nbytes[position])]
+        start = int(self.starts[position])
+        return self.buffer.data[start : start + int(self.nbytes[position])]
 
     def batch(self, position: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """One page as Arrow sees it, without a copy."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +52,9 @@ class Relation:
     manifest: Manifest
     table: PageTable
     verified: Bools = field(repr=False, compare=False)
+
+    clustered: ClassVar[bool] = True
+    """Rows of a key lie together: a join that has met the pages of its code has met them all."""
 
     @classmethod
     def build(
@@ -129,6 +133,27 @@ class Relation:
     def nbytes(self) -> int:
         """Bytes of the pages: what a full scan reads, and what a share like "10%" is a share of."""
         return int(self.table.nbytes.sum())
+
+    @cached_property
+    def largest_page(self) -> int:
+        """Bytes of the largest page."""
+        return int(self.table.nbytes.max(initial=0))
+
+    def most_rows(self, run_bytes: int) -> int:
+        """Rows that pages of ``run_bytes`` together can have."""
+        rows, densest = self._density
+        return min(math.ceil(run_bytes * densest), rows)
+
+    @cached_property
+    def _density(self) -> tuple[int, float]:
+        """Rows of all pages, and rows by byte of the densest."""
+        table = self.table
+        return int(table.rows.sum()), float((table.rows / table.nbytes).max(initial=0.0))
+
+    def reading(self, columns: Sequence[str]) -> Self:
+        """The relation for a join that needs only some columns: this one, as pages are read whole."""
+        del columns
+        return self
 
     @cached_property
     def codec(self) -> KeyCodec:

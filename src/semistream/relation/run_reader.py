@@ -51,7 +51,7 @@ class RunReader:
         self._disk = disk
         self._run_bytes = run_bytes
         self._free: deque[Bytes] = deque(allocate_buffer(buffer_bytes(run_bytes)) for _ in range(buffers))
-        self._pending: deque[tuple[Future[Any], Bytes]] = deque()
+        self._pending: deque[tuple[Future[Any], Bytes, int]] = deque()  # and the pages of the run
         self._taken: Bytes | None = None
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
@@ -75,7 +75,7 @@ class RunReader:
     @property
     def resized(self) -> bool:
         """Whether all buffers have the size of `run_bytes`: those of runs asked for before `resize` keep theirs."""
-        held = [*self._free, *(buffer for _, buffer in self._pending)]
+        held = [*self._free, *(buffer for _, buffer, _ in self._pending)]
         if self._taken is not None:
             held.append(self._taken)
         return all(buffer.size == buffer_bytes(self._run_bytes) for buffer in held)
@@ -97,6 +97,11 @@ class RunReader:
         return len(self._pending)
 
     @property
+    def pages_waiting(self) -> int:
+        """Pages of the runs asked for and not taken yet, without what is read between them."""
+        return sum(pages for _, _, pages in self._pending)
+
+    @property
     def costs(self) -> DiskCosts:
         """What plans take a request of the disk to cost."""
         return self._disk.costs
@@ -113,7 +118,7 @@ class RunReader:
         file = self._files[int(self._table.file[pages[0]])]
         read = self._disk.request(file, *self._span(pages), pages=span_pages)
         buffer = self._free.popleft()
-        self._pending.append((self.submit(self._read, read, file, pages, buffer, work), buffer))
+        self._pending.append((self.submit(self._read, read, file, pages, buffer, work), buffer, pages.size))
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
         """Do something else in the reader's threads."""
@@ -123,7 +128,7 @@ class RunReader:
 
     def take(self) -> Any:
         """Wait for the oldest run asked for. Its buffer is the caller's until `give_back`."""
-        future, buffer = self._pending.popleft()
+        future, buffer, _ = self._pending.popleft()
         self._taken = buffer
         return future.result()
 

@@ -28,7 +28,7 @@ def open_source(data: Any) -> pa.RecordBatchReader:
     Dictionaries, views and extension types become the plain type of their values.
     """
     reader = _open(data)
-    target = pa.schema([field.with_type(_storable(field.type, field.name)) for field in reader.schema])
+    target = pa.schema([field.with_type(storable(field.type, field.name)) for field in reader.schema])
     return pa.RecordBatchReader.from_batches(target, _normalised(reader, target))
 
 
@@ -81,13 +81,13 @@ def _open_path(path: Path) -> pa.RecordBatchReader:
     return scanner.to_reader()
 
 
-def _storable(type_: pa.DataType, name: str, *, nested: bool = False) -> pa.DataType:
+def storable(type_: pa.DataType, name: str, *, nested: bool = False) -> pa.DataType:
     """The plain type that pages keep for the type of the column ``name``."""
     t = pa.types
     if isinstance(type_, pa.BaseExtensionType):
-        return _storable(type_.storage_type, name, nested=nested)
+        return storable(type_.storage_type, name, nested=nested)
     if t.is_dictionary(type_) or (t.is_run_end_encoded(type_) and not nested):
-        return _storable(type_.value_type, name, nested=nested)
+        return storable(type_.value_type, name, nested=nested)
     if t.is_string_view(type_):
         return pa.string()
     if t.is_binary_view(type_):
@@ -95,20 +95,21 @@ def _storable(type_: pa.DataType, name: str, *, nested: bool = False) -> pa.Data
     has_own_layout = t.is_union(type_) or t.is_list_view(type_) or t.is_large_list_view(type_)
     if has_own_layout or (nested and (t.is_null(type_) or t.is_run_end_encoded(type_))):
         raise InvalidArgument(f"column {name!r} has {type_} in its type, which pages cannot hold. Cast it, or drop it.")
-    return map_children(type_, lambda child: _storable(child, name, nested=True))
+    return map_children(type_, lambda child: storable(child, name, nested=True))
 
 
 def _normalised(reader: pa.RecordBatchReader, target: pa.Schema) -> Iterator[pa.RecordBatch]:
     for batch in reader:
         for start in range(0, batch.num_rows, _BATCH_ROWS):
             piece = batch.slice(start, _BATCH_ROWS)
-            columns = [_plain(column, field.type) for column, field in zip(piece.columns, target, strict=True)]
+            columns = [plain(column, field.type) for column, field in zip(piece.columns, target, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _plain(column: pa.Array, target: pa.DataType) -> pa.Array:
+def plain(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """A column with its values as ``target``, a type that pages keep."""
     if isinstance(column, pa.ExtensionArray):
-        return _plain(column.storage, target)
+        return plain(column.storage, target)
     if pa.types.is_run_end_encoded(column.type):
-        return _plain(pc.run_end_decode(column), target)
+        return plain(pc.run_end_decode(column), target)
     return column if column.type == target else column.cast(target)

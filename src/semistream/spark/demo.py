@@ -67,13 +67,13 @@ class ReportingMeshJoin(MeshJoin):
     def __init__(self, relation: Relation, stream_schema: pa.Schema, *, report_to: str, **options: Any) -> None:
         super().__init__(relation, stream_schema, **options)
         self._report_to = Path(report_to)
-        self._reported = dict.fromkeys(_SUMMED, 0)
+        self._reported: dict[str, int | float] = dict.fromkeys(_SUMMED, 0)
 
     def flush(self) -> Results:
         """Step until no tuple waits, then report."""
         yield from super().flush()
         counts = self.stats.as_dict()
-        line: dict[str, int] = {name: counts[name] - self._reported[name] for name in _SUMMED}
+        line = {name: counts[name] - self._reported[name] for name in _SUMMED}
         self._reported = {name: counts[name] for name in _SUMMED}
         line["peak_bytes"] = counts["peak_bytes"]
         with (self._report_to / f"worker-{os.getpid()}.jsonl").open("a") as file:

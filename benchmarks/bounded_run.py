@@ -1,0 +1,171 @@
+"""One operator over one stream, as long as it takes to know its rate: in seconds, or in the time of a simulated disk.
+
+A stream is one record batch that is pushed in slices. Each of its tuples has one partner in R, so the results are
+checked while they are counted: as many as tuples, and each tuple once (by the sum of their positions in the stream).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream import SemiStreamJoin
+from semistream.joins import JoinStats
+
+WARM_S, TIMED_S, DRAIN_S = 0.5, 1.5, 3.0
+_WARM_SHARE = 8  # one part in so many of the stream warms up at most
+_PUSHES = 80  # of the largest size that a stream is pushed in
+_QUICK_S = 0.05  # a push that takes less is followed by one of twice the tuples
+
+SEEK_S, TRANSFER_S, SIMULATED_PAGE_BYTES = 0.008, 0.0001, 8192
+"""The papers' disk. SSIJ IV-D charges C(N) = S + T * N for N blocks, of 8192 bytes (SSIJ Table II); MESH (2) calls it
+c_I/O(b). No paper gives S and T: 8 ms and 0.1 ms (80 MB/s) are those of hard disks of their years."""
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a run has cost so far, by counts that are the same in every run."""
+
+    disk_s: float
+    steps: int
+
+    @classmethod
+    def of(cls, stats: JoinStats) -> _Work:
+        """The time of the reads also where they are counted only, as those of the LMDB tree."""
+        return cls(stats.pages_seek * SEEK_S + stats.pages_read * TRANSFER_S, stats.steps)
+
+    def __sub__(self, other: _Work) -> _Work:
+        return _Work(self.disk_s - other.disk_s, self.steps - other.steps)
+
+    def within(self, most: _Work) -> bool:
+        return self.disk_s <= most.disk_s and self.steps <= most.steps
+
+
+SIMULATED_WARM, SIMULATED_TIMED = _Work(20.0, 20_000), _Work(60.0, 20_000)
+_QUICK = _Work(0.5, 500)  # as _QUICK_S, for a simulated disk
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Tuples, and the seconds that they took; without a read on a simulated disk, these are 0."""
+
+    tuples: int
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        return self.tuples / self.seconds if self.seconds else math.inf
+
+
+class ArrivalClock:
+    """The time of a stream that comes faster than any join takes it; it stands still while an operator works.
+
+    A join that tunes itself by its clock then runs at its greatest rate. On the clock of this machine it would see the
+    rate at which it takes the stream itself, and make do with the memory for that.
+    """
+
+    def __init__(self, per_second: float = 1e9) -> None:
+        self._per_second = per_second
+        self._now_s = 0.0
+
+    def __call__(self) -> float:
+        return self._now_s
+
+    def arrive(self, rows: int) -> None:
+        self._now_s += rows / self._per_second
+
+
+class _Driver:
+    """Pushes a stream and checks what comes out."""
+
+    def __init__(self, operator: SemiStreamJoin, stream: pa.RecordBatch, clock: ArrivalClock) -> None:
+        self.operator = operator
+        self.clock = clock
+        self.pushed = 0
+        self._stream = stream
+        self._joined = self._positions = 0
+
+    @property
+    def left(self) -> int:
+        return self._stream.num_rows - self.pushed
+
+    def push(self, rows: int) -> None:
+        tuples = self._stream.slice(self.pushed, rows)
+        self.clock.arrive(tuples.num_rows)
+        self._count(self.operator.push(tuples))
+        self.pushed += tuples.num_rows
+
+    def flush(self) -> None:
+        self._count(self.operator.flush())
+
+    def check(self) -> None:
+        """All tuples that were pushed have come out, each once."""
+        expected = pc.sum(self._stream.column("seq").slice(0, self.pushed)).as_py()
+        if (self._joined, self._positions) != (self.pushed, expected):
+            raise RuntimeError(
+                f"{self.operator.name} gave {self._joined} results for {self.pushed} tuples with one partner each, "
+                f"and their positions add up to {self._positions} instead of {expected}"
+            )
+
+    def _count(self, results: Iterable[pa.RecordBatch]) -> None:
+        for batch in results:
+            self._joined += batch.num_rows
+            self._positions += pc.sum(batch.column("seq")).as_py() or 0
+
+
+def timed_rate(operator: SemiStreamJoin, stream: pa.RecordBatch, clock: ArrivalClock, *, share: float = 1.0) -> Rate:
+    """Tuples/s after a warm-up, the flush included.
+
+    It pushes for a ``share`` of ``TIMED_S``, and less if the stream ends before, or if what waits would take more than
+    a share of ``DRAIN_S`` to flush. The warm-up ends with a flush, which shows how long that takes.
+    """
+    driver, most_rows = _Driver(operator, stream, clock), max(stream.num_rows // _PUSHES, 1)
+    start, rows = time.perf_counter(), max(most_rows // 64, 1)
+    while driver.pushed < stream.num_rows // _WARM_SHARE and time.perf_counter() - start < share * WARM_S:
+        began = time.perf_counter()
+        driver.push(rows)
+        if time.perf_counter() - began < _QUICK_S:
+            rows = min(2 * rows, most_rows)
+    waiting, start = operator.stats.rows_waiting, time.perf_counter()
+    driver.flush()
+    most_waiting = share * DRAIN_S * waiting / (time.perf_counter() - start) if waiting else math.inf
+    warmed, start = driver.pushed, time.perf_counter()
+    while driver.left and time.perf_counter() - start < share * TIMED_S and operator.stats.rows_waiting <= most_waiting:
+        driver.push(rows)
+    driver.flush()
+    rate = Rate(driver.pushed - warmed, time.perf_counter() - start)
+    driver.check()
+    return rate
+
+
+def simulated_rate(operator: SemiStreamJoin, stream: pa.RecordBatch, clock: ArrivalClock) -> Rate:
+    """Tuples per second of the simulated disk's time alone: the same in every run.
+
+    As in the papers (MESH 5), the rate is taken after a warm-up and while the stream goes on. Both end with their
+    share of the stream, or when ``SIMULATED_WARM`` and ``SIMULATED_TIMED`` are used up.
+    """
+    driver, stats = _Driver(operator, stream, clock), operator.stats
+    most_rows = max(stream.num_rows // _PUSHES, 1)
+    rows = max(most_rows // 64, 1)
+
+    def go_on(until_left: int, most: _Work) -> None:
+        nonlocal rows
+        start = _Work.of(stats)
+        while driver.left > until_left and (_Work.of(stats) - start).within(most):
+            before = _Work.of(stats)
+            driver.push(rows)
+            if (_Work.of(stats) - before).within(_QUICK):
+                rows = min(2 * rows, most_rows)
+
+    go_on(stream.num_rows * 3 // 4, SIMULATED_WARM)
+    done, start_s = stats.rows_done, _Work.of(stats).disk_s
+    go_on(0, SIMULATED_TIMED)
+    rate = Rate(stats.rows_done - done, _Work.of(stats).disk_s - start_s)
+    driver.flush()
+    driver.check()
+    return rate

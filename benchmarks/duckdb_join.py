@@ -1,0 +1,47 @@
+"""DuckDB as a contestant: a query for each batch, at a memory limit or with R in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from benchmarks.timing import batch_rates
+from benchmarks.workload import relation_parquet, relation_reader
+
+
+def limited_rates(folder: Path, rows: int, stream: list[pa.RecordBatch], memory: int) -> tuple[list[float], str]:
+    """Rows/s at ``memory``, or at the least doubling of it with which DuckDB does not give up; and a note of that."""
+    path = folder / f"duckdb-{rows}.db"
+    with duckdb.connect(str(path)) as connection:
+        if not connection.sql("SELECT * FROM duckdb_tables() WHERE table_name = 'r'").fetchall():
+            connection.register("source", relation_reader(rows))
+            connection.execute("CREATE TABLE r AS SELECT * FROM source ORDER BY key")
+    limit = memory
+    while True:
+        config = {"memory_limit": f"{limit // 1024}KiB", "temp_directory": str(folder / "duckdb-tmp")}
+        try:
+            with duckdb.connect(str(path), read_only=True, config=config) as connection:
+                rates = batch_rates(lambda batch: _joined(connection, batch), stream)
+        except duckdb.OutOfMemoryException:
+            limit *= 2
+            continue
+        short = f"; at {limit / 1e6:.0f} MB, with less it runs out of memory" if limit > memory else ""
+        return rates, f"operating system's cache warm{short}"
+
+
+def in_memory_rates(folder: Path, rows: int, streams: dict[float, list[pa.RecordBatch]]) -> dict[float, list[float]]:
+    """Rows/s of each stream with R loaded into memory and no limit."""
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE r AS SELECT * FROM '{relation_parquet(folder, rows)}'")
+        return {
+            exponent: batch_rates(lambda batch: _joined(connection, batch), stream)
+            for exponent, stream in streams.items()
+        }
+
+
+def _joined(connection: duckdb.DuckDBPyConnection, batch: pa.RecordBatch) -> int:
+    connection.register("s", pa.table(batch))
+    query = "SELECT s.*, r.* EXCLUDE (key) FROM s JOIN r ON s.key = r.key"
+    return sum(b.num_rows for b in connection.sql(query).to_arrow_reader())

@@ -1,0 +1,100 @@
+"""operators: every named operator over skew, memory and sizes of R, on this machine's disk and on the papers'."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from benchmarks.bounded_run import (
+    SEEK_S,
+    SIMULATED_PAGE_BYTES,
+    TRANSFER_S,
+    ArrivalClock,
+    Rate,
+    simulated_rate,
+    timed_rate,
+)
+from benchmarks.grid import Cell, Grid, GridReport, Setting
+from benchmarks.orderings import verdicts
+from benchmarks.workload import relation, relation_rows, stream_batches
+from semistream import AdaptiveMeshJoin, MeshFactors, Relation, SemiStreamJoin
+from semistream.errors import BudgetError
+from semistream.joins.join import OPERATORS, choose_operator
+from semistream.relation import SimulatedDisk
+
+EXPONENTS = (0.0, 0.5, 1.0, 1.5)
+SHARES = (0.001, 0.01, 0.05, 0.1, 0.25)
+SIZES = (0.1, 1.0)  # of the other benchmarks' R: 1 M and 10 M rows
+SIMULATED_SIZE = 0.05
+FULL_TUPLES = 8_000_000
+_SIMULATED_STREAM = 2  # tuples for each row of R
+_QUICKEST = 0.1  # share of the seconds of a full run that a small scale is measured for
+
+Measure = Callable[[type[SemiStreamJoin], int], Rate]
+
+
+def run(scale: float, folder: Path) -> GridReport:
+    auto = _compile_kernels(folder)
+    real = Grid("This machine's disk, past the operating system's cache, flush included", "tuples/s")
+    for size in SIZES:
+        _fill(real, relation(folder, relation_rows(scale * size)), partial(_on_this_disk, scale))
+    simulated = Grid(
+        f"Simulated disk: {SEEK_S * 1e3:g} ms a seek, {TRANSFER_S * 1e3:g} ms a page of {SIMULATED_PAGE_BYTES} bytes; "
+        "no other time counts",
+        "tuples per simulated second",
+    )
+    small = relation(folder, relation_rows(scale * SIMULATED_SIZE), page_bytes=SIMULATED_PAGE_BYTES)
+    _fill(simulated, small, _on_the_papers_disk)
+    remarks = [f"this machine: {line}" for line in verdicts(real, auto)]
+    remarks += [f"papers' disk: {line}" for line in verdicts(simulated, auto)]
+    setup = f"R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked; auto is {auto}"
+    return GridReport("operators", scale, setup, [real, simulated], remarks)
+
+
+def _compile_kernels(folder: Path) -> str:
+    """Run everything once on a small R, since kernels are compiled when they are first called; names what auto is."""
+    small = relation(folder, relation_rows(0))
+    (stream,) = stream_batches(small.num_rows, 10_000, 1)
+    for kind in OPERATORS.values():
+        with kind(small, stream.schema, on="key", memory="64MB") as operator:
+            timed_rate(operator, stream, ArrivalClock(), share=_QUICKEST)
+    return choose_operator("auto", small, stream.schema, on="key", where=None).name
+
+
+def _fill(grid: Grid, r: Relation, measured: Callable[[Relation, float], Measure]) -> None:
+    for exponent in EXPONENTS:
+        measure = measured(r, exponent)
+        for share in SHARES:
+            setting = Setting(r.num_rows, exponent, share)
+            for name, kind in OPERATORS.items():
+                try:
+                    rate = measure(kind, int(r.nbytes * share))
+                except BudgetError as refused:
+                    grid.cells.append(Cell(name, setting, None, least_bytes=refused.least_bytes))
+                else:
+                    grid.cells.append(Cell(name, setting, rate.per_second, rate.tuples))
+
+
+def _on_this_disk(scale: float, r: Relation, exponent: float) -> Measure:
+    (stream,) = stream_batches(r.num_rows, max(int(FULL_TUPLES * scale), 10_000), 1, exponent=exponent)
+
+    def measure(kind: type[SemiStreamJoin], memory: int) -> Rate:
+        clock = ArrivalClock()
+        with kind(r, stream.schema, on="key", memory=memory, clock=clock) as operator:
+            return timed_rate(operator, stream, clock, share=min(max(scale, _QUICKEST), 1.0))
+
+    return measure
+
+
+def _on_the_papers_disk(r: Relation, exponent: float) -> Measure:
+    (stream,) = stream_batches(r.num_rows, r.num_rows * _SIMULATED_STREAM, 1, exponent=exponent)
+    only_reads = MeshFactors(SEEK_S, TRANSFER_S, expire_s=0, stream_s=0, add_s=0, probe_s=0, output_s=0)
+
+    def measure(kind: type[SemiStreamJoin], memory: int) -> Rate:
+        clock, disk = ArrivalClock(), SimulatedDisk(seek_s=SEEK_S, transfer_s=TRANSFER_S)
+        options = {"factors": only_reads} if issubclass(kind, AdaptiveMeshJoin) else {}
+        with kind(r, stream.schema, on="key", memory=memory, disk=disk, clock=clock, **options) as operator:
+            return simulated_rate(operator, stream, clock)
+
+    return measure
