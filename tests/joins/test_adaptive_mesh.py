@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from semistream import AdaptiveMeshJoin, MeshFactors, MeshJoin, Relation, SemiStreamJoin, join
+from semistream import AdaptiveMeshJoin, MeshFactors, MeshJoin, ParquetRelation, Relation, SemiStreamJoin, join
 from semistream.errors import InvalidArgument, JoinInProgress
 from semistream.joins.base import Results
 from semistream.joins.mesh_tuner import MeshTuner
-from semistream.relation import SimulatedDisk
+from semistream.relation import AnyRelation, SimulatedDisk
 from tests.joins.cases import MEMORY_BACKED, Case, cases
 from tests.joins.clocks import FakeClock
 from tests.oracle import batch_join, multiset
@@ -43,7 +44,7 @@ def meetings(results: Results) -> list[tuple[int, int]]:
     return [pair for b in results for pair in zip(b["tuple"].to_pylist(), b["page"].to_pylist(), strict=True)]
 
 
-def adaptive(relation: Relation, kind: Any = AdaptiveMeshJoin, **options: Any) -> Any:
+def adaptive(relation: AnyRelation, kind: Any = AdaptiveMeshJoin, **options: Any) -> Any:
     options = {
         "on": {"s": "k"},
         "memory": "1MB",
@@ -251,6 +252,47 @@ def test_b_w_and_memory_follow_the_rate(tmp_path) -> None:
         )
         list(join.flush())
         assert join.stats.rows_done == join.stats.matched == feed.pushed
+
+
+def test_w_and_memory_follow_the_rate_on_plain_parquet(tmp_path) -> None:
+    """Pages are decoded one by one: b neither changes nor costs memory, and what decoding takes is charged all the
+    time.
+    """
+    rows = 9000
+    table = pa.table({"k": [i * 7919 % rows for i in range(rows)], "page": range(rows)})
+    pq.write_table(table, tmp_path / "r.parquet", row_group_size=3000)
+    relation = ParquetRelation.open(tmp_path / "r.parquet", page_bytes=4096)
+    pages = relation.num_pages
+    assert pages > 50
+    clock, page_s = FakeClock(), 0.005
+    with MeshJoin(relation, STREAM, on={"s": "k"}, memory="8MB", columns=["page"]) as plain:
+        buffers = plain.budget.by_name["page buffers"]
+    factors = MeshFactors(seek_s=0.0, transfer_s=page_s, packet_s=0.0)
+    with adaptive(relation, memory="8MB", clock=clock, factors=factors) as join:
+        decoding = join.budget.by_name["decoding"]
+        assert decoding == join.relation.decoding_bytes
+        b = join.pages_per_step
+        assert 8 <= join.runs <= 0.5 * pages**0.5 + 8
+        feed = Feed(join, clock, keys=rows)
+        seen = {}
+        for rate in (1000, 4000, 1000):
+            feed.run(rate, seconds=2)
+            point = join.stats.trace[-1]
+            assert point.rate == pytest.approx(rate, rel=0.12)
+            assert 1.3 * rate <= point.service_rate <= 1.8 * rate
+            assert join.pages_per_step == point.pages_per_step == b
+            assert join.rows_per_step >= rate * page_s * b
+            assert len({packet.entered for packet in join._window.packets}) <= join.runs + 1
+            charged = join.budget.by_name
+            assert buffers >= charged["page buffers"] >= relation.page_bytes
+            assert charged["decoding"] == decoding
+            assert join._window.index_bytes(join._window.slots) <= charged["stream index"]
+            seen.setdefault(rate, []).append(charged["stream index"] + charged.get("stream tuples", 0))
+        assert seen[1000][1] == pytest.approx(seen[1000][0], rel=0.15)
+        assert seen[4000][0] > 3 * seen[1000][0]
+        list(join.flush())
+        assert join.stats.rows_done == join.stats.matched == feed.pushed
+        assert join.budget.peak <= join.budget.limit
 
 
 def test_a_stream_too_fast_for_the_budget_gets_the_greatest_service_rate(tmp_path) -> None:

@@ -47,6 +47,7 @@ def tuners(draw: st.DrawFn) -> MeshTuner:
         widest_tuple=draw(st.integers(1, 4000)),
         admit_row_bytes=48,
         admit_rows=draw(st.sampled_from([1, 10, 1000])),
+        one_by_one=draw(st.booleans()),
     )
     least = memory.buffer_bytes(1) + memory.admit_bytes(1) + memory.window_bytes(LEAST_SLOTS)
     least += max(LEAST_SLOTS * tuple_bytes, memory.widest_tuple)
@@ -55,8 +56,8 @@ def tuners(draw: st.DrawFn) -> MeshTuner:
 
 def all_that_fit(tuner: MeshTuner) -> list[tuple[int, int]]:
     memory = tuner.memory
-    tried = product(range(1, memory.num_pages + 1), range(1, MOST_ROWS + 1))
-    return [(b, w) for b, w in tried if memory.fits(b, w)]
+    pages = range(1, memory.num_pages + 1) if memory.fixed_pages is None else [memory.fixed_pages]
+    return [(b, w) for b, w in product(pages, range(1, MOST_ROWS + 1)) if memory.fits(b, w)]
 
 
 some = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -101,6 +102,17 @@ def test_the_most_rows_fit_and_one_more_does_not(tuner: MeshTuner) -> None:
         most = math.floor(tuner.memory.most_rows(b))
         assert most < 1 or tuner.memory.fits(b, most)
         assert not tuner.memory.fits(b, max(most, 0) + 1)
+
+
+@given(tuner=tuners(), num_pages=st.integers(1, 10**6))
+@some
+def test_pages_that_come_one_by_one_take_no_more_memory_for_a_larger_b(tuner: MeshTuner, num_pages: int) -> None:
+    memory = replace(tuner.memory, one_by_one=True, num_pages=num_pages)
+    assert memory.fixed_pages is not None
+    assert memory.buffer_bytes(memory.fixed_pages) == memory.buffer_bytes(1)
+    assert memory.loops(memory.fixed_pages) == 1
+    assert memory.fixed_pages == 1 or memory.loops(memory.fixed_pages - 1) > 1
+    assert replace(memory, one_by_one=False).fixed_pages is None
 
 
 @given(num_pages=st.integers(1, 5000))

@@ -11,12 +11,12 @@ from semistream.joins.base import JoinArguments, Results
 from semistream.joins.cyclic_scan import CyclicScan
 from semistream.joins.mesh import MeshJoin, require_steps
 from semistream.joins.mesh_allocation import MeshAllocation
-from semistream.joins.mesh_costs import MeshCosts, MeshFactors
+from semistream.joins.mesh_costs import PARQUET_FACTORS, MeshCosts, MeshFactors
 from semistream.joins.mesh_memory import MeshMemory
 from semistream.joins.mesh_tuner import MeshParameters, MeshTuner
 from semistream.joins.meters import CostMeter, RateMeter
 from semistream.joins.stats import TracePoint
-from semistream.relation import Relation
+from semistream.relation import AnyRelation, ParquetRelation
 
 _HEADROOM = 1.5  # of the service rate over the arrival rate
 _TOLERANCE = 0.1  # of a change in load that is not worth new parameters
@@ -62,17 +62,18 @@ class AdaptiveMeshJoin(MeshJoin):
     - If no b and w within the budget sustain the rate, w of the greatest service rate only sets how many tuples the
       window holds, and they enter as soon as there is room: as many in a scan, but in fewer packets, which costs less.
       So it is while no rate is known (until the second batch), with all of the budget.
+    - Plain Parquet is decoded page by page, in memory that its row groups set: there b costs nothing, and only w is
+      tuned. b is as many pages as make the few packets that are said above.
     - An operator is driven. If w tuples have not come when it is asked to step, it joins b pages with those it has; if
       more than w are pushed, it iterates until it has taken them. MESH's load shedding is not its business.
     """
 
     name = "adaptive_mesh"
-    takes_unclustered = False  # row groups set the memory of decoding Parquet: there is no b to tune
     _parameters: MeshParameters
 
     def __init__(
         self,
-        relation: Relation,
+        relation: AnyRelation,
         stream_schema: pa.Schema,
         *,
         factors: MeshFactors | None = None,
@@ -84,7 +85,7 @@ class AdaptiveMeshJoin(MeshJoin):
         if not half_life_s > 0:
             raise InvalidArgument(f"half_life_s is {half_life_s}; it must be more than 0.")
         require_steps(rows_per_step, pages_per_step)
-        self._factors = factors or MeshFactors()
+        self._factors = factors or (PARQUET_FACTORS if isinstance(relation, ParquetRelation) else MeshFactors())
         self._meter, self._timing = RateMeter(half_life_s), CostMeter(half_life_s)
         self._rate: float | None = None
         self._tuned_load: float | None = None
@@ -98,9 +99,8 @@ class AdaptiveMeshJoin(MeshJoin):
         memory = MeshMemory.of(
             self._memory, self.relation, self.spec, self._split, self._source, num_pages=self._scan.num_pages
         )
-        assert isinstance(self._scan, CyclicScan)
-        self._reader = self._scan.reader
-        self._allocation = MeshAllocation(memory, self._memory, self._reader, self._window, self._intake)
+        reader = self._scan.reader if isinstance(self._scan, CyclicScan) else None
+        self._allocation = MeshAllocation(memory, self._memory, reader, self._window, self._intake)
         self._rows_per_page = self.relation.num_rows / max(self._scan.num_pages, 1)
         self._tuned_load = None
         self._iteration_start = 0
@@ -108,7 +108,7 @@ class AdaptiveMeshJoin(MeshJoin):
         self._mark_s = 0.0  # from when on time was not counted yet, and
         self._busy_s = 0.0  # what was before, since the last iteration
         self._counted_results = self.stats.outputs
-        pages = max(min(self._split.run_bytes // memory.page_bytes, self.relation.num_pages), 1)
+        pages = memory.fixed_pages or max(self._split.run_bytes // memory.page_bytes, 1)
         rows_given, pages_given = (None, None) if self._tunes_itself else self._by_user
         self._fix(rows_given or self._split.slots, pages_given or pages)
 
@@ -134,7 +134,7 @@ class AdaptiveMeshJoin(MeshJoin):
 
         The join then keeps them, and an iteration is one loop of Fig. 6. With ``retune`` it tunes itself again, from
         the next batch or step on. b is at most all of R. If the budget has too little room for them, b pages are read
-        in several requests and the window takes fewer tuples.
+        in several requests and the window takes fewer tuples. Those of plain Parquet always are.
         """
         if self._busy is not None:
             raise JoinInProgress(

@@ -21,7 +21,7 @@ from semistream.joins.run_codes import COMPUTED_ROW_BYTES
 from semistream.joins.scan_source import ScanSource
 from semistream.joins.spec import JoinSpec
 from semistream.joins.stream_window import StreamWindow
-from semistream.relation import Relation, RunReader
+from semistream.relation import AnyRelation, ParquetRelation, RunReader
 
 _FEW_PACKETS = 8
 
@@ -33,7 +33,7 @@ class RunCost:
     ``largest`` is the largest page there is.
     """
 
-    relation: Relation
+    relation: AnyRelation
     buffers: int
     largest: int
     computes_codes: bool
@@ -53,7 +53,8 @@ class MeshMemory:
     MESH (1)                     here
     ===========================  ==========================================================================
     M_max                        ``pool``: the budget less what b and w do not change (index of R, matches, output)
-    b * v_P                      `buffer_bytes`: several buffers of b pages, as the reader reads ahead
+    b * v_P                      `buffer_bytes`: several buffers of b pages, as the reader reads ahead (of one page, if
+                                 pages come ``one_by_one``: there b does not change the memory)
     w * v_S                      `admit_bytes`: the arrays of tuples that are admitted at once
     w * N_R / b * sizeof(ptr)    `window_bytes`: a slot of the window for each tuple
     w * f * N_R / b * v_S        ``tuple_bytes`` for each of these tuples
@@ -74,12 +75,13 @@ class MeshMemory:
     widest_tuple: int
     admit_row_bytes: int
     admit_rows: int
+    one_by_one: bool = False
 
     @classmethod
     def of(
         cls,
         budget: MemoryBudget,
-        relation: Relation,
+        relation: AnyRelation,
         spec: JoinSpec,
         split: MemorySplit,
         source: ScanSource,
@@ -88,12 +90,11 @@ class MeshMemory:
     ) -> MeshMemory:
         """The memory of a join whose budget was split, and charged, by ``split`` for scans of ``source``."""
         changing = sum(budget.by_name.get(name, 0) for name in ("page buffers", "stream index"))
-        nbytes = relation.table.nbytes
         largest = max(relation.largest_page, source.largest_page)
         return cls(
             pool=budget.free + changing - split.staging_bytes,
             num_pages=num_pages,
-            page_bytes=int(np.quantile(nbytes, 0.99, method="higher")) if nbytes.size else 1,
+            page_bytes=_ordinary_page(relation),
             widest_page=max(largest, 1),
             run_cost=RunCost(relation, source.buffers, largest, spec.condition.computes_codes),
             slot_bytes=StreamWindow.index_bytes(1, single_codes=spec.condition.single_codes),
@@ -101,6 +102,7 @@ class MeshMemory:
             widest_tuple=min(split.payload_bytes, split.staging_bytes - split.widest_row),
             admit_row_bytes=admit_row_bytes(spec),
             admit_rows=split.admit_rows,
+            one_by_one=isinstance(relation, ParquetRelation),
         )
 
     def steps(self, pages: int) -> int:
@@ -116,17 +118,25 @@ class MeshMemory:
         most_packets = max(math.isqrt(self.num_pages) // 2, _FEW_PACKETS)
         return max(-(-self.steps(pages) // most_packets), 1)
 
+    @property
+    def fixed_pages(self) -> int | None:
+        """b where pages come one by one, and None where it is to be chosen.
+
+        There a larger b takes no more memory, but makes iterations longer: it is the least with few packets.
+        """
+        return self.loops(1) if self.one_by_one else None
+
     def slots(self, pages: int, rows: int) -> int:
         """Tuples that the window holds: w * N_R / b, and those of loops that are done at once with one of these."""
         return max(rows * self._loops_held(pages), LEAST_SLOTS)
 
     def run_bytes(self, pages: int) -> int:
-        """Bytes of a buffer that takes ``pages``."""
-        return max(pages * self.page_bytes, self.widest_page)
+        """Bytes of a buffer for a loop of ``pages``."""
+        return max(self._run_pages(pages) * self.page_bytes, self.widest_page)
 
     def buffer_bytes(self, pages: int) -> int:
-        """Bytes of all buffers when each takes ``pages``."""
-        return self.run_cost(self.run_bytes(pages), pages)
+        """Bytes of all buffers for loops of ``pages``."""
+        return self.run_cost(self.run_bytes(pages), self._run_pages(pages))
 
     def admit_bytes(self, rows: int) -> int:
         """Bytes that it takes to admit ``rows``, which is done in several pieces if they are many."""
@@ -153,6 +163,10 @@ class MeshMemory:
         tuples = self._rows_in(room, pages, self.slot_bytes + self.tuple_bytes)
         return min(tuples, self._rows_in(room - self.widest_tuple, pages, self.slot_bytes))
 
+    def _run_pages(self, pages: int) -> int:
+        """How many pages of a loop are read at once."""
+        return 1 if self.one_by_one else pages
+
     def _held(self, pages: int, rows: int) -> int:
         """All but the tuples."""
         window = self.window_bytes(self.slots(pages, rows))
@@ -171,3 +185,11 @@ class MeshMemory:
         if rows * held < LEAST_SLOTS:
             rows = min((room - LEAST_SLOTS * slot_bytes) / (loops * self.admit_row_bytes), LEAST_SLOTS / held)
         return rows
+
+
+def _ordinary_page(relation: AnyRelation) -> int:
+    """Bytes that all but one page in a hundred have at most; those of plain Parquet are not known before."""
+    if isinstance(relation, ParquetRelation):
+        return max(relation.largest_page, 1)
+    nbytes = relation.table.nbytes
+    return int(np.quantile(nbytes, 0.99, method="higher")) if nbytes.size else 1

@@ -24,7 +24,7 @@ class MeshTuner:
     The paper finds the best b by calculus, with real numbers. Here b and w are whole, and so is the number of
     loops in a scan, ceil(N_R / b). Of all b that make the same number, the least takes the least memory and the least
     time, hence the best b is ceil(N_R / q) for some q. There are at most 2 * sqrt(N_R) + 2 such values: all of
-    them are tried, and the choice is exact.
+    them are tried, and the choice is exact. Where the memory fixes b, only w is chosen.
     """
 
     costs: MeshCosts
@@ -33,7 +33,7 @@ class MeshTuner:
     def least_memory(self, rate: float) -> MeshParameters | None:
         """The b and w of least memory by MESH (1) that sustain ``rate`` by MESH (5), if any do in the budget."""
         best: tuple[int, MeshParameters] | None = None
-        for pages in steps_to_try(self.memory.num_pages):
+        for pages in self._pages_to_try():
             rows = self.costs.least_rows(rate, pages, self._packets(pages))
             if rows is not None and self.memory.fits(pages, rows):
                 total = self.memory.total(pages, rows)
@@ -48,7 +48,7 @@ class MeshTuner:
         when one has left.
         """
         best = -math.inf, MeshParameters(1, 1)
-        for pages in steps_to_try(self.memory.num_pages):
+        for pages in self._pages_to_try():
             most = self.memory.most_rows(pages)
             if most > 0:
                 rows = math.floor(most) if most >= 1 else most
@@ -62,6 +62,10 @@ class MeshTuner:
     def service_rate(self, pages: int, rows: float) -> float:
         """Tuples per second by MESH (3)."""
         return self.costs.service_rate(pages, rows, self._packets(pages))
+
+    def _pages_to_try(self) -> list[int]:
+        fixed = self.memory.fixed_pages
+        return steps_to_try(self.memory.num_pages) if fixed is None else [fixed]
 
     def _packets(self, pages: int) -> float:
         """Packets per loop."""
