@@ -89,7 +89,7 @@ class MemorySplit:
 
         def run_cost(run_bytes: int) -> int:
             pages_bytes = run_buffers * _run_pages(run_bytes, largest) * page_overhead(relation)
-            codes = _most_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
+            codes = most_run_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
             return RunReader.memory_bytes(run_bytes, run_buffers) + pages_bytes + codes
 
         admit_bytes = admit_bytes or admit_row_bytes(spec)
@@ -169,7 +169,7 @@ def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_byt
     return None if check.left_bytes is not None else right, least
 
 
-def _most_rows(relation: AnyRelation, run_bytes: int) -> int:
+def most_run_rows(relation: AnyRelation, run_bytes: int) -> int:
     """Rows that a run of pages, or a page of rows with null keys, can have."""
     clustered = relation.most_rows(run_bytes)
     return max(clustered, MOST_ROWS) if relation.null_key_rows else clustered
