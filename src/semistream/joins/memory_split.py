@@ -27,6 +27,19 @@ _GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
 
 
 @dataclass(frozen=True)
+class Shares:
+    """How large some parts of a budget are: one part in so many of it, or of what is to spare."""
+
+    run: int = 12
+    most_run_bytes: int = _RUN_BYTES
+    matches: int = 12
+    staging: int = 16  # if that is more than enough for wide rows,
+    least_staging: int = 6  # else this
+    admit: int = 16
+    admit_bytes: int | None = None  # for each tuple that is admitted, if it is not what it mostly takes
+
+
+@dataclass(frozen=True)
 class MemorySplit:
     """The parts of a budget, in bytes and in what they hold. Together they never exceed it.
 
@@ -64,21 +77,16 @@ class MemorySplit:
         run_pages: int | None = None,
         largest_page: int = 0,
         decoding_bytes: int = 0,
-        run_share: int = 12,
-        most_run_bytes: int = _RUN_BYTES,
-        admit_bytes: int | None = None,
-        admit_share: int = 16,
-        staging_share: int = 16,
+        shares: Shares | None = None,
     ) -> MemorySplit:
         """Split ``budget`` and charge all that is allocated up front; too small a budget is refused.
 
         ``index_bytes`` is what the operator holds of R's index, ``slots_bytes(n)`` what it needs to find n stream
         tuples, ``run_buffers`` how many runs of pages it holds at once, ``run_pages`` the size of a run if it is fixed,
         ``largest_page`` that of pages which are not in R's page table, ``decoding_bytes`` what decoding takes.
-        A run gets one part in ``run_share`` of what there is to spare, up to ``most_run_bytes``; as many tuples are
-        admitted at once, for ``admit_bytes`` each, as fit one part in ``admit_share`` of the budget; one part in
-        ``staging_share`` of a large one is for results.
+        ``shares`` says how large some parts are.
         """
+        shares = shares or Shares()
         condition = spec.condition
         largest = max(relation.largest_page, largest_page)
         tuple_bytes = expected_row_bytes(spec)
@@ -92,8 +100,8 @@ class MemorySplit:
             codes = most_run_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
             return RunReader.memory_bytes(run_bytes, run_buffers) + pages_bytes + codes
 
-        admit_bytes = admit_bytes or admit_row_bytes(spec)
-        most_admitted = max(LEAST_SLOTS, budget.limit // admit_share // admit_bytes)
+        admit_bytes = shares.admit_bytes or admit_row_bytes(spec)
+        most_admitted = max(LEAST_SLOTS, budget.limit // shares.admit // admit_bytes)
 
         def slots_cost(slots: int) -> int:
             return slots_bytes(slots) + slots * tuple_bytes + min(slots, most_admitted) * admit_bytes
@@ -112,12 +120,12 @@ class MemorySplit:
         budget.require(least, purpose=purpose)
 
         spare = budget.limit - least
-        run_bytes = max(largest, min(most_run_bytes, spare // run_share))
+        run_bytes = max(largest, min(shares.most_run_bytes, spare // shares.run))
         if run_pages is not None or largest == 0 or run_cost(run_bytes) - run_cost(asked) > spare // 3:
             run_bytes = asked
-        staging = least_staging + min(max(_STAGING_BYTES, spare // staging_share), spare // 6)
+        staging = least_staging + min(max(_STAGING_BYTES, spare // shares.staging), spare // shares.least_staging)
         check = least_check + min(max(_CHECK_BYTES, spare // 16), spare // 12) if condition.check else 0
-        matches = max(_LEAST_MATCHES, min(1 << 16, spare // 12 // _MATCH_BYTES))
+        matches = max(_LEAST_MATCHES, min(1 << 16, spare // shares.matches // _MATCH_BYTES))
         budget.charge("page index", index_bytes)
         budget.charge("decoding", decoding_bytes)
         budget.charge("page buffers", run_cost(run_bytes))

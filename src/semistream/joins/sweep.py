@@ -18,7 +18,7 @@ from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.lane import Lane
 from semistream.joins.level import Level
-from semistream.joins.memory_split import MemorySplit
+from semistream.joins.memory_split import MemorySplit, Shares
 from semistream.joins.page_sweep import PageSweep
 from semistream.joins.stream_buffer import StreamBuffer
 from semistream.kernels.types import Int64s
@@ -26,15 +26,14 @@ from semistream.relation import Relation
 
 _LANES = 4  # runs that are read or joined at once
 _THREADS = 3
-_RUN_BYTES = 2 << 20
+_RUNS_SHARE = 5  # one part in so many of the memory is for runs
 _LEAST_RUN_BYTES = 1 << 20  # rather than shorter runs there are fewer lanes
-_RUNS_SHARE = 6  # one part in so many of the memory is for runs
-_LEVELS = 8  # at least
-_ADMIT_SHARE = 9  # one part in so many of the memory is for sorting: the larger levels are, the faster they are joined
-_ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
 _SCARCE_PAGES = 48  # of R: with less memory there is one lane, so that little is enough
-_STAGING_SHARE = 8
-_LANE_BYTES = 8 << 19  # of results of a run: as many as a run of R has rows, if they are not too wide
+_SHARES = Shares(most_run_bytes=2 << 20, matches=32, staging=8, least_staging=10, admit=9)
+_ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
+_LANE_BYTES = 4 << 20  # of results of a run: as many as a run of R has rows, if they are not too wide
+_RUNS_AT_ONCE = 8  # by a lane, if each has few results
+_LEVELS = 8  # at least; but the fewer and larger they are, the faster they are joined
 
 
 class SweepJoin(SemiStreamJoin):
@@ -79,7 +78,7 @@ class SweepJoin(SemiStreamJoin):
         self._intake = Intake(self.spec, each, self._memory, keeps_batches=False, columns=unpacked)
         self._emitter = Emitter(self.spec, each, self._memory)
         self._idle = deque(
-            Lane(Emitter(self.spec, each, MemoryBudget(each.staging_bytes)), each.matches, self.spec.pairs)
+            Lane(Emitter(self.spec, each, MemoryBudget(each.staging_bytes), early=True), each.matches, self.spec.pairs)
             for _ in range(lanes)
         )
         self._working: deque[tuple[Lane, int]] = deque()  # and the count at which the first page of its run is passed
@@ -100,16 +99,13 @@ class SweepJoin(SemiStreamJoin):
             purpose=f"a {self.name} join with {relation.path}",
             index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages) + relation.num_pages,
             slots_bytes=partial(StreamBuffer.index_bytes, **stored),
-            most_run_bytes=_RUN_BYTES,
-            admit_bytes=_ADMIT_IN_PLACE if stored["code_stored"] else None,
-            admit_share=_ADMIT_SHARE,
-            staging_share=_STAGING_SHARE,
         )
-        lanes = min(self._most_lanes, max(limit // _RUNS_SHARE // _LEAST_RUN_BYTES, 2))
+        shares = replace(_SHARES, admit_bytes=_ADMIT_IN_PLACE if stored["code_stored"] else None)
+        lanes = min(self._most_lanes, max(limit // _RUNS_SHARE // _LEAST_RUN_BYTES, 3))
         if lanes > 1 and limit >= _SCARCE_PAGES * relation.largest_page:
             with suppress(BudgetError):
-                return split(run_buffers=lanes, run_share=_RUNS_SHARE * lanes), lanes
-        return split(run_buffers=1), 1
+                return split(run_buffers=lanes, shares=replace(shares, run=_RUNS_SHARE * lanes)), lanes
+        return split(run_buffers=1, shares=shares), 1
 
     def _code_column(self) -> int | None:
         """The stream's column whose values are its codes, if there is one: it need not be stored twice."""
@@ -182,6 +178,10 @@ class SweepJoin(SemiStreamJoin):
     def _flush(self) -> Results:
         while self._buffer.levels:
             yield from self._iterate()
+        for lane in self._idle:
+            if lane.keeps:
+                yield from lane.rest()
+                self._memory.release("output", self._lane_bytes)
 
     def _iterate(self) -> Results:
         """Give out what the next run has found, and let tuples go that have met all of R."""
@@ -201,16 +201,26 @@ class SweepJoin(SemiStreamJoin):
             yield from self._expire()
 
     def _read_ahead(self) -> None:
-        """Start a lane for each run that comes next."""
+        """Start a lane for the runs that come next."""
         while self._idle:
-            run = self._sweep.next()
-            if run is None:
+            runs = self._sweep.next(self._runs_at_once)
+            if runs is None:
                 return
-            sequence, passed = run
+            sequences, passed = runs
             lane = self._idle.popleft()
-            self._memory.charge("output", self._lane_bytes)
-            self._working.append((lane, int(passed[0])))
-            self._reader.ask(sequence, partial(lane.start, passed=passed, view=self._buffer.view))
+            if not lane.keeps:
+                self._memory.charge("output", self._lane_bytes)
+            self._working.append((lane, int(passed[0][0])))
+            self._reader.ask_all(sequences, partial(lane.start, passed=passed, view=self._buffer.view))
+
+    @property
+    def _runs_at_once(self) -> int:
+        """Runs that a lane joins before it is asked for results: several if they have few."""
+        if self._watcher is not None:
+            return 1
+        waiting = sum(level.rows for level in self._buffer.levels)
+        in_run = waiting * self._reader.run_bytes // max(self.relation.nbytes, 1) * self._emitter.row_bytes
+        return max(1, min(_RUNS_AT_ONCE, self._lane_bytes // 2 // max(in_run, 1)))
 
     def _finish_run(self) -> Results:
         lane = self._working[0][0]
@@ -221,10 +231,10 @@ class SweepJoin(SemiStreamJoin):
             if piece.last:
                 break
             piece = lane.advance()
-        assert lane.run is not None
-        self.stats.probes += int(lane.run.rows.sum())
+        self.stats.probes += lane.rows
         lane.finish(self._watcher)
-        self._memory.release("output", self._lane_bytes)
+        if not lane.keeps:
+            self._memory.release("output", self._lane_bytes)
         self._working.popleft()
         self._idle.append(lane)
         self._reader.give_back()

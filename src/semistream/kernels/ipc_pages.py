@@ -8,7 +8,7 @@ The bytes must have passed their checksum: nothing is range-checked here.
 import numpy as np
 from numba import njit
 
-from semistream.kernels.types import Bytes, Int64s
+from semistream.kernels.types import Bools, Bytes, Int64s
 
 _PREFIX = 8  # continuation marker and metadata length, 4 bytes each
 _HEADER_FIELD = 2  # Message.header
@@ -71,6 +71,16 @@ def locate_buffers(data: Bytes, page_starts: Int64s, positions: Int64s) -> None:
         for buffer in range(positions.shape[1]):
             entry = (vector + 4 >> 3) + 2 * buffer
             positions[page, buffer] = body + words[entry] if words[entry + 1] > 0 else -1
+
+
+@njit(cache=True, nogil=True)
+def filled_buffers(positions: Int64s) -> Bools:
+    """For each buffer, whether any page has it."""
+    filled = np.zeros(positions.shape[1], np.bool_)
+    for page in range(positions.shape[0]):
+        for buffer in range(filled.size):
+            filled[buffer] |= positions[page, buffer] >= 0
+    return filled
 
 
 @njit(cache=True, nogil=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.kernels.ipc_pages import locate_buffers
+from semistream.kernels.ipc_pages import filled_buffers, locate_buffers
 from semistream.kernels.types import Bytes, Int32s, Int64s
 from semistream.relation.page_layout import ColumnLayout, PageLayout
 from semistream.relation.row_gatherer import RowGatherer
@@ -72,7 +72,7 @@ class PageRun:
     @cached_property
     def filled(self) -> list[bool]:
         """For each buffer, whether any page has it: a validity bitmap is there only if there are nulls."""
-        return list(np.any(self.positions >= 0, axis=0).tolist())
+        return list(filled_buffers(self.positions).tolist())
 
     def gather(self, columns: Sequence[ColumnLayout], page: Int32s, row: Int32s) -> list[pa.Array]:
         """Copies of the chosen rows, one array per column."""

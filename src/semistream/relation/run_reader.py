@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,19 +107,32 @@ class RunReader:
         """What plans take a request of the disk to cost."""
         return self._disk.costs
 
-    def ask(self, run: Pages | PageSequence, work: Callable[[PageRun], Any] | None = None) -> None:
+    def ask(self, run: Pages | PageSequence) -> None:
         """Start to read a run: pages that lie one behind the other in one file, or a sequence of a read plan.
 
         Of a sequence all that lies between its pages is read and counted by the disk, but only the pages it names are
-        checked and given. The thread that has read a run goes on to do ``work`` with it; then `take` gives what that
-        returns, and not the run.
+        checked and given.
         """
-        pages, span_pages = run if isinstance(run, PageSequence) else (run, run.size)
-        self._require_readable(pages, span_pages)
-        file = self._files[int(self._table.file[pages[0]])]
-        read = self._disk.request(file, *self._span(pages), pages=span_pages)
+        read, pages = self._request(run)
         buffer = self._free.popleft()
-        self._pending.append((self.submit(self._read, read, file, pages, buffer, work), buffer, pages.size))
+        self._pending.append((self.submit(read, buffer), buffer, pages))
+
+    def ask_all(self, runs: Iterable[Pages | PageSequence], work: Callable[[Iterator[PageRun]], Any]) -> None:
+        """Start to do ``work`` with some runs, in a thread that reads each of them, into one buffer, when it is its
+        turn. `take` gives what the work returns.
+        """
+        requests = [self._request(run) for run in runs]
+        buffer = self._free.popleft()
+        read = (read(buffer) for read, _ in requests)
+        self._pending.append((self.submit(work, read), buffer, sum(pages for _, pages in requests)))
+
+    def _request(self, run: Pages | PageSequence) -> tuple[Callable[[Bytes], PageRun], int]:
+        """Have a read counted; gives what does it, and how many pages it gives."""
+        pages, span_pages = run if isinstance(run, PageSequence) else (run, run.size)
+        span = self._span(pages)
+        self._require_readable(pages, span_pages, span[1])
+        file = self._files[int(self._table.file[pages[0]])]
+        return partial(self._read, self._disk.request(file, *span, pages=span_pages), file, pages), pages.size
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
         """Do something else in the reader's threads."""
@@ -158,9 +172,8 @@ class RunReader:
         start = int(table.offset[pages[0]])
         return start, int(table.offset[last] + table.nbytes[last]) - start
 
-    def _require_readable(self, pages: Pages, span_pages: int) -> None:
+    def _require_readable(self, pages: Pages, span_pages: int, nbytes: int) -> None:
         """Refuse what would be miscounted, or is larger than a buffer."""
-        _, nbytes = self._span(pages)
         if span_pages == pages.size and nbytes != self._table.nbytes[pages].sum():
             raise InvalidArgument(
                 f"the {pages.size} pages from {pages[0]} to {pages[-1]} do not lie one behind the other. Ask for runs "
@@ -172,20 +185,12 @@ class RunReader:
                 f"{self._run_bytes}. Raise run_bytes, or ask for shorter runs."
             )
 
-    def _read(
-        self,
-        read: Callable[[Bytes], int],
-        file: Path,
-        pages: Pages,
-        buffer: Bytes,
-        work: Callable[[PageRun], Any] | None,
-    ) -> Any:
+    def _read(self, read: Callable[[Bytes], int], file: Path, pages: Pages, buffer: Bytes) -> PageRun:
         table = self._table
         starts = table.offset[pages] - table.offset[pages[0]] + read(buffer)
         lengths = table.nbytes[pages]
         self._verify(file, pages, buffer, starts, lengths)
-        run = PageRun(self._layout, buffer, pages, starts, table.rows[pages], lengths)
-        return run if work is None else work(run)
+        return PageRun(self._layout, buffer, pages, starts, table.rows[pages], lengths)
 
     def _verify(self, file: Path, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
         """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
