@@ -51,8 +51,7 @@ class Emitter:
 
     Pairs are staged run after run and come out when the staging is full or `emit` is called, so that many small runs
     make few batches. What is staged is charged to the budget until the consumer has asked for more. ``cached`` tells,
-    for rows that are not R's pages but copies of some columns, where each column of R stands in them. If it takes
-    stream tuples ``early``, they are copied as they are staged and may leave the stream before they come out.
+    for rows that are not R's pages but copies of some columns, where each column of R stands in them.
     """
 
     def __init__(
@@ -62,11 +61,8 @@ class Emitter:
         budget: MemoryBudget,
         *,
         cached: Mapping[ColumnLayout, ColumnLayout] | None = None,
-        early: bool = False,
     ) -> None:
         self._spec = spec
-        self._early = early
-        self._tuples: list[list[pa.Array]] = []  # those that were taken early
         self._payload = spec.payload
         self._check_columns = spec.condition.check.relation_columns if spec.condition.check else ()
         if cached is not None:
@@ -77,8 +73,8 @@ class Emitter:
         self._check_bytes = split.check_bytes
         self._null_bytes = fixed_row_bytes(pa.schema([pa.field(c.name, c.type) for c in spec.payload]))
         self._regular = is_regular(spec.stream_schema) and all(c.kind in ("fixed", "bits") for c in spec.payload)
-        self.row_bytes = fixed_row_bytes(spec.stream_schema) + sum(c.fixed_bytes for c in spec.payload)  # at least
-        self._capacity = max(batch_bytes // self.row_bytes, 1)
+        self._row_bytes = fixed_row_bytes(spec.stream_schema) + sum(c.fixed_bytes for c in spec.payload)  # at least
+        self._capacity = max(batch_bytes // self._row_bytes, 1)
         self._gatherer = RowGatherer(self._payload, self._capacity)
         self._positions: list[Int64s] = []
         self._staged_bytes = 0
@@ -131,51 +127,32 @@ class Emitter:
                 continue
             self._budget.charge("output", nbytes)
             self._staged_bytes += nbytes
-            if self._early:
-                self._tuples.append(stream.take(positions[begin:end]))
-            else:
-                self._positions.append(positions[begin:end].copy())
+            self._positions.append(positions[begin:end].copy())
             self._gatherer.append(run, page[begin:end], row[begin:end])
             begin = end
 
     def _fitting(self, ends: Int64s | None, begin: int, end: int) -> tuple[int, int]:
         """How far the staging takes pairs from ``begin`` on, and their bytes; ``ends`` is None if all are alike."""
         room = self._batch_bytes - self._staged_bytes
-        least = 0 if self.staged else 1  # a single row goes out however large it is
+        least = 0 if self._positions else 1  # a single row goes out however large it is
         if ends is None:
-            rows = min(end - begin, max(room // self.row_bytes, least))
-            return begin + rows, rows * self.row_bytes
+            rows = min(end - begin, max(room // self._row_bytes, least))
+            return begin + rows, rows * self._row_bytes
         before = int(ends[begin - 1]) if begin else 0
         fits = int(np.searchsorted(ends, before + room, "right"))
         end = max(min(fits, begin + self._capacity - self._gatherer.rows), begin + least)
         return end, (int(ends[end - 1]) if end else 0) - before
 
     def emit(self, stream: StreamRows) -> Iterator[pa.RecordBatch]:
-        """Give out what is staged. It must be called before a staged tuple leaves ``stream``, unless it was taken."""
-        if not self.staged:
+        """Give out what is staged. It must be called before a staged tuple leaves ``stream``."""
+        if not self._positions:
             return
-        columns = self._staged_tuples(stream) + self._gatherer.finish()
-        self._positions, self._tuples = [], []
+        positions = self._positions[0] if len(self._positions) == 1 else np.concatenate(self._positions)
+        self._positions = []
+        columns = stream.take(positions) + self._gatherer.finish()
         yield pa.RecordBatch.from_arrays(columns, schema=self._spec.schema)
         self._budget.release("output", self._staged_bytes)
         self._staged_bytes = 0
-
-    @property
-    def staged(self) -> bool:
-        """Whether pairs wait to come out."""
-        return bool(self._positions or self._tuples)
-
-    @property
-    def half_full(self) -> bool:
-        """Whether what is staged makes half a batch."""
-        return 2 * self._staged_bytes >= self._batch_bytes
-
-    def _staged_tuples(self, stream: StreamRows) -> list[pa.Array]:
-        if self._positions:
-            return stream.take(self._positions[0] if len(self._positions) == 1 else np.concatenate(self._positions))
-        if len(self._tuples) == 1:
-            return self._tuples[0]
-        return [pa.concat_arrays(parts) for parts in zip(*self._tuples, strict=True)]
 
     def finished(self, stream: StreamRows, batch: pa.RecordBatch, matched: Bools) -> Iterator[pa.RecordBatch]:
         """What is given out of stream tuples that have met all of R, after all that is staged: the unmatched of a left

@@ -23,6 +23,7 @@ LEAST_SLOTS = 16
 _CHECK_BYTES = 4 << 20  # of the values of pairs that are checked together; a 16th of a large budget
 ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
 _ADMIT_RANGE_BYTES = 128  # the same with a range, and the bounds that it is made of
+_GROWTH = 16  # what checks and payload get for each part more
 _GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
 
 
@@ -61,7 +62,7 @@ class MemorySplit:
     slots: int
     admit_rows: int
     payload_bytes: int
-    lanes: int = 1  # that have to share staging and checks if there is more memory
+    growth: int  # bytes of memory for each byte of a wider row
 
     @classmethod
     def of(
@@ -145,16 +146,16 @@ class MemorySplit:
             slots=slots,
             admit_rows=min(slots, most_admitted),
             payload_bytes=budget.free - staging,
+            growth=max(_GROWTH, shares.staging, shares.least_staging),
         )
 
     def require_narrow(self, row_bytes: int, budget: MemoryBudget) -> None:
         """Refuse a stream row that is too wide to be held and given out."""
-        most, share = min(self.payload_bytes, self.staging_bytes - self.widest_row), 16
+        most, growth = min(self.payload_bytes, self.staging_bytes - self.widest_row), self.growth
         if self.widest_checked is not None:
-            most, share = min(most, self.widest_checked), 32  # a check takes twice the row
+            most, growth = min(most, self.widest_checked), 2 * growth  # a check takes twice the row
         if row_bytes > most:
-            # Staging, checks and payload each get at least that.
-            least = budget.limit + self.lanes * share * (row_bytes - most)
+            least = budget.limit + growth * (row_bytes - most)  # staging, checks and payload each get at least that
             raise BudgetError(
                 f"a stream row of {row_bytes} bytes does not fit a budget of {budget.limit} bytes, which has room for "
                 f"rows of up to {most}. Raise memory to {least} bytes.",

@@ -63,21 +63,16 @@ class PageSweep:
         """Pages that tuples wait for and that are not asked for yet."""
         return int(np.count_nonzero(self._wanted))
 
-    def next(self, most: int = 1) -> tuple[list[PageSequence], list[Int64s]] | None:
-        """What to read next, up to ``most`` sequences, and the counts at which their pages are passed; None if nothing
-        is wanted.
-        """
+    def next(self) -> tuple[PageSequence, Int64s] | None:
+        """What to read next, and the count at which each of its pages is passed; None if nothing is wanted."""
         if not self._plan and not self._look_ahead():
             return None
-        sequences = [self._plan.popleft() for _ in range(min(most, len(self._plan)))]
-        pages = sequences[0].pages if len(sequences) == 1 else np.concatenate([s.pages for s in sequences])
-        places = self._places[pages]
+        sequence = self._plan.popleft()
+        places = self._places[sequence.pages]
         self._wanted[places] = False
         counts = self._counts(places)
         self.passed = int(counts[-1]) + 1
-        if len(sequences) == 1:
-            return sequences, [counts]
-        return sequences, np.split(counts, np.cumsum([s.pages.size for s in sequences[:-1]]))
+        return sequence, counts
 
     def peek(self) -> int | None:
         """The count at which the next wanted page is passed; None if nothing is wanted."""

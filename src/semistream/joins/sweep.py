@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
+import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
@@ -16,23 +17,23 @@ from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.byte_ring import Place
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
-from semistream.joins.lane import Lane
 from semistream.joins.level import Level
-from semistream.joins.memory_split import MemorySplit, Shares
+from semistream.joins.memory_split import MemorySplit, Shares, expected_row_bytes
 from semistream.joins.page_sweep import PageSweep
+from semistream.joins.small_batches import SmallBatches
 from semistream.joins.stream_buffer import StreamBuffer
 from semistream.kernels.types import Int64s
 from semistream.relation import Relation
 
-_LANES = 4  # runs that are read or joined at once
-_THREADS = 3
+_RUNS = 4  # that are read ahead or joined at once
+_THREADS = 3  # that read runs and sort tuples
+_SCARCE_PAGES = 48  # of R: with less memory one run is read at a time, so that little is enough
 _RUNS_SHARE = 5  # one part in so many of the memory is for runs
-_LEAST_RUN_BYTES = 1 << 20  # rather than shorter runs there are fewer lanes
-_SCARCE_PAGES = 48  # of R: with less memory there is one lane, so that little is enough
-_SHARES = Shares(most_run_bytes=2 << 20, matches=32, staging=8, least_staging=10, admit=9)
+_LEAST_RUN_BYTES = 1 << 20  # rather than shorter runs there are fewer
+_SHARES = Shares(most_run_bytes=2 << 20, matches=32, staging=24, least_staging=16, admit=9)
 _ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
-_LANE_BYTES = 4 << 20  # of results of a run: as many as a run of R has rows, if they are not too wide
-_RUNS_AT_ONCE = 8  # by a lane, if each has few results
+_BATCH_BYTES = 5 << 19  # of a batch of results: about those of a run, if many tuples wait
+_SMALL, _LEAST_ROWS = 4, 256  # batches of less than one part in so many of a level wait for others, if levels have rows
 _LEVELS = 8  # at least; but the fewer and larger they are, the faster they are joined
 
 
@@ -43,11 +44,15 @@ class SweepJoin(SemiStreamJoin):
     goes round over the pages of R in the order of the disk (`PageSweep`): tuples enter wherever it stands and leave
     when it is there again, as in MESHJOIN, so that the disk never waits for the stream, nor the stream for a phase to
     end. Pages that no tuple needs are passed over by SSIJ's read plan; when most are needed, this is a full scan. Runs
-    are read, matched and gathered by threads, each run in a lane of its own, while the stream is taken in: payload
-    columns are touched only for pairs, once, when they come out. Results come in the order of the sweep.
+    are read ahead and tuples are sorted by threads; payload columns are touched only for pairs, once, when they come
+    out. Results come in the order of the sweep.
 
     Each tuple meets each page that it needs exactly once, so the result is exact: it enters at a count of pages passed,
     runs asked for before do not meet it, and it leaves when all of R has passed after that.
+
+    While the stream goes on, the sweep keeps pace with it: for each tuple that comes it goes on by as many pages as
+    there are for each tuple that can wait. So levels of tuples enter all around R and leave one by one, and to sort the
+    next one and to join those before is done at once.
     """
 
     name = "sweep"
@@ -55,41 +60,44 @@ class SweepJoin(SemiStreamJoin):
 
     def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
         super().__init__(relation, stream_schema, **arguments)
-        self._most_lanes = _LANES
         self._put_together()
 
     def _arrange(self) -> None:
         relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
         code_column = self._code_column()
         stored = {"code_stored": code_column is not None, "single_codes": condition.single_codes}
-        split, lanes = self._split(stored)
-        lanes, each = _in_lanes(split, lanes)
-        self._lanes = lanes
-        self._lane_bytes = each.staging_bytes
+        split, runs = self._split(stored)
         buffer_bytes = StreamBuffer.most_bytes(split.slots, schema, **stored)
         packed_bytes = buffer_bytes - StreamBuffer.index_bytes(split.slots, **stored)  # the index is charged for
-        self._memory.charge("stream buffer", packed_bytes)
         self._level_rows = max(min(split.admit_rows, split.slots // _LEVELS), 1)
+        small_rows = self._level_rows // _SMALL if self._level_rows >= _LEAST_ROWS else 0
+        small_bytes = min(small_rows * expected_row_bytes(self.spec), packed_bytes // _LEVELS)
+        self._small = SmallBatches(small_rows, self._memory.part(small_bytes) if small_bytes else MemoryBudget(1))
+        buffer_bytes, packed_bytes = buffer_bytes - small_bytes, packed_bytes - small_bytes
+        self._memory.charge("stream buffer", packed_bytes)
         self._buffer = StreamBuffer(
             schema, buffer_bytes, self._level_rows, code_column, single_codes=condition.single_codes
         )
         unpacked = self._buffer.unpacked
-        each = replace(each, payload_bytes=split.payload_bytes - packed_bytes if unpacked else buffer_bytes)
-        self._intake = Intake(self.spec, each, self._memory, keeps_batches=False, columns=unpacked)
-        self._emitter = Emitter(self.spec, each, self._memory)
-        self._idle = deque(
-            Lane(Emitter(self.spec, each, MemoryBudget(each.staging_bytes), early=True), each.matches, self.spec.pairs)
-            for _ in range(lanes)
+        split = replace(
+            split,
+            payload_bytes=split.payload_bytes - packed_bytes - small_bytes if unpacked else buffer_bytes,
+            batch_bytes=min(split.staging_bytes, _BATCH_BYTES),
         )
-        self._working: deque[tuple[Lane, int]] = deque()  # and the count at which the first page of its run is passed
+        self._intake = Intake(self.spec, split, self._memory, keeps_batches=False, columns=unpacked)
+        self._emitter = Emitter(self.spec, split, self._memory)
+        self._number = np.empty(split.matches, np.int64)
+        self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._reader = relation.reader(
-            run_bytes=split.run_bytes, disk=self._disk, buffers=lanes, threads=min(_THREADS, lanes)
+            run_bytes=split.run_bytes, disk=self._disk, buffers=runs, threads=min(_THREADS, runs)
         )
+        self._asked: deque[Int64s] = deque()  # for each run, the counts at which its pages are passed
+        self._in_before = 0  # tuples that are taken in now and were counted before
         self._met = self._due = 0  # counts of pages: that were met, and that should be before more tuples come in
         self._sweep = PageSweep(relation, self._disk.costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
 
     def _split(self, stored: dict[str, bool]) -> tuple[MemorySplit, int]:
-        """The parts of the budget, and for how many lanes: for one if there is not enough for more."""
+        """The parts of the budget, and how many runs are held: one if there is not enough for more."""
         relation, limit = self.relation, self._memory.limit
         split = partial(
             MemorySplit.of,
@@ -101,10 +109,10 @@ class SweepJoin(SemiStreamJoin):
             slots_bytes=partial(StreamBuffer.index_bytes, **stored),
         )
         shares = replace(_SHARES, admit_bytes=_ADMIT_IN_PLACE if stored["code_stored"] else None)
-        lanes = min(self._most_lanes, max(limit // _RUNS_SHARE // _LEAST_RUN_BYTES, 3))
-        if lanes > 1 and limit >= _SCARCE_PAGES * relation.largest_page:
+        if limit >= _SCARCE_PAGES * relation.largest_page:
+            runs = min(_RUNS, max(limit // _RUNS_SHARE // _LEAST_RUN_BYTES, 2))
             with suppress(BudgetError):
-                return split(run_buffers=lanes, shares=replace(shares, run=_RUNS_SHARE * lanes)), lanes
+                return split(run_buffers=runs, shares=replace(shares, run=_RUNS_SHARE * runs)), runs
         return split(run_buffers=1, shares=shares), 1
 
     def _code_column(self) -> int | None:
@@ -115,34 +123,30 @@ class SweepJoin(SemiStreamJoin):
         column = schema.get_field_index(condition.stream_keys[0])
         return column if schema.types[column] == codec.types[0] else None
 
-    def _attach_watcher(self) -> None:
-        for lane in (*self._idle, *(lane for lane, _ in self._working)):
-            lane.keeps_pairs = self._watcher is not None
-
     def _pages_to_drain(self) -> int:
-        return self._sweep.pages_wanted
+        return min(self._sweep.pages_wanted + self._small.rows, self.relation.num_pages)
 
     def _pages_asked(self) -> int:
         return self._reader.pages_waiting
 
     def _push(self, batch: pa.RecordBatch) -> Results:
+        self._intake.require_narrow(batch)
+        if self._small.add(batch):
+            self.stats.rows_in += batch.num_rows
+        else:
+            self._in_before = self._small.rows
+            yield from self._take_in(self._small.take(batch))
+
+    def _take_in(self, batch: pa.RecordBatch | None) -> Results:
+        """Let tuples wait in levels, and join others until there is room for them."""
         done = 0
         goes_on = bool(self._buffer.levels)
-        while done < batch.num_rows:
-            if self._lanes > 1:
-                self._read_ahead()
+        while batch is not None and done < batch.num_rows:
+            self._read_ahead()
             left = batch.num_rows - done
             rows = -(-left // -(-left // self._level_rows))  # levels of the same size
             place = self._buffer.room(rows)
-            try:
-                taken = None if place is None else self._intake.take(batch, done, rows)
-            except BudgetError:
-                if self._lanes == 1:
-                    raise
-                yield from self._flush()  # a tuple too wide for a lane's part: let one lane have it all
-                self._most_lanes = 1
-                self._arrange_anew()
-                continue
+            taken = None if place is None else self._intake.take(batch, done, rows)
             if place is None or taken is None:
                 yield from self._iterate()
                 continue
@@ -168,32 +172,35 @@ class SweepJoin(SemiStreamJoin):
         self._due = max(self._due, self._met) + rows * pages // kept
         self._buffer.enter(level, passed, passed + pages)
         self._sweep.want(*self._buffer.asked(level))
-        self.stats.rows_in += rows
+        counted = min(rows, self._in_before)
+        self._in_before -= counted
+        self.stats.rows_in += rows - counted
         self.stats.inserts += level.matchable
         return rows
 
     def _step(self) -> Results:
+        yield from self._take_in_small()
         yield from self._iterate()
 
+    def _take_in_small(self) -> Results:
+        self._in_before = self._small.rows
+        yield from self._take_in(self._small.take())
+
     def _flush(self) -> Results:
+        yield from self._take_in_small()
         while self._buffer.levels:
             yield from self._iterate()
-        for lane in self._idle:
-            if lane.keeps:
-                yield from lane.rest()
-                self._memory.release("output", self._lane_bytes)
 
     def _iterate(self) -> Results:
-        """Give out what the next run has found, and let tuples go that have met all of R."""
+        """Join the next run, and let tuples go that have met all of R."""
         if not self._buffer.levels:
             return
         self.stats.steps += 1
         self._read_ahead()
-        if self._working:
-            yield from self._finish_run()
-            if self._lanes > 1:
-                self._read_ahead()
-        met = self._working[0][1] if self._working else self._sweep.peek()
+        if self._asked:
+            yield from self._join_run()
+            self._read_ahead()
+        met = int(self._asked[0][0]) if self._asked else self._sweep.peek()
         if met is None:  # nothing is wanted: all that is left of R is passed over
             met = self._buffer.levels[-1].leaves_at
         self._met = met
@@ -201,47 +208,30 @@ class SweepJoin(SemiStreamJoin):
             yield from self._expire()
 
     def _read_ahead(self) -> None:
-        """Start a lane for the runs that come next."""
-        while self._idle:
-            runs = self._sweep.next(self._runs_at_once)
-            if runs is None:
+        """Ask for the runs that come next."""
+        while self._reader.room:
+            run = self._sweep.next()
+            if run is None:
                 return
-            sequences, passed = runs
-            lane = self._idle.popleft()
-            if not lane.keeps:
-                self._memory.charge("output", self._lane_bytes)
-            self._working.append((lane, int(passed[0][0])))
-            self._reader.ask_all(sequences, partial(lane.start, passed=passed, view=self._buffer.view))
+            sequence, passed = run
+            self._asked.append(passed)
+            self._reader.ask(sequence)
 
-    @property
-    def _runs_at_once(self) -> int:
-        """Runs that a lane joins before it is asked for results: several if they have few."""
-        if self._watcher is not None:
-            return 1
-        waiting = sum(level.rows for level in self._buffer.levels)
-        in_run = waiting * self._reader.run_bytes // max(self.relation.nbytes, 1) * self._emitter.row_bytes
-        return max(1, min(_RUNS_AT_ONCE, self._lane_bytes // 2 // max(in_run, 1)))
-
-    def _finish_run(self) -> Results:
-        lane = self._working[0][0]
-        piece = self._reader.take()
-        while True:
-            if piece.batch is not None:
-                yield piece.batch
-            if piece.last:
-                break
-            piece = lane.advance()
-        self.stats.probes += lane.rows
-        lane.finish(self._watcher)
-        if not lane.keeps:
-            self._memory.release("output", self._lane_bytes)
-        self._working.popleft()
-        self._idle.append(lane)
+    def _join_run(self) -> Results:
+        """Join the run that was asked for first with the tuples that waited then."""
+        run, passed, view = self._reader.take(), self._asked.popleft(), self._buffer.view
+        for numbers, page, row in view.probe(run, passed, self._number, self._page, self._row):
+            kept = self._emitter.verified(view, numbers, run, page, row)
+            view.mark(numbers[kept])
+            if self.spec.pairs:
+                yield from self._emitter.stage(view, numbers[kept], run, page[kept], row[kept])
+        self.stats.probes += int(run.rows.sum())
         self._reader.give_back()
 
     def _expire(self) -> Results:
         """Let the oldest level go: its tuples have met all of R."""
         level, view = self._buffer.levels[0], self._buffer.view
+        yield from self._emitter.emit(view)
         numbers, matched = level.numbers, view.matched(level)
         yield from self._emitter.finished_tuples(view, numbers, matched)
         self._done(view, numbers, matched)
@@ -252,29 +242,3 @@ class SweepJoin(SemiStreamJoin):
     def close(self) -> None:
         """End the threads and close files."""
         self._reader.close()
-
-
-def _in_lanes(split: MemorySplit, most: int) -> tuple[int, MemorySplit]:
-    """How many lanes there is memory for, and what each has; with several, one part more is for unpaired tuples."""
-    share = _shared(split, most + 1)
-    if (
-        most > 1
-        and share.staging_bytes > 2 * split.widest_row
-        and (share.widest_checked is None or share.widest_checked > 0)
-    ):
-        return most, share
-    return 1, _shared(split, 1)
-
-
-def _shared(split: MemorySplit, parts: int) -> MemorySplit:
-    staging = split.staging_bytes // parts
-    checked = split.widest_checked
-    return replace(
-        split,
-        staging_bytes=staging,
-        batch_bytes=min(staging, _LANE_BYTES),
-        check_bytes=split.check_bytes // parts,
-        widest_checked=checked if checked is None or parts == 1 else checked // parts - split.widest_row,
-        matches=max(split.matches // parts, 1),
-        lanes=_LANES + 1,
-    )

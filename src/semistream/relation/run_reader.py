@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,26 +112,13 @@ class RunReader:
         Of a sequence all that lies between its pages is read and counted by the disk, but only the pages it names are
         checked and given.
         """
-        read, pages = self._request(run)
-        buffer = self._free.popleft()
-        self._pending.append((self.submit(read, buffer), buffer, pages))
-
-    def ask_all(self, runs: Iterable[Pages | PageSequence], work: Callable[[Iterator[PageRun]], Any]) -> None:
-        """Start to do ``work`` with some runs, in a thread that reads each of them, into one buffer, when it is its
-        turn. `take` gives what the work returns.
-        """
-        requests = [self._request(run) for run in runs]
-        buffer = self._free.popleft()
-        read = (read(buffer) for read, _ in requests)
-        self._pending.append((self.submit(work, read), buffer, sum(pages for _, pages in requests)))
-
-    def _request(self, run: Pages | PageSequence) -> tuple[Callable[[Bytes], PageRun], int]:
-        """Have a read counted; gives what does it, and how many pages it gives."""
         pages, span_pages = run if isinstance(run, PageSequence) else (run, run.size)
         span = self._span(pages)
         self._require_readable(pages, span_pages, span[1])
         file = self._files[int(self._table.file[pages[0]])]
-        return partial(self._read, self._disk.request(file, *span, pages=span_pages), file, pages), pages.size
+        read = self._disk.request(file, *span, pages=span_pages)
+        buffer = self._free.popleft()
+        self._pending.append((self.submit(self._read, read, file, pages, buffer), buffer, pages.size))
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
         """Do something else in the reader's threads."""
