@@ -410,3 +410,26 @@ def test_a_key_that_was_let_go_is_collected_anew() -> None:
         assert rows.codes.tolist() == np.repeat(given_keys, 10).tolist()
         assert len(set(rows.batch.column(1).to_pylist())) == rows.batch.num_rows
         keys.age()  # keys that were given, or let go, may come again
+
+
+def test_keys_without_rows_make_room_and_none_is_followed_twice() -> None:
+    table = pa.record_batch({"k": pa.array([1, 2, 1, 2], pa.int64()), "v": ["a", "b", "c", "d"]})
+    layout = PageLayout.with_codes(table.schema)
+    scan = Passing([table.slice(at, 1) for at in range(4)], layout)
+    columns = (layout.column("v"),)
+    cache = TupleCache(columns, 1 << 20)
+    keys = ScatteredHotKeys(columns, cache.layout, scan, nbytes=20_000, bits=14)  # type: ignore[arg-type]
+    keys.miss(np.repeat(np.arange(100, 1000), 4))  # more than there is room for
+    keys.miss(np.repeat(np.array([1]), 4))
+    for _ in range(4):
+        scan.step(keys)
+    assert (keys.waiting_bytes, keys.full) == (0, False)
+    keys.miss(np.repeat(np.array([1, 2]), 4))
+    keys.age()
+    keys.miss(np.repeat(np.array([1, 2]), 4))
+    for _ in range(6):
+        scan.step(keys)
+    rows = keys.take(cache)
+    assert rows is not None
+    assert (rows.codes.tolist(), rows.frequency.tolist()) == ([1, 1, 2, 2], [6] * 4)
+    assert rows.batch.column(1).to_pylist() == ["a", "c", "b", "d"]
