@@ -15,7 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream import CachedMeshJoin, FrontStage, HybridJoin, ParquetRelation, SemiStreamJoin, join
+from semistream import (
+    AdaptiveMeshJoin,
+    CachedMeshJoin,
+    FrontStage,
+    HybridJoin,
+    MeshJoin,
+    ParquetRelation,
+    SemiStreamJoin,
+    join,
+)
 from semistream.errors import BudgetError, InvalidArgument
 from semistream.joins.run_codes import ComputedCodes
 from semistream.joins.scattered_hot_keys import ScatteredHotKeys
@@ -117,7 +126,7 @@ KEY_KINDS: dict[str, Callable[[np.ndarray], dict[str, pa.Array]]] = {
 }
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     kind=st.sampled_from(sorted(KEY_KINDS)),
     how=st.sampled_from(["inner", "left", "semi", "anti"]),
@@ -127,9 +136,18 @@ KEY_KINDS: dict[str, Callable[[np.ndarray], dict[str, pa.Array]]] = {
     more=st.sampled_from([40_000, 100_000, 500_000, 4_000_000]),
     acts=st.lists(st.sampled_from(["push", "push", "step", "flush", "memory", "refresh"]), min_size=8, max_size=25),
     where=st.sampled_from([None, "s.x < r.n"]),
+    wraps=st.sampled_from([MeshJoin, AdaptiveMeshJoin]),
 )
 def test_any_history_of_a_skewed_stream_is_exact(
-    kind: str, how: str, seed: int, copies: int, group_rows: int, more: int, acts: list[str], where: str | None
+    kind: str,
+    how: str,
+    seed: int,
+    copies: int,
+    group_rows: int,
+    more: int,
+    acts: list[str],
+    where: str | None,
+    wraps: type[MeshJoin],
 ) -> None:
     """Duplicate keys over many row groups, keys without rows, null keys, other versions of R and other budgets."""
     generator = np.random.default_rng(seed)
@@ -158,7 +176,9 @@ def test_any_history_of_a_skewed_stream_is_exact(
         schema = stream_batch(1).schema
 
         def make(memory: int) -> FrontStage:
-            return FrontStage(relation, schema, on=on, where=where, how=how, memory=memory, cache_share=0.5)
+            return FrontStage(
+                relation, schema, on=on, where=where, how=how, memory=memory, cache_share=0.5, wraps=wraps
+            )
 
         limit = least_memory(make) + more
         results: list[pa.RecordBatch] = []

@@ -45,14 +45,17 @@ def test_there_is_no_rate_before_time_has_passed() -> None:
     assert meter.rate(now_s=4.0) is None
 
 
-def test_single_slow_iterations_do_not_count() -> None:
-    meter = CostMeter()
+def test_costs_are_compared_in_all_and_old_ones_fade() -> None:
+    meter = CostMeter(half_life_s=2)
+    assert meter.ratio == 1.0
+    meter.count(90.0, 1.0)  # the first one: kernels are loaded
     assert meter.ratio == 1.0
     meter.count(0.0, 1.0)
     assert meter.ratio == 1.0
-    for measured in (3.0, 3.0, 900.0, 3.0):
-        meter.count(measured, 1.0)
-    assert meter.ratio == 3.0
-    for _ in range(30):
+    for _ in range(100):
+        meter.count(0.001, 0.001)
+        meter.count(0.011, 0.003)
+    assert meter.ratio == pytest.approx(3.0, rel=0.01)
+    for _ in range(40):
         meter.count(0.5, 1.0)
-    assert meter.ratio == 0.5
+    assert meter.ratio == pytest.approx(0.5, rel=0.01)

@@ -11,15 +11,14 @@ from semistream.joins.base import JoinArguments, Results
 from semistream.joins.cyclic_scan import CyclicScan
 from semistream.joins.mesh import MeshJoin, require_steps
 from semistream.joins.mesh_allocation import MeshAllocation
-from semistream.joins.mesh_costs import MeshCosts, MeshFactors
+from semistream.joins.mesh_costs import PARQUET_FACTORS, MeshCosts, MeshFactors
 from semistream.joins.mesh_memory import MeshMemory
 from semistream.joins.mesh_tuner import MeshParameters, MeshTuner
 from semistream.joins.meters import CostMeter, RateMeter
-from semistream.joins.scan_source import BUFFERS
 from semistream.joins.stats import TracePoint
-from semistream.relation import Relation
+from semistream.relation import AnyRelation, ParquetRelation
 
-_HEADROOM = 1.25  # of the service rate over the arrival rate
+_HEADROOM = 1.5  # of the service rate over the arrival rate
 _TOLERANCE = 0.1  # of a change in load that is not worth new parameters
 
 
@@ -48,27 +47,33 @@ class AdaptiveMeshJoin(MeshJoin):
 
     - Fig. 6 looks after each page whether the oldest packet is done. Here the pages up to that point, or to the end of
       the iteration, are joined at once, and packets are let go between such parts: the same, without a look per page.
+    - While it tunes itself, it does several loops of Fig. 6 at once if a scan has many (`MeshMemory.loops`): the tuples
+      of so many times w enter as one packet and b pages are joined as often. The pages read at once, the window and the
+      rate stay those of b and w, but the number of packets, which costs time, stays small.
     - Pages are read ahead, so a run that was asked for with an older b may serve several iterations, or a part of one.
       Each iteration joins b pages all the same (fewer only if the window is empty before).
-    - It tunes for 1.25 times the measured rate. With equality in (5) it could never work off what a burst has left, and
+    - It tunes for 1.5 times the measured rate. With equality in (5) it could never work off what a burst has left, and
       a stream that is pushed as fast as it is taken would never be seen to be faster than the join.
     - The sum of the cost factors is corrected by the time that iterations really take, with what the consumer of the
       results takes; so the factors need not fit the machine. New parameters are sought when rate times correction has
       changed by a tenth.
     - An iteration starts when the one before has ended, and its w tuples enter as they come. Hence its b and w (Fig. 6,
       line 3) are chosen then, and again if the rate has changed when a batch comes or it is asked to step.
-    - While no rate is known (until the second batch) it runs as `MeshJoin` does, with all of its budget.
+    - If no b and w within the budget sustain the rate, w of the greatest service rate only sets how many tuples the
+      window holds, and they enter as soon as there is room: as many in a scan, but in fewer packets, which costs less.
+      So it is while no rate is known (until the second batch), with all of the budget.
+    - Plain Parquet is decoded page by page, in memory that its row groups set: there b costs nothing, and only w is
+      tuned. b is as many pages as make the few packets that are said above.
     - An operator is driven. If w tuples have not come when it is asked to step, it joins b pages with those it has; if
       more than w are pushed, it iterates until it has taken them. MESH's load shedding is not its business.
     """
 
     name = "adaptive_mesh"
-    takes_unclustered = False  # row groups set the memory of decoding Parquet: there is no b to tune
     _parameters: MeshParameters
 
     def __init__(
         self,
-        relation: Relation,
+        relation: AnyRelation,
         stream_schema: pa.Schema,
         *,
         factors: MeshFactors | None = None,
@@ -80,51 +85,56 @@ class AdaptiveMeshJoin(MeshJoin):
         if not half_life_s > 0:
             raise InvalidArgument(f"half_life_s is {half_life_s}; it must be more than 0.")
         require_steps(rows_per_step, pages_per_step)
-        self._factors = factors or MeshFactors()
-        self._meter, self._timing = RateMeter(half_life_s), CostMeter()
+        self._factors = factors or (PARQUET_FACTORS if isinstance(relation, ParquetRelation) else MeshFactors())
+        self._meter, self._timing = RateMeter(half_life_s), CostMeter(half_life_s)
         self._rate: float | None = None
         self._tuned_load: float | None = None
         self._tunes_itself = rows_per_step is None and pages_per_step is None
         self._meetings = 0  # of a tuple with a page
-        self._first: tuple[int | None, int | None] = rows_per_step, pages_per_step
+        self._by_user: tuple[int | None, int | None] = rows_per_step, pages_per_step
         super().__init__(relation, stream_schema, **arguments)
 
     def _arrange(self) -> None:
         super()._arrange()
-        memory = MeshMemory.of(self._memory, self.relation, self.spec, self._split, buffers=BUFFERS)
-        assert isinstance(self._scan, CyclicScan)
-        self._reader = self._scan.reader
-        self._allocation = MeshAllocation(memory, self._memory, self._reader, self._window, self._intake)
+        memory = MeshMemory.of(
+            self._memory, self.relation, self.spec, self._split, self._source, num_pages=self._scan.num_pages
+        )
+        reader = self._scan.reader if isinstance(self._scan, CyclicScan) else None
+        self._allocation = MeshAllocation(memory, self._memory, reader, self._window, self._intake)
+        self._rows_per_page = self.relation.num_rows / max(self._scan.num_pages, 1)
         self._tuned_load = None
         self._iteration_start = 0
-        self._admission_s = 0.0
-        pages = max(min(self._split.run_bytes // memory.page_bytes, self.relation.num_pages), 1)
-        rows_given, pages_given = (None, None) if self._tunes_itself else self._first
+        self._loops = 1  # of Fig. 6 that are done at once
+        self._mark_s = 0.0  # from when on time was not counted yet, and
+        self._busy_s = 0.0  # what was before, since the last iteration
+        self._counted_results = self.stats.outputs
+        pages = memory.fixed_pages or max(self._split.run_bytes // memory.page_bytes, 1)
+        rows_given, pages_given = (None, None) if self._tunes_itself else self._by_user
         self._fix(rows_given or self._split.slots, pages_given or pages)
 
     @property
     def pages_per_step(self) -> int:
-        """b: pages that an iteration joins."""
+        """b: pages that a loop of Fig. 6 joins."""
         return self._parameters.pages_per_step
 
     @property
     def rows_per_step(self) -> int:
-        """w: most tuples that enter in an iteration."""
+        """w: most tuples that enter in a loop."""
         return self._parameters.rows_per_step
 
     @property
     def runs(self) -> int:
-        """Iterations that make one scan of R, as b is now."""
-        return -(-self.relation.num_pages // self.pages_per_step)
+        """Loops that make one scan of R, as b is now: N_R / b."""
+        return -(-self._scan.num_pages // self.pages_per_step)
 
     def set_parameters(
         self, *, pages_per_step: int | None = None, rows_per_step: int | None = None, retune: bool = False
     ) -> None:
         """Set b, w or both by hand, from this iteration on; what is not given stays as it is.
 
-        The join then keeps them. With ``retune`` it tunes itself again from the next iteration on. b is at most all of
-        R. If the budget has too little room for them, b pages are read in several requests and the window takes fewer
-        tuples.
+        The join then keeps them, and an iteration is one loop of Fig. 6. With ``retune`` it tunes itself again, from
+        the next batch or step on. b is at most all of R. If the budget has too little room for them, b pages are read
+        in several requests and the window takes fewer tuples. Those of plain Parquet always are.
         """
         if self._busy is not None:
             raise JoinInProgress(
@@ -133,46 +143,59 @@ class AdaptiveMeshJoin(MeshJoin):
         require_steps(rows_per_step, pages_per_step)
         self._tunes_itself, self._tuned_load = retune, None
         rows, pages = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
-        self._first = rows, pages
+        self._by_user = rows, pages
         self._fix(rows, pages)
 
     def _fix(self, rows: int, pages: int) -> None:
-        self._use(MeshParameters(min(pages, max(self.relation.num_pages, 1)), rows))
+        self._use(MeshParameters(min(pages, max(self._scan.num_pages, 1)), rows))
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         now_s = self._clock()
         self._meter.count(batch.num_rows, now_s)
         self._retune(self._meter.rate(now_s))
-        yield from super()._push(batch)
+        yield from self._timed(super()._push(batch))
 
     def _step(self) -> Results:
         self._retune(self._meter.rate(self._clock()))
-        yield from super()._step()
+        yield from self._timed(super()._step())
 
-    def _admit(self, batch: pa.RecordBatch, start: int) -> int:
-        begin_s = self._clock()
-        admitted = super()._admit(batch, start)
-        self._admission_s += self._clock() - begin_s
-        return admitted
+    def _flush(self) -> Results:
+        yield from self._timed(super()._flush())
+
+    def _timed(self, results: Results) -> Results:
+        """Count the time of a call, for the iterations in it and the next one."""
+        self._mark_s = self._clock()
+        yield from results
+        self._busy_s += self._clock() - self._mark_s
 
     def _iterate(self) -> Results:
-        """One iteration of MESH Fig. 6: b pages, whatever b was when they were read."""
+        """One iteration of MESH Fig. 6, or several at once: b pages each, whatever b was when they were read."""
         if not self._window.packets:
             return
         self.stats.steps += 1
-        begin_s, start, rows = self._clock(), self._scan.position, self._admitted_now
+        start, packets = self._scan.position, len(self._window.packets)
+        rows, results = self._admitted_now, self._counted_results
         self._iteration_start, self._admitted_now = start, 0
-        while self._window.packets and self._scan.position < start + self.pages_per_step:
+        end = start + self._loops * self.pages_per_step
+        while self._window.packets and self._scan.position < end:
             tuples, before = self._window.held, self._scan.position
-            yield from self._join_next(start + self.pages_per_step)
+            yield from self._join_next(end)
             self._meetings += tuples * (self._scan.position - before)
-        measured_s = self._clock() - begin_s + self._admission_s
-        self._timing.count(measured_s, self._costs(correction=1.0).loop_s(self._scan.position - start, rows))
-        self._admission_s = 0.0
+        pages = self._scan.position - start
+        expected_s = self._costs().expected_s(
+            loops=-(-pages // self.pages_per_step),
+            pages=pages,
+            rows=rows,
+            results=self.stats.outputs - results,
+            packets=packets - len(self._window.packets),
+        )
+        now_s, self._counted_results = self._clock(), self.stats.outputs
+        self._timing.count(self._busy_s + now_s - self._mark_s, expected_s)
+        self._busy_s, self._mark_s = 0.0, now_s
         self._use(self._next_parameters())
 
     def _run_end(self, start: int) -> int:
-        """Where the iteration that holds page counter ``start`` will end if b stays as it is."""
+        """Where the loop that holds page counter ``start`` will end if b stays as it is."""
         return start + self.pages_per_step - (start - self._iteration_start) % self.pages_per_step
 
     def _retune(self, rate: float | None) -> None:
@@ -186,19 +209,28 @@ class AdaptiveMeshJoin(MeshJoin):
         """The tuning part: b and w for the iteration at hand."""
         if not self._tunes_itself or self._rate is None or not self.relation.num_pages:
             return self._parameters
-        costs = self._costs(self._timing.ratio)
+        costs = self._costs()
         load = self._rate * costs.correction
         if self._tuned_load is not None and abs(load - self._tuned_load) <= _TOLERANCE * self._tuned_load:
             return self._parameters
         self._tuned_load = load
-        return MeshTuner(costs, self._allocation.memory).choose(_HEADROOM * self._rate)
+        tuner = MeshTuner(costs, self._allocation.memory)
+        least = tuner.least_memory(_HEADROOM * self._rate)
+        if least is not None:
+            return least
+        greatest = tuner.greatest_rate()
+        slots = tuner.memory.slots(greatest.pages_per_step, greatest.rows_per_step)
+        return MeshParameters(greatest.pages_per_step, slots)
 
     def _use(self, parameters: MeshParameters) -> None:
         """Run with these parameters, with the memory for them, and note in the trace if they are new."""
         changed = not self.stats.trace or parameters != self._parameters
-        self._parameters, self._rows_per_step = parameters, parameters.rows_per_step
+        pages, rows = parameters.pages_per_step, parameters.rows_per_step
+        self._parameters = parameters
+        self._loops = self._allocation.memory.loops(pages) if self._tunes_itself else 1
+        self._rows_per_step = self._loops * rows
         if self.relation.num_pages:
-            self._allocation.settle(parameters.pages_per_step, parameters.rows_per_step, self._admitted_now)
+            self._allocation.settle(pages, rows, at_once=self._rows_per_step, admitted=self._admitted_now)
         if changed:
             self.stats.trace.append(self._trace_point())
 
@@ -210,16 +242,16 @@ class AdaptiveMeshJoin(MeshJoin):
             pages_per_step=pages,
             rows_per_step=rows,
             rate=self._rate,
-            service_rate=self._costs(self._timing.ratio).service_rate(pages, max(served, 0)),
+            service_rate=MeshTuner(self._costs(), memory).service_rate(pages, max(served, 0)),
             memory_bytes=min(memory.total(pages, rows), memory.pool),
         )
 
-    def _costs(self, correction: float) -> MeshCosts:
+    def _costs(self) -> MeshCosts:
         """The cost model, with as many results for a tuple as there were so far for one that has met all pages."""
-        pages = self.relation.num_pages
+        pages = self._scan.num_pages
         return MeshCosts(
             self._factors,
-            rows_per_page=self.relation.num_rows / max(pages, 1),
+            rows_per_page=self._rows_per_page,
             results_per_row=self.stats.outputs * pages / self._meetings if self._meetings else 1.0,
-            correction=correction,
+            correction=self._timing.ratio,
         )

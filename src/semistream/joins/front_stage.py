@@ -61,9 +61,9 @@ class FrontStage(SemiStreamJoin):
     follow the stream. Rows enter in bulk, when enough wait. Keys of which R has several rows, unmatched tuples, hashed
     keys, and left, semi and anti joins are handled, which the paper leaves out.
 
-    Over plain Parquet it takes equality with any columns, before a join that takes Parquet (`MeshJoin`). The rows of a
-    key may lie anywhere there, so they are collected over a whole pass of R before they are cached
-    (`ScatteredHotKeys`).
+    Over plain Parquet it takes equality with any columns, before a join that takes Parquet (`MeshJoin` or
+    `AdaptiveMeshJoin`). The rows of a key may lie anywhere there, so they are collected over a whole pass of R before
+    they are cached (`ScatteredHotKeys`).
     """
 
     name = "front_stage"

@@ -29,10 +29,20 @@ class Admitted:
 class Intake:
     """Charges stream tuples to the budget when they come and releases them when they leave.
 
-    ``keeps_batches`` says whether the operator holds on to the rows as they are given to it, and does not copy them.
+    ``keeps_batches`` says whether the operator holds on to the rows as they are given to it, and does not copy them,
+    ``columns`` which are charged here, if not all.
     """
 
-    def __init__(self, spec: JoinSpec, split: MemorySplit, budget: MemoryBudget, *, keeps_batches: bool = True) -> None:
+    def __init__(
+        self,
+        spec: JoinSpec,
+        split: MemorySplit,
+        budget: MemoryBudget,
+        *,
+        keeps_batches: bool = True,
+        columns: list[int] | None = None,
+    ) -> None:
+        self._columns = columns
         self._keeps_batches = keeps_batches
         self._condition = spec.condition
         self._split = split
@@ -51,31 +61,53 @@ class Intake:
 
         If ``most_bytes`` is given they have no more bytes than that, unless there is only one.
         """
+        taken = self.take(batch, start, room, most_bytes)
+        return None if taken is None else Admitted(*taken, self.ranges(taken[0]))
+
+    def ranges(self, batch: pa.RecordBatch) -> CodeRanges:
+        """The codes that tuples ask R for; any thread may find them out."""
+        return self._condition.ranges(batch)
+
+    def take(
+        self, batch: pa.RecordBatch, start: int, room: int, most_bytes: int | None = None
+    ) -> tuple[pa.RecordBatch, Int64s] | None:
+        """Like `admit`, but gives only the rows and their bytes."""
         room = min(room, self._admit_rows)
         if room <= 0:
             return None
         piece = batch.slice(start, room)
         sizes = row_sizes(piece)
         self._split.require_narrow(int(sizes.max()), self._budget)
+        charged = self.charged(piece, sizes)
+        if charged is None:
+            return piece, sizes
         most = self._payload_bytes - self.held_bytes
         if most_bytes is not None:
-            most = min(most, max(most_bytes, int(sizes[0])))
-        fits = int(np.searchsorted(np.cumsum(sizes), most, "right"))
+            most = min(most, max(most_bytes, int(charged[0])))
+        fits = int(np.searchsorted(np.cumsum(charged), most, "right"))
         if fits == 0:
             return None
-        piece, sizes = piece.slice(0, fits), sizes[:fits]
-        taken = int(sizes.sum())
+        piece, taken = piece.slice(0, fits), int(charged[:fits].sum())
         self._budget.charge(_CHARGE, taken)
         self.held_bytes += taken
         if self._keeps_batches and piece.get_total_buffer_size() > 2 * piece.nbytes:
             piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
-        return Admitted(piece, sizes, self._condition.ranges(piece))
+        return piece, sizes[:fits]
+
+    def charged(self, batch: pa.RecordBatch, sizes: Int64s) -> Int64s | None:
+        """What is charged of rows that have so many bytes; None if it is nothing."""
+        if self._columns is None:
+            return sizes
+        return row_sizes(batch.select(self._columns)) if self._columns else None
 
     def release(self, sizes: Int64s) -> None:
         """Let tuples of these sizes go."""
-        given_back = int(sizes.sum())
-        self._budget.release(_CHARGE, given_back)
-        self.held_bytes -= given_back
+        self.give_back(int(sizes.sum()))
+
+    def give_back(self, nbytes: int) -> None:
+        """Let tuples go that were charged with so much."""
+        self._budget.release(_CHARGE, nbytes)
+        self.held_bytes -= nbytes
 
 
 def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:

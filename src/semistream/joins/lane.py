@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.joins.emitter import Emitter, PairWatcher
-from semistream.joins.stream_buffer import LevelView, StreamBuffer
+from semistream.joins.level import LevelView
 from semistream.kernels.types import Int32s, Int64s
 from semistream.relation import PageRun
 
@@ -29,12 +29,11 @@ class Lane:
     watches the join.
     """
 
-    def __init__(self, buffer: StreamBuffer, emitter: Emitter, matches: int, pairs: bool) -> None:
-        self._buffer = buffer
+    def __init__(self, emitter: Emitter, matches: int, pairs: bool) -> None:
         self._emitter = emitter
         self._pairs = pairs
         self.keeps_pairs = False
-        self._position = np.empty(matches, np.int64)
+        self._number = np.empty(matches, np.int64)
         self._page, self._row = (np.empty(matches, np.int32) for _ in range(2))
         self.run: PageRun | None = None
         self._found: list[tuple[Int32s, Int32s]] = []
@@ -42,7 +41,7 @@ class Lane:
         self._results: Iterator[pa.RecordBatch] = iter(())
 
     def start(self, run: PageRun, passed: Int64s, view: LevelView) -> Piece:
-        """Begin with a run; see `StreamBuffer.probe` for the arguments."""
+        """Begin with a run; see `LevelView.probe` for the arguments."""
         self.run, self._found, self._ended = run, [], False
         self._results = self._join(run, passed, view)
         return self.advance()
@@ -53,15 +52,15 @@ class Lane:
         return Piece(batch, batch is None or self._ended)
 
     def _join(self, run: PageRun, passed: Int64s, view: LevelView) -> Iterator[pa.RecordBatch]:
-        for slots, page, row in self._buffer.probe(view, run, passed, self._position, self._page, self._row):
+        for numbers, page, row in view.probe(run, passed, self._number, self._page, self._row):
             if self.keeps_pairs:
                 self._found.append((page.copy(), row.copy()))
-            kept = self._emitter.verified(self._buffer, slots, run, page, row)
-            self._buffer.mark(slots[kept])
+            kept = self._emitter.verified(view, numbers, run, page, row)
+            view.mark(numbers[kept])
             if self._pairs:
-                yield from self._emitter.stage(self._buffer, slots[kept], run, page[kept], row[kept])
+                yield from self._emitter.stage(view, numbers[kept], run, page[kept], row[kept])
         self._ended = True
-        yield from self._emitter.emit(self._buffer)
+        yield from self._emitter.emit(view)
 
     def finish(self, watcher: PairWatcher | None) -> None:
         """The last piece was taken: tell what was found, and be free for another run."""

@@ -64,12 +64,20 @@ class MemorySplit:
         run_pages: int | None = None,
         largest_page: int = 0,
         decoding_bytes: int = 0,
+        run_share: int = 12,
+        most_run_bytes: int = _RUN_BYTES,
+        admit_bytes: int | None = None,
+        admit_share: int = 16,
+        staging_share: int = 16,
     ) -> MemorySplit:
         """Split ``budget`` and charge all that is allocated up front; too small a budget is refused.
 
         ``index_bytes`` is what the operator holds of R's index, ``slots_bytes(n)`` what it needs to find n stream
         tuples, ``run_buffers`` how many runs of pages it holds at once, ``run_pages`` the size of a run if it is fixed,
         ``largest_page`` that of pages which are not in R's page table, ``decoding_bytes`` what decoding takes.
+        A run gets one part in ``run_share`` of what there is to spare, up to ``most_run_bytes``; as many tuples are
+        admitted at once, for ``admit_bytes`` each, as fit one part in ``admit_share`` of the budget; one part in
+        ``staging_share`` of a large one is for results.
         """
         condition = spec.condition
         largest = max(relation.largest_page, largest_page)
@@ -81,11 +89,11 @@ class MemorySplit:
 
         def run_cost(run_bytes: int) -> int:
             pages_bytes = run_buffers * _run_pages(run_bytes, largest) * page_overhead(relation)
-            codes = _most_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
+            codes = most_run_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
             return RunReader.memory_bytes(run_bytes, run_buffers) + pages_bytes + codes
 
-        admit_bytes = admit_row_bytes(spec)
-        most_admitted = max(LEAST_SLOTS, budget.limit // 16 // admit_bytes)
+        admit_bytes = admit_bytes or admit_row_bytes(spec)
+        most_admitted = max(LEAST_SLOTS, budget.limit // admit_share // admit_bytes)
 
         def slots_cost(slots: int) -> int:
             return slots_bytes(slots) + slots * tuple_bytes + min(slots, most_admitted) * admit_bytes
@@ -104,10 +112,10 @@ class MemorySplit:
         budget.require(least, purpose=purpose)
 
         spare = budget.limit - least
-        run_bytes = max(largest, min(_RUN_BYTES, spare // 12))
+        run_bytes = max(largest, min(most_run_bytes, spare // run_share))
         if run_pages is not None or largest == 0 or run_cost(run_bytes) - run_cost(asked) > spare // 3:
             run_bytes = asked
-        staging = least_staging + min(max(_STAGING_BYTES, spare // 16), spare // 6)
+        staging = least_staging + min(max(_STAGING_BYTES, spare // staging_share), spare // 6)
         check = least_check + min(max(_CHECK_BYTES, spare // 16), spare // 12) if condition.check else 0
         matches = max(_LEAST_MATCHES, min(1 << 16, spare // 12 // _MATCH_BYTES))
         budget.charge("page index", index_bytes)
@@ -161,7 +169,7 @@ def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_byt
     return None if check.left_bytes is not None else right, least
 
 
-def _most_rows(relation: AnyRelation, run_bytes: int) -> int:
+def most_run_rows(relation: AnyRelation, run_bytes: int) -> int:
     """Rows that a run of pages, or a page of rows with null keys, can have."""
     clustered = relation.most_rows(run_bytes)
     return max(clustered, MOST_ROWS) if relation.null_key_rows else clustered

@@ -72,7 +72,7 @@ class MeshJoin(SemiStreamJoin):
     def _arrange(self) -> None:
         relation, condition = self.relation, self.spec.condition
         null_counts = self._null_counts if condition.access == "scan" else None
-        source = scan_source(relation, self._asked_pages, null_counts)
+        self._source = source = scan_source(relation, self._asked_pages, null_counts)
         self._split = split = MemorySplit.of(
             self._memory,
             relation,

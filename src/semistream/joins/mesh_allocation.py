@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from semistream.budget import MemoryBudget
 from semistream.joins.intake import Intake
-from semistream.joins.memory_split import ADMIT_ROW_BYTES, LEAST_SLOTS
+from semistream.joins.memory_split import LEAST_SLOTS
 from semistream.joins.mesh_memory import MeshMemory
 from semistream.joins.stream_window import StreamWindow
 from semistream.relation import RunReader
@@ -23,11 +23,13 @@ class MeshAllocation:
     to be complete, and each `settle` brings it further. Meanwhile, and for ever if b and w ask for more than the
     budget, an iteration reads its b pages in shorter runs and the window has fewer slots; nothing else depends on it.
 
+    A scan whose pages come one by one has buffers of a fixed size, and no ``reader`` that could change them.
+
     After each `settle` there is room for the widest tuple that is let in, once the window is empty.
     """
 
     def __init__(
-        self, memory: MeshMemory, budget: MemoryBudget, reader: RunReader, window: StreamWindow, intake: Intake
+        self, memory: MeshMemory, budget: MemoryBudget, reader: RunReader | None, window: StreamWindow, intake: Intake
     ) -> None:
         self._memory = memory
         self._budget = budget
@@ -42,27 +44,29 @@ class MeshAllocation:
             return self._memory
         return replace(self._memory, tuple_bytes=-(-self._intake.held_bytes // self._window.held))
 
-    def settle(self, pages: int, rows: int, admitted: int = 0) -> None:
-        """Go as far as possible towards the buffers and slots for b = ``pages`` and w = ``rows``, of which ``admitted``
-        are in the window already.
+    def settle(self, pages: int, rows: int, *, at_once: int, admitted: int) -> None:
+        """Go as far as possible towards the buffers and slots for b = ``pages`` and w = ``rows``.
+
+        ``at_once`` tuples may enter in this iteration, of which ``admitted`` are in the window already.
         """
         memory, reader, window = self.memory, self._reader, self._window
         charged = self._budget.by_name
         held = max(window.held, LEAST_SLOTS)
         room = memory.pool - memory.window_bytes(held) - max(self._intake.held_bytes, memory.widest_tuple)
-        least_buffers = memory.buffer_bytes(1) if reader.resized else charged[_BUFFERS]
-        admit_rows = max(min(rows, memory.admit_rows, (room - least_buffers) // ADMIT_ROW_BYTES), 1)
+        # Buffers in use keep their size, whatever is wanted.
+        least_buffers = memory.buffer_bytes(1) if reader is None or reader.idle else charged[_BUFFERS]
+        admit_rows = max(min(at_once, memory.admit_rows, (room - least_buffers) // memory.admit_row_bytes), 1)
         admit_bytes = memory.admit_bytes(admit_rows)
         run_pages = pages
         while run_pages > 1 and memory.buffer_bytes(run_pages) > room - admit_bytes:
             run_pages //= 2
 
         run_bytes, buffers = memory.run_bytes(run_pages), memory.buffer_bytes(run_pages)
-        if run_bytes < reader.run_bytes:
+        if reader is not None and run_bytes < reader.run_bytes:
             reader.resize(run_bytes)
-        if not reader.resized:
+        if reader is not None and not reader.resized:
             buffers = max(buffers, charged[_BUFFERS])
-        needed = max(memory.slots(pages, rows), window.held + max(rows - admitted, 0))
+        needed = max(memory.slots(pages, rows), window.held + max(at_once - admitted, 0))
         slots = self._slots_for(needed, memory, memory.pool - buffers - admit_bytes)
         index = memory.window_bytes(slots) + admit_bytes
 
@@ -70,7 +74,7 @@ class MeshAllocation:
             window.resize(slots)
         self._budget.recharge(_WINDOW, min(index, charged[_WINDOW]))
         self._budget.recharge(_BUFFERS, buffers)
-        if run_bytes > reader.run_bytes:
+        if reader is not None and run_bytes > reader.run_bytes:
             reader.resize(run_bytes)
         self._budget.recharge(_WINDOW, index)
         if slots > window.slots:

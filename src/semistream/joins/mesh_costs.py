@@ -19,12 +19,13 @@ class MeshFactors:
     ==============  ===================  ============================================================
     MESH            here                 seconds for
     ==============  ===================  ============================================================
-    c_I/O(b)        ``read_s(b)``        b pages that lie together: ``seek_s + b * transfer_s``
+    c_I/O(b)        ``read_s(b)``        b pages that lie together: ``seek_s``, and ``transfer_s`` for each
     c_E             ``expire_s``         removing a tuple from the window
     c_S             ``stream_s``         taking a tuple from a batch of the stream
     c_A             ``add_s``            encoding a tuple's key and adding it to the window
     c_H             ``probe_s``          a row of R that is probed
     c_O             ``output_s``         a row of the result
+    (none)          ``packet_s``         a packet, however few tuples it has: calls, and a batch of results of its own
     ==============  ===================  ============================================================
 
     >>> MeshFactors(seek_s=0.01, transfer_s=0.0001).read_s(100)
@@ -38,6 +39,7 @@ class MeshFactors:
     add_s: float = 100e-9
     probe_s: float = 10e-9
     output_s: float = 150e-9
+    packet_s: float = 1e-3
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -50,14 +52,19 @@ class MeshFactors:
         return self.seek_s + self.transfer_s * pages
 
 
+PARQUET_FACTORS = MeshFactors(probe_s=300e-9)
+"""The order of what plain Parquet takes: each row is decoded, and its code computed and sorted, before it is probed."""
+
+
 @dataclass(frozen=True)
 class MeshCosts:
     """The cost of iterations over one relation, of ``rows_per_page`` (MESH: v_P / v_R).
 
     MESH (2) counts the results of an iteration as a share sigma of the rows of R that are probed. Sigma grows with the
     window, that is with w, which is being sought; but over one scan each tuple of the stream meets all its partners, so
-    in the long run w tuples in are ``w * results_per_row`` results out. That is what is counted here.
-    ``correction`` is by how much real iterations exceed the sum of the factors.
+    in the long run w tuples in are ``w * results_per_row`` results out. That is what is counted here, and ``packets``
+    for each loop: less than one if several are done at once. ``correction`` is by how much real time exceeds the sum of
+    the factors.
     """
 
     factors: MeshFactors
@@ -65,27 +72,43 @@ class MeshCosts:
     results_per_row: float = 1.0
     correction: float = 1.0
 
-    def loop_s(self, pages: int, rows: float) -> float:
-        """Seconds of an iteration that joins ``pages`` and admits ``rows``: c_loop of MESH (2)."""
-        return self._pages_s(pages) + rows * self._row_s
+    def loop_s(self, pages: int, rows: float, packets: float = 1) -> float:
+        """Seconds of a loop that joins ``pages`` and admits ``rows``: c_loop of MESH (2)."""
+        return self._pages_s(pages, packets) + rows * self._row_s
 
-    def service_rate(self, pages: int, rows: float) -> float:
-        """Tuples per second that such iterations take from the stream: mu of MESH (3)."""
-        seconds = self.loop_s(pages, rows)
+    def service_rate(self, pages: int, rows: float, packets: float = 1) -> float:
+        """Tuples per second that such loops take from the stream: mu of MESH (3)."""
+        seconds = self.loop_s(pages, rows, packets)
         return rows / seconds if seconds > 0 else math.inf
 
-    def least_rows(self, rate: float, pages: int) -> int | None:
+    def least_rows(self, rate: float, pages: int, packets: float = 1) -> int | None:
         """The least w that sustains ``rate`` with b = ``pages``: MESH (5) with equality, solved for w.
 
         c_loop is linear in w, so that is ``w = rate * c_pages / (1 - rate * c_row)``. None if no w does: one tuple
         alone takes more time than there is until the next.
         """
         spare = 1 - rate * self._row_s
-        return max(math.ceil(rate * self._pages_s(pages) / spare), 1) if spare > 0 else None
+        return max(math.ceil(rate * self._pages_s(pages, packets) / spare), 1) if spare > 0 else None
 
-    def _pages_s(self, pages: int) -> float:
-        """What an iteration takes whatever is admitted."""
-        return self.correction * (self.factors.read_s(pages) + pages * self.rows_per_page * self.factors.probe_s)
+    def expected_s(self, *, loops: int, pages: int, rows: int, results: int, packets: float) -> float:
+        """Seconds, without correction, of ``loops`` that join ``pages``, admit ``rows``, give out ``results`` and end
+        ``packets`` in all.
+        """
+        own = self.factors
+        row_s = own.expire_s + own.stream_s + own.add_s
+        page_s = own.transfer_s + self.rows_per_page * own.probe_s
+        per_unit = (
+            (loops, own.seek_s),
+            (pages, page_s),
+            (rows, row_s),
+            (results, own.output_s),
+            (packets, own.packet_s),
+        )
+        return sum(number * seconds for number, seconds in per_unit)
+
+    def _pages_s(self, pages: int, packets: float) -> float:
+        """What a loop takes whatever is admitted."""
+        return self.correction * self.expected_s(loops=1, pages=pages, rows=0, results=0, packets=packets)
 
     @property
     def _row_s(self) -> float:

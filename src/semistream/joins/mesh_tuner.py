@@ -11,7 +11,7 @@ from semistream.joins.mesh_memory import MeshMemory
 
 @dataclass(frozen=True)
 class MeshParameters:
-    """b and w: pages that an iteration joins, and tuples that it admits."""
+    """b and w: pages that a loop joins, and tuples that it admits."""
 
     pages_per_step: int
     rows_per_step: int
@@ -22,23 +22,19 @@ class MeshTuner:
     """The two objectives of MESH 3.3 over a cost model and a memory model.
 
     The paper finds the best b by calculus, with real numbers. Here b and w are whole, and so is the number of
-    iterations in a scan, ceil(N_R / b). Of all b that make the same number, the least takes the least memory and the
-    least time, hence the best b is ceil(N_R / q) for some q. There are at most 2 * sqrt(N_R) + 2 such values: all of
-    them are tried, and the choice is exact.
+    loops in a scan, ceil(N_R / b). Of all b that make the same number, the least takes the least memory and the least
+    time, hence the best b is ceil(N_R / q) for some q. There are at most 2 * sqrt(N_R) + 2 such values: all of
+    them are tried, and the choice is exact. Where the memory fixes b, only w is chosen.
     """
 
     costs: MeshCosts
     memory: MeshMemory
 
-    def choose(self, rate: float) -> MeshParameters:
-        """The least memory that sustains ``rate``; if none that fits does, the greatest service rate."""
-        return self.least_memory(rate) or self.greatest_rate()
-
     def least_memory(self, rate: float) -> MeshParameters | None:
         """The b and w of least memory by MESH (1) that sustain ``rate`` by MESH (5), if any do in the budget."""
         best: tuple[int, MeshParameters] | None = None
-        for pages in steps_to_try(self.memory.num_pages):
-            rows = self.costs.least_rows(rate, pages)
+        for pages in self._pages_to_try():
+            rows = self.costs.least_rows(rate, pages, self._packets(pages))
             if rows is not None and self.memory.fits(pages, rows):
                 total = self.memory.total(pages, rows)
                 if best is None or total < best[0]:
@@ -48,20 +44,32 @@ class MeshTuner:
     def greatest_rate(self) -> MeshParameters:
         """The b and w of the greatest service rate by MESH (3) that fit the budget.
 
-        Where not even w = 1 has a window of w * N_R / b tuples, w is 1 and the window is what fits: iterations then
-        admit a tuple when one has left.
+        Where not even w = 1 has a window of w * N_R / b tuples, w is 1 and the window is what fits: a tuple then enters
+        when one has left.
         """
         best = -math.inf, MeshParameters(1, 1)
-        for pages in steps_to_try(self.memory.num_pages):
+        for pages in self._pages_to_try():
             most = self.memory.most_rows(pages)
             if most > 0:
                 rows = math.floor(most) if most >= 1 else most
                 best = max(
                     best,
-                    (self.costs.service_rate(pages, rows), MeshParameters(pages, max(math.floor(rows), 1))),
+                    (self.service_rate(pages, rows), MeshParameters(pages, max(math.floor(rows), 1))),
                     key=lambda tried: tried[0],
                 )
         return best[1]
+
+    def service_rate(self, pages: int, rows: float) -> float:
+        """Tuples per second by MESH (3)."""
+        return self.costs.service_rate(pages, rows, self._packets(pages))
+
+    def _pages_to_try(self) -> list[int]:
+        fixed = self.memory.fixed_pages
+        return steps_to_try(self.memory.num_pages) if fixed is None else [fixed]
+
+    def _packets(self, pages: int) -> float:
+        """Packets per loop."""
+        return 1 / self.memory.loops(pages)
 
 
 def steps_to_try(num_pages: int) -> list[int]:

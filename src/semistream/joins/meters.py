@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from statistics import median
-
-_RATIOS = 15
-
 
 class RateMeter:
     """Rows per second of a stream, from the times at which its batches came. What is older counts less: half as much
@@ -50,20 +45,25 @@ class RateMeter:
 
 
 class CostMeter:
-    """By how much the time that things take exceeds what was expected of them: the median of the last few.
-
-    The median, since single ones may be far off: a kernel is compiled, a consumer pauses.
+    """By how much the time that things take exceeds what was expected of them; what is older counts less: half as much
+    for every ``half_life_s`` seconds that were measured since. The first time does not count: kernels are loaded in it.
     """
 
-    def __init__(self) -> None:
-        self._ratios: deque[float] = deque(maxlen=_RATIOS)
+    def __init__(self, half_life_s: float) -> None:
+        self._half_life_s = half_life_s
+        self._measured_s = 0.0
+        self._expected_s = 0.0
+        self._first = True
 
     def count(self, measured_s: float, expected_s: float) -> None:
         """Something took ``measured_s``; a clock that stood still tells nothing."""
-        if measured_s > 0 and expected_s > 0:
-            self._ratios.append(measured_s / expected_s)
+        first, self._first = self._first, False
+        if measured_s > 0 and expected_s > 0 and not first:
+            kept = 2 ** (-measured_s / self._half_life_s)
+            self._measured_s = self._measured_s * kept + measured_s
+            self._expected_s = self._expected_s * kept + expected_s
 
     @property
     def ratio(self) -> float:
         """Measured by expected time; 1 while nothing was measured."""
-        return median(self._ratios) if self._ratios else 1.0
+        return self._measured_s / self._expected_s if self._expected_s else 1.0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from semistream.joins.sorted_ranges import SortedRanges
 from semistream.kernels.sweep import flag_pages
 from semistream.kernels.types import Int32s, Int64s
 from semistream.relation import PageSequence, PageSlots, Relation, optimal_plan
@@ -43,14 +44,16 @@ class PageSweep:
         """Bytes it takes for a relation of so many pages."""
         return PageSlots.memory_bytes(pages) + pages * (8 + 4 + 1) + plan_memory_bytes(min(pages, _PLANNED))
 
-    def want(self, ranges: SortedRanges) -> None:
-        """Tuples wait that ask for these codes."""
+    def want(self, codes: npt.NDArray[Any], base: int, ends: Int64s | None) -> None:
+        """Tuples wait that ask for these codes: ascending, to which ``base`` is to be added; where there are ``ends``,
+        for all from each of them to its end.
+        """
         first, last = self._table.first_code, self._table.last_code
-        if ranges.high is None:
-            flag_pages(ranges.low, first, last, self._places, self._wanted)
+        if ends is None:
+            flag_pages(codes, base, first, last, self._places, self._wanted)
         else:
-            begin = np.searchsorted(last, ranges.low, "left")
-            end = np.maximum(np.searchsorted(first, ranges.high, "right"), begin)
+            begin = np.searchsorted(last, codes, "left")
+            end = np.maximum(np.searchsorted(first, ends, "right"), begin)
             change = np.bincount(begin, minlength=first.size + 1) - np.bincount(end, minlength=first.size + 1)
             self._wanted[self._places[np.cumsum(change[:-1]) > 0]] = True
         self._plan.clear()

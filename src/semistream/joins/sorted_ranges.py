@@ -38,8 +38,8 @@ class SortedRanges:
         if high is None:
             ordered, order = sort_codes(low)
             return cls(ordered, tuples[order])
-        order = np.lexsort((high, low))
-        return cls._reaching(low[order], high[order], tuples[order])
+        by_both = np.lexsort((high, low))
+        return cls._reaching(low[by_both], high[by_both], tuples[by_both])
 
     @classmethod
     def _reaching(cls, low: Int64s, high: Int64s, tuples: Int64s) -> SortedRanges:

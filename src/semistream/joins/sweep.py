@@ -8,25 +8,33 @@ from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
-import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.byte_ring import Place
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.lane import Lane
+from semistream.joins.level import Level
 from semistream.joins.memory_split import MemorySplit
 from semistream.joins.page_sweep import PageSweep
 from semistream.joins.stream_buffer import StreamBuffer
+from semistream.kernels.types import Int64s
 from semistream.relation import Relation
 
-_LANES = 5  # runs that are read or joined at once
+_LANES = 4  # runs that are read or joined at once
 _THREADS = 3
+_RUN_BYTES = 2 << 20
+_LEAST_RUN_BYTES = 1 << 20  # rather than shorter runs there are fewer lanes
+_RUNS_SHARE = 6  # one part in so many of the memory is for runs
+_LEVELS = 8  # at least
+_ADMIT_SHARE = 9  # one part in so many of the memory is for sorting: the larger levels are, the faster they are joined
+_ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
 _SCARCE_PAGES = 48  # of R: with less memory there is one lane, so that little is enough
-_LANE_BYTES = 2 << 20  # of results of a run: as many as a run of R has rows, if they are not too wide
-_LEVEL_ROWS = 1 << 16  # tuples that are sorted at once: they should stay in the processor's cache
+_STAGING_SHARE = 8
+_LANE_BYTES = 8 << 19  # of results of a run: as many as a run of R has rows, if they are not too wide
 
 
 class SweepJoin(SemiStreamJoin):
@@ -54,28 +62,36 @@ class SweepJoin(SemiStreamJoin):
     def _arrange(self) -> None:
         relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
         code_column = self._code_column()
-        split, buffers = self._split(code_column)
-        lanes, each = _in_lanes(split, buffers)
+        stored = {"code_stored": code_column is not None, "single_codes": condition.single_codes}
+        split, lanes = self._split(stored)
+        lanes, each = _in_lanes(split, lanes)
         self._lanes = lanes
         self._lane_bytes = each.staging_bytes
-        self._buffer = StreamBuffer(schema, split.slots, code_column, single_codes=condition.single_codes)
-        self._intake = Intake(self.spec, each, self._memory, keeps_batches=False)
+        buffer_bytes = StreamBuffer.most_bytes(split.slots, schema, **stored)
+        packed_bytes = buffer_bytes - StreamBuffer.index_bytes(split.slots, **stored)  # the index is charged for
+        self._memory.charge("stream buffer", packed_bytes)
+        self._level_rows = max(min(split.admit_rows, split.slots // _LEVELS), 1)
+        self._buffer = StreamBuffer(
+            schema, buffer_bytes, self._level_rows, code_column, single_codes=condition.single_codes
+        )
+        unpacked = self._buffer.unpacked
+        each = replace(each, payload_bytes=split.payload_bytes - packed_bytes if unpacked else buffer_bytes)
+        self._intake = Intake(self.spec, each, self._memory, keeps_batches=False, columns=unpacked)
         self._emitter = Emitter(self.spec, each, self._memory)
         self._idle = deque(
-            Lane(
-                self._buffer, Emitter(self.spec, each, MemoryBudget(each.staging_bytes)), each.matches, self.spec.pairs
-            )
+            Lane(Emitter(self.spec, each, MemoryBudget(each.staging_bytes)), each.matches, self.spec.pairs)
             for _ in range(lanes)
         )
         self._working: deque[tuple[Lane, int]] = deque()  # and the count at which the first page of its run is passed
         self._reader = relation.reader(
             run_bytes=split.run_bytes, disk=self._disk, buffers=lanes, threads=min(_THREADS, lanes)
         )
+        self._met = self._due = 0  # counts of pages: that were met, and that should be before more tuples come in
         self._sweep = PageSweep(relation, self._disk.costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
 
-    def _split(self, code_column: int | None) -> tuple[MemorySplit, int]:
+    def _split(self, stored: dict[str, bool]) -> tuple[MemorySplit, int]:
         """The parts of the budget, and for how many lanes: for one if there is not enough for more."""
-        relation = self.relation
+        relation, limit = self.relation, self._memory.limit
         split = partial(
             MemorySplit.of,
             self._memory,
@@ -83,15 +99,16 @@ class SweepJoin(SemiStreamJoin):
             self.spec,
             purpose=f"a {self.name} join with {relation.path}",
             index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages) + relation.num_pages,
-            slots_bytes=partial(
-                StreamBuffer.index_bytes,
-                code_stored=code_column is not None,
-                single_codes=self.spec.condition.single_codes,
-            ),
+            slots_bytes=partial(StreamBuffer.index_bytes, **stored),
+            most_run_bytes=_RUN_BYTES,
+            admit_bytes=_ADMIT_IN_PLACE if stored["code_stored"] else None,
+            admit_share=_ADMIT_SHARE,
+            staging_share=_STAGING_SHARE,
         )
-        if self._most_lanes > 1 and self._memory.limit >= _SCARCE_PAGES * relation.largest_page:
+        lanes = min(self._most_lanes, max(limit // _RUNS_SHARE // _LEAST_RUN_BYTES, 2))
+        if lanes > 1 and limit >= _SCARCE_PAGES * relation.largest_page:
             with suppress(BudgetError):
-                return split(run_buffers=self._most_lanes), self._most_lanes
+                return split(run_buffers=lanes, run_share=_RUNS_SHARE * lanes), lanes
         return split(run_buffers=1), 1
 
     def _code_column(self) -> int | None:
@@ -114,11 +131,15 @@ class SweepJoin(SemiStreamJoin):
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
+        goes_on = bool(self._buffer.levels)
         while done < batch.num_rows:
             if self._lanes > 1:
                 self._read_ahead()
+            left = batch.num_rows - done
+            rows = -(-left // -(-left // self._level_rows))  # levels of the same size
+            place = self._buffer.room(rows)
             try:
-                tuples = self._intake.admit(batch, done, min(self._buffer.room, _LEVEL_ROWS))
+                taken = None if place is None else self._intake.take(batch, done, rows)
             except BudgetError:
                 if self._lanes == 1:
                     raise
@@ -126,15 +147,34 @@ class SweepJoin(SemiStreamJoin):
                 self._most_lanes = 1
                 self._arrange_anew()
                 continue
-            if tuples is None:
+            if place is None or taken is None:
                 yield from self._iterate()
                 continue
-            passed = self._sweep.passed
-            ranges = self._buffer.admit(tuples, passed, passed + self._sweep.num_pages)
-            self._sweep.want(ranges)
-            done += tuples.sizes.size
-            self.stats.rows_in += tuples.sizes.size
-            self.stats.inserts += ranges.size
+            level = self._reader.submit(self._stored, place, *taken)
+            while goes_on and self._buffer.levels and self._met < self._due:
+                yield from self._iterate()
+            done += self._enter(level.result(), *taken)
+
+    def _stored(self, place: Place, batch: pa.RecordBatch, sizes: Int64s) -> Level | None:
+        return self._buffer.store(place, batch, sizes, self._intake.ranges(batch))
+
+    def _enter(self, level: Level | None, batch: pa.RecordBatch, sizes: Int64s) -> int:
+        """Let tuples that were stored be joined; gives how many these are."""
+        rows = 0 if level is None else level.rows
+        charged = self._intake.charged(batch, sizes)
+        if charged is not None and rows < batch.num_rows:
+            self._intake.give_back(int(charged[rows:].sum()))
+        if level is None:
+            return 0
+        level.charged = 0 if charged is None else int(charged[:rows].sum())
+        passed, pages = self._sweep.passed, self._sweep.num_pages
+        kept = max(self._buffer.capacity - 2 * rows, 1)  # there is room for the next levels when it is their turn
+        self._due = max(self._due, self._met) + rows * pages // kept
+        self._buffer.enter(level, passed, passed + pages)
+        self._sweep.want(*self._buffer.asked(level))
+        self.stats.rows_in += rows
+        self.stats.inserts += level.matchable
+        return rows
 
     def _step(self) -> Results:
         yield from self._iterate()
@@ -156,6 +196,7 @@ class SweepJoin(SemiStreamJoin):
         met = self._working[0][1] if self._working else self._sweep.peek()
         if met is None:  # nothing is wanted: all that is left of R is passed over
             met = self._buffer.levels[-1].leaves_at
+        self._met = met
         while self._buffer.levels and self._buffer.levels[0].leaves_at <= met:
             yield from self._expire()
 
@@ -169,7 +210,7 @@ class SweepJoin(SemiStreamJoin):
             lane = self._idle.popleft()
             self._memory.charge("output", self._lane_bytes)
             self._working.append((lane, int(passed[0])))
-            self._reader.ask(sequence, partial(lane.start, passed=passed, view=self._buffer.view()))
+            self._reader.ask(sequence, partial(lane.start, passed=passed, view=self._buffer.view))
 
     def _finish_run(self) -> Results:
         lane = self._working[0][0]
@@ -179,7 +220,7 @@ class SweepJoin(SemiStreamJoin):
                 yield piece.batch
             if piece.last:
                 break
-            piece = self._reader.submit(lane.advance).result()
+            piece = lane.advance()
         assert lane.run is not None
         self.stats.probes += int(lane.run.rows.sum())
         lane.finish(self._watcher)
@@ -190,14 +231,13 @@ class SweepJoin(SemiStreamJoin):
 
     def _expire(self) -> Results:
         """Let the oldest level go: its tuples have met all of R."""
-        level = self._buffer.levels[0]
-        slots = np.arange(level.begin, level.end)
-        matched = self._buffer.matched[level.begin : level.end]
-        yield from self._emitter.finished_tuples(self._buffer, slots, matched)
-        self._done(self._buffer, slots, matched)
-        self.stats.expiries += level.matchable - level.begin
+        level, view = self._buffer.levels[0], self._buffer.view
+        numbers, matched = level.numbers, view.matched(level)
+        yield from self._emitter.finished_tuples(view, numbers, matched)
+        self._done(view, numbers, matched)
+        self.stats.expiries += level.matchable
         self._buffer.leave()
-        self._intake.release(level.sizes)
+        self._intake.give_back(level.charged)
 
     def close(self) -> None:
         """End the threads and close files."""

@@ -24,6 +24,7 @@ _MOST_REBUILT = 8  # pages rewritten at a time; fewer in a small cache
 _COPIES = 3  # of their rows that there are meanwhile
 _FULL = 0.97  # share of the pages' room from which rows have to go
 _REFILLED = 0.95
+_TABLE_CODES = 0  # rows of the cache lie too far apart to be looked up in a table
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -131,14 +132,15 @@ class TupleCache:
         self, codes: Int64s, position: Int64s, page: Int32s, row: Int32s
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
         """Pairs of a position in the ascending ``codes`` and a row, as many at a time as the arrays given can hold."""
-        run, one = self.run, np.zeros(1, np.int64)
-        ends, pages = np.array([codes.size]), np.array([run.pages.size])
+        run, none = self.run, np.zeros(1, np.int64)
+        level = np.ascontiguousarray(codes).view(np.uint8), none, np.zeros(1, np.bool_), none, np.array([codes.size])
+        pages, cursors = np.array([run.pages.size]), np.zeros(1, np.int64)
         cursor = np.array([0, 0, -1, -1], np.int64)
+        table = np.empty(_TABLE_CODES, np.int32)
         while cursor[0] < run.pages.size:
             found = match_levels(
-                run.words, run.code_starts, run.rows, codes, np.zeros(1, np.int64), ends, pages, one, cursor,
-                position, page, row,
-            )  # fmt: skip
+                run.words, run.code_starts, run.rows, *level, none, pages, cursors, table, cursor, position, page, row
+            )
             count_hits(page[:found], row[:found], self._first_row, self.frequency)
             yield position[:found], page[:found], row[:found]
 

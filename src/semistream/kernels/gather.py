@@ -45,7 +45,7 @@ def gather_columns(
                     touched |= values[i]
             target = out[column]
             for i in range(begin, end):
-                target[i] = values[start + row[i]]
+                target[np.uint64(i)] = values[np.uint64(start + row[np.uint64(i)])]
         begin = end
     return touched
 

@@ -1,60 +1,109 @@
-"""Sort key codes by radix, with the rows they came from."""
+"""Sort key codes by radix, as the rows they came from."""
 
 import numpy as np
 from numba import njit
 
-from semistream.kernels.types import Int32s, Int64s
+from semistream.kernels.types import Int32s, Int64s, UInt64s
 
-_DIGIT_BITS = 11
+_DIGIT_BITS = 8
 _DIGITS = 1 << _DIGIT_BITS
+_PASSES = 32 // _DIGIT_BITS
+_MANY_TIES = 64  # codes that agree in the bits that are sorted by radix
+
+
+class CodeSorter:
+    """Room to put up to ``rows`` codes in order."""
+
+    def __init__(self, rows: int) -> None:
+        self._packed, self._other = np.empty(rows, np.uint64), np.empty(rows, np.uint64)
+        self._order = np.empty(rows, np.int32)
+
+    @staticmethod
+    def memory_bytes(rows: int) -> int:
+        """Bytes it takes for so many rows."""
+        return rows * (8 + 8 + 4)
+
+    def order(self, codes: Int64s) -> Int32s:
+        """The rows of ``codes`` in ascending order, equal ones as they came. It is valid until the next call."""
+        order = self._order[: codes.size]
+        if not order_codes(codes, self._packed, self._other, order):
+            order[:] = np.argsort(codes, kind="stable")
+        return order
+
+
+def sort_codes(codes: Int64s) -> tuple[Int64s, Int32s]:
+    """``codes`` in ascending order and the row of each; rows with equal codes keep their order."""
+    order = CodeSorter(codes.size).order(codes)
+    return codes[order], order
 
 
 @njit(cache=True, nogil=True)
-def sort_codes(codes: Int64s) -> tuple[Int64s, Int32s]:
-    """``codes`` in ascending order and the row of each; rows with equal codes keep their order.
+def order_codes(codes: Int64s, packed: UInt64s, other: UInt64s, order: Int32s) -> bool:
+    """Fill ``order`` with the rows of ``codes`` in ascending order; false if too many codes are too much alike.
 
-    Only the bits in which codes differ are sorted by: dense keys take two passes, hashes six.
+    The upper 32 bits in which codes differ are packed with the row into one word, and words are sorted by the digits of
+    these bits, as far as there is anything to sort by. Codes that agree in them are put in order one by one.
     """
     rows = codes.size
-    order = np.empty(rows, np.int32)
     ascending = True
     least = most = codes[0] if rows else np.int64(0)
     for i in range(rows):
-        order[i] = i
         code = codes[i]
         ascending &= code >= most
         least, most = min(least, code), max(most, code)
     if ascending:
-        return codes.copy(), order
+        for i in range(rows):
+            order[i] = i
+        return True
     # As unsigned distances from the least code, so that the order of digits is the order of codes.
-    span = np.uint64(most) - np.uint64(least)
-    keys, other_keys = np.empty(rows, np.uint64), np.empty(rows, np.uint64)
-    other_order = np.empty(rows, np.int32)
-    for i in range(rows):
-        keys[i] = np.uint64(codes[i]) - np.uint64(least)
-    counts = np.empty(_DIGITS, np.int64)
+    start, span = np.uint64(least), np.uint64(most) - np.uint64(least)
     shift = np.uint64(0)
+    while (span >> shift) >> np.uint64(32):
+        shift += np.uint64(1)
+    passes = 1
+    while passes < _PASSES and (span >> shift) >> np.uint64(passes * _DIGIT_BITS):
+        passes += 1
+    counts = np.zeros((passes, _DIGITS), np.int64)
+    low = np.uint64(0xFFFFFFFF)
     mask = np.uint64(_DIGITS - 1)
-    while shift < np.uint64(64) and (span >> shift) > np.uint64(0):
-        counts[:] = 0
-        for i in range(rows):
-            counts[(keys[i] >> shift) & mask] += 1
-        begin = np.int64(0)
-        for digit in range(_DIGITS):
-            count = counts[digit]
-            counts[digit] = begin
-            begin += count
-        for i in range(rows):
-            key = keys[i]
-            digit = (key >> shift) & mask
-            at = counts[digit]
-            counts[digit] = at + 1
-            other_keys[at] = key
-            other_order[at] = order[i]
-        keys, other_keys = other_keys, keys
-        order, other_order = other_order, order
-        shift += np.uint64(_DIGIT_BITS)
-    ordered = np.empty(rows, np.int64)
     for i in range(rows):
-        ordered[i] = np.int64(keys[i] + np.uint64(least))
-    return ordered, order
+        key = (np.uint64(codes[i]) - start) >> shift
+        packed[i] = (key << np.uint64(32)) | np.uint64(i)
+        for digit in range(passes):
+            counts[digit, (key >> np.uint64(digit * _DIGIT_BITS)) & mask] += 1
+    for digit in range(passes):
+        next_place = counts[digit]
+        begin = np.int64(0)
+        for value in range(_DIGITS):
+            count = next_place[value]
+            next_place[value] = begin
+            begin += count
+        position = np.uint64(32 + digit * _DIGIT_BITS)
+        for i in range(rows):
+            word = packed[i]
+            bucket = (word >> position) & mask
+            at = next_place[bucket]
+            next_place[bucket] = at + 1
+            other[at] = word
+        packed, other = other, packed
+    for i in range(rows):
+        order[i] = np.int32(packed[i] & low)
+    return shift == np.uint64(0) or _order_ties(codes, packed, order)
+
+
+@njit(nogil=True)
+def _order_ties(codes: Int64s, packed: UInt64s, order: Int32s) -> bool:
+    begin = 0
+    for i in range(1, order.size):
+        if packed[i] >> np.uint64(32) != packed[i - 1] >> np.uint64(32):
+            begin = i
+            continue
+        if i - begin >= _MANY_TIES:
+            return False
+        row = order[i]
+        at = i
+        while at > begin and codes[order[at - 1]] > codes[row]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = row
+    return True

@@ -45,6 +45,11 @@ class CodeRanges:
         high = np.minimum(self.last, other.last)
         return CodeRanges.between(low, high, both(self.possible, other.possible))
 
+    def first(self, rows: int) -> CodeRanges:
+        """Those of the first tuples."""
+        high = None if self.high is None else self.high[:rows]
+        return CodeRanges(self.low[:rows], high, None if self.possible is None else self.possible[:rows])
+
     @property
     def last(self) -> Codes:
         """The last code of each range."""

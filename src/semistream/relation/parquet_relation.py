@@ -31,10 +31,10 @@ _CAREFUL_ROWS = 1 << 10  # decoded at a time where the file does not tell how la
 class ParquetRelation:
     """A Parquet file, a folder of them, or a Delta table (by the package deltalake) as it was when it was opened.
 
-    Opening reads the footers of the files. Rows come in any order, so nothing can be looked up: `MeshJoin` scans them
-    (MESH's own setting, section 2), with or without a `FrontStage` before it, and operators that find rows by a key
-    refuse it. Only the columns that a join needs are read. In a folder, columns are those of its first file by name;
-    ``name=value`` in paths are columns too.
+    Opening reads the footers of the files. Rows come in any order, so nothing can be looked up: `MeshJoin` and
+    `AdaptiveMeshJoin` scan them (MESH's own setting, section 2), with or without a `FrontStage` before them, and
+    operators that find rows by a key refuse it. Only the columns that a join needs are read. In a folder, columns are
+    those of its first file by name; ``name=value`` in paths are columns too.
 
     A page is what a join meets at a time: ``rows_per_page`` rows of a row group, or what is left of it. It is decoded
     to at most ``page_bytes`` of memory, in several pieces if these rows take more; a single row that does is refused.

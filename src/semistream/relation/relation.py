@@ -141,8 +141,14 @@ class Relation:
 
     def most_rows(self, run_bytes: int) -> int:
         """Rows that pages of ``run_bytes`` together can have."""
-        dense = float((self.table.rows / self.table.nbytes).max(initial=0.0))
-        return min(math.ceil(run_bytes * dense), int(self.table.rows.sum()))
+        rows, densest = self._density
+        return min(math.ceil(run_bytes * densest), rows)
+
+    @cached_property
+    def _density(self) -> tuple[int, float]:
+        """Rows of all pages, and rows by byte of the densest."""
+        table = self.table
+        return int(table.rows.sum()), float((table.rows / table.nbytes).max(initial=0.0))
 
     def reading(self, columns: Sequence[str]) -> Self:
         """The relation for a join that needs only some columns: this one, as pages are read whole."""

@@ -18,6 +18,7 @@ from semistream.relation.row_ends import value_bytes
 if TYPE_CHECKING:
     from semistream.relation.page_run import PageRun
 
+_NO_BYTES = pa.py_buffer(b"")
 _VALUE_TYPES: dict[int, type[np.generic]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -30,19 +31,21 @@ class RowGatherer:
     def __init__(self, columns: Sequence[ColumnLayout], capacity: int) -> None:
         self._columns = columns
         self._capacity = capacity
-        self._blocks: dict[int, list[int]] = {}  # the columns of each plain width
+        self._places: dict[int, int] = {}  # of columns of a plain width among those of the same width
+        groups: dict[int, list[int]] = {}
         for i, column in enumerate(columns):
             if column.kind == "fixed" and column.width in _VALUE_TYPES:
-                self._blocks.setdefault(column.width, []).append(i)
-        self._starts = {w: np.array([columns[i].first_buffer + 1 for i in group]) for w, group in self._blocks.items()}
-        plain = {i for group in self._blocks.values() for i in group}
-        self._others = [i for i in range(len(columns)) if i not in plain]
+                group = groups.setdefault(column.width, [])
+                self._places[i] = len(group)
+                group.append(column.first_buffer + 1)
+        self._starts = {width: np.array(group) for width, group in groups.items()}
+        self._others = [i for i in range(len(columns)) if i not in self._places]
         self._validity = [(i, c.first_buffer) for i, c in enumerate(columns) if c.kind in ("fixed", "bits")]
         self._clear()
 
     def _clear(self) -> None:
         self.rows = 0
-        self._values: dict[int, npt.NDArray[Any]] = {}  # one block per width: a row for each of its columns
+        self._blocks: dict[int, pa.Buffer] = {}  # one per width, with the values of one column behind the other's
         self._bytes: dict[int, npt.NDArray[Any]] = {}  # by column: bits, and values of other widths
         self._valid: dict[int, Bools] = {}
         self._pieces: dict[int, list[pa.Array]] = {}  # strings and nested values, one piece per run
@@ -52,10 +55,11 @@ class RowGatherer:
         begin, end = self.rows, self.rows + page.size
         for width, buffers in self._starts.items():
             value_type = _VALUE_TYPES[width]
-            block = self._values.get(width)
+            block = self._blocks.get(width)
             if block is None:
-                block = self._values[width] = new_array(self._capacity, value_type, buffers.size)
-            gather_columns(run.view(value_type), run.positions, buffers, page, row, block[:, begin:end])
+                block = self._blocks[width] = pa.allocate_buffer(buffers.size * self._capacity * width)
+            values = np.frombuffer(block, value_type).reshape(buffers.size, self._capacity)
+            gather_columns(run.view(value_type), run.positions, buffers, page, row, values[:, begin:end])
         for i in self._others:
             self._append_other(i, run, page, row)
         for i, buffer in self._validity:
@@ -98,10 +102,9 @@ class RowGatherer:
         column = self._columns[i]
         if column.kind in ("binary", "arrow"):
             return pa.concat_arrays(self._pieces[i]) if self._pieces else pa.array([], column.type)
-        if column.width in self._blocks:
-            block = self._values.get(column.width)
-            data = np.empty(0, np.uint8) if block is None else block[self._blocks[column.width].index(i), : self.rows]
-            values = pa.py_buffer(data)
+        if i in self._places:
+            block, width = self._blocks.get(column.width, _NO_BYTES), column.width
+            values = block.slice(self._places[i] * self._capacity * width, self.rows * width)
         elif column.kind == "bits":
             values = _packed(self._bytes.get(i, np.empty(0, np.bool_))[: self.rows])
         else:

@@ -68,6 +68,11 @@ class RunReader:
         return self._run_bytes
 
     @property
+    def idle(self) -> bool:
+        """Whether no buffer is in use."""
+        return not self._pending and self._taken is None
+
+    @property
     def resized(self) -> bool:
         """Whether all buffers have the size of `run_bytes`: those of runs asked for before `resize` keep theirs."""
         held = [*self._free, *(buffer for _, buffer, _ in self._pending)]

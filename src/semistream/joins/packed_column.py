@@ -1,0 +1,122 @@
+"""PackedColumn: a column of fixed width as integers that can be stored as distances from the least of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.joins.byte_ring import aligned
+from semistream.kernels.packed import pack_rows, take_packed, value_span
+from semistream.kernels.types import Bytes, Int64s
+from semistream.relation.arrow_memory import new_array
+
+_INTEGERS: dict[int, type[np.signedinteger[Any]]] = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+_STORED: dict[int, type[np.integer[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.int64}
+_LONG = 16  # bytes of a value that is stored as two integers
+
+
+class Packed(NamedTuple):
+    """Where integers stand in a block of bytes, how wide they are there, and what is to be added to them."""
+
+    at: int
+    width: int
+    base: int
+
+
+class PackedLevels(NamedTuple):
+    """`Packed` of each level, as arrays."""
+
+    at: Int64s
+    width: Int64s
+    base: Int64s
+
+    @classmethod
+    def of(cls, levels: list[Packed]) -> PackedLevels:
+        """One entry for each level."""
+        return cls(*np.array(levels, np.int64).reshape(-1, 3).T.copy())
+
+
+def is_packable(type_: pa.DataType) -> bool:
+    """Whether values of a type have a width that integers can be made of."""
+    if isinstance(type_, pa.BaseExtensionType) or pa.types.is_nested(type_) or pa.types.is_dictionary(type_):
+        return False
+    return pa.types.is_boolean(type_) or (
+        not pa.types.is_null(type_) and type_.num_buffers == 2 and type_.bit_width // 8 in (*_INTEGERS, _LONG)
+    )
+
+
+class PackedColumn:
+    """How values of a type are taken apart into integers and put together again.
+
+    Any value of 1 to 8 bytes is one integer, one of 16 bytes two. Times, numbers that count on, codes of few values and
+    the upper halves of decimals lie close together in a level, and take a fraction of their bytes.
+    """
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+        self._bits = pa.types.is_boolean(type_)
+        width = 1 if self._bits else type_.bit_width // 8
+        self.parts = 2 if width == _LONG else 1
+        self._integer = _INTEGERS[min(width, 8)]
+
+    def integers(self, column: pa.Array) -> list[npt.NDArray[Any]]:
+        """The values of a column, part by part. Where there is none, it is any number."""
+        if self._bits:
+            return [column.fill_null(False).to_numpy(zero_copy_only=False).view(np.int8)]
+        width = self.parts * np.dtype(self._integer).itemsize
+        values = np.frombuffer(column.buffers()[1], self._integer, self.parts * len(column), column.offset * width)
+        return [values[part :: self.parts] for part in range(self.parts)]
+
+    def take(self, block: Bytes, first: int, levels: list[PackedLevels], numbers: Int64s) -> npt.NDArray[Any]:
+        """The values of some tuples, all parts of them together."""
+        values = new_array(self.parts * numbers.size, self._integer)
+        for part, packed in enumerate(levels):
+            take_packed(block, first, packed.at, packed.width, packed.base, numbers, values[part :: self.parts])
+        return values
+
+    def array(self, values: npt.NDArray[Any], valid: npt.NDArray[Any] | None) -> pa.Array:
+        """Values that `take` has given, as Arrow has them."""
+        validity = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        data = np.packbits(values.view(np.bool_), bitorder="little") if self._bits else values
+        return pa.Array.from_buffers(self._type, values.size // self.parts, [validity, pa.py_buffer(data)])
+
+
+class PackedValues(NamedTuple):
+    """Integers that are to be stored, how wide that makes them, and the base."""
+
+    values: npt.NDArray[Any]
+    width: int
+    base: int = 0
+
+    @classmethod
+    def of(cls, values: npt.NDArray[Any], *, widths: tuple[int, ...] = (0, 1, 2, 4, 8)) -> PackedValues:
+        """As narrow as they can be, of some widths of which the last is 8."""
+        least, span = value_span(values)
+        width = next(width for width in widths if width == 8 or int(span) < 1 << (8 * width))
+        return cls(values, width, int(least) if width < 8 else 0)
+
+
+class PackedWriter:
+    """Stores integers one behind the other in a block of bytes, from ``at`` on."""
+
+    def __init__(self, block: Bytes, at: int) -> None:
+        self._block = block
+        self.at = at
+
+    def put(self, values: PackedValues, order: npt.NDArray[Any]) -> Packed:
+        """Store the rows ``order`` of some integers."""
+        at, end = self.at, self.at + values.width * order.size
+        if values.width:
+            pack_rows(values.values, order, values.base, self._block[at:end].view(_STORED[values.width]))
+        self.at = aligned(end)
+        return Packed(at, values.width, values.base)
+
+    def clear(self, nbytes: int) -> int:
+        """Store zeros; gives where."""
+        at = self.at
+        self._block[at : at + nbytes] = 0
+        self.at = aligned(at + nbytes)
+        return at
