@@ -18,7 +18,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, ParquetRelation, Relation, join
+from semistream import (
+    AdaptiveMeshJoin,
+    EngineJoin,
+    HybridJoin,
+    IndexNestedLoopJoin,
+    MeshJoin,
+    ParquetRelation,
+    Relation,
+    SemiStreamingIndexJoin,
+    join,
+)
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, RelationError
 from semistream.joins.sweep import SweepJoin
 from semistream.relation import SimulatedDisk, parquet_reader
@@ -352,7 +362,7 @@ def test_rows_beyond_a_page_are_refused_with_the_pages_that_take_them(tmp_path: 
     assert ParquetRelation.open(path, page_bytes=enough).scan().read_all().num_rows == 2
 
 
-@pytest.mark.parametrize("kind", [HybridJoin, IndexNestedLoopJoin, SweepJoin])
+@pytest.mark.parametrize("kind", [EngineJoin, HybridJoin, IndexNestedLoopJoin, SemiStreamingIndexJoin, SweepJoin])
 @pytest.mark.parametrize("condition", [{"on": {"product": "id"}}, {"where": "s.product < r.id"}])
 def test_operators_on_clustered_pages_refuse_it(tmp_path: Path, kind: type[Any], condition: dict[str, Any]) -> None:
     relation = ParquetRelation.open(write(products(10), tmp_path / "r.parquet"))

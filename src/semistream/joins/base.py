@@ -60,13 +60,14 @@ class SemiStreamJoin(ABC):
     nothing.
 
     An operator that ``needs_index`` finds rows by R's key, and refuses conditions that do not pin it down; one that
-    ``needs_equality`` refuses ranges too. Only one that ``takes_unclustered`` scans plain Parquet.
+    ``needs_equality`` refuses ranges too. Only one that ``takes_unclustered`` scans plain Parquet, and there equality
+    with any columns will do for it.
     """
 
     name: ClassVar[str]
     needs_index: ClassVar[bool] = False
     needs_equality: ClassVar[bool] = False
-    takes_unclustered: ClassVar[bool] = False
+    takes_unclustered: bool = False
     _emitter: Emitter
 
     def __init__(
@@ -95,7 +96,7 @@ class SemiStreamJoin(ABC):
         self.relation = self._accept(relation)
         self.spec = self.spec.laid_out(self.relation.layout)
         if self.needs_equality:
-            self.spec.condition.require_equality(self.name)
+            self.spec.condition.require_equality(self.name, relation)
         if self.needs_index:
             self.spec.condition.require_index(self.name, relation)
         own = range(len(stream_schema), len(carried))

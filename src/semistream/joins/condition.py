@@ -128,13 +128,18 @@ class Condition:
         """The same condition for pages of another layout."""
         return self if self.check is None else replace(self, check=self.check.laid_out(layout))
 
-    def require_equality(self, operator: str) -> None:
-        """Refuse a condition that is not equality with R's key, for an operator that finds one code for each tuple."""
-        if self.access != "equality":
-            raise InvalidArgument(
-                f"operator {operator!r} joins on equality with the relation's whole key, but the condition is "
-                f"{self.text}. Use MeshJoin (operator='mesh'), which takes any condition."
-            )
+    def require_equality(self, operator: str, relation: AnyRelation) -> None:
+        """Refuse a condition that is not equality with R's key, for an operator that finds one code for each tuple.
+
+        If R is not clustered, equality with any of its columns will do.
+        """
+        if self.access == "equality" or (self.computes_codes and not relation.clustered):
+            return
+        equated = "the relation's whole key" if relation.clustered else "columns of the relation"
+        raise InvalidArgument(
+            f"operator {operator!r} joins on equality with {equated}, but the condition is {self.text}. Use MeshJoin "
+            "(operator='mesh'), which takes any condition."
+        )
 
     def require_index(self, operator: str, relation: AnyRelation) -> None:
         """Refuse a condition that R's clustered key does not help with, for an operator that looks tuples up by it."""

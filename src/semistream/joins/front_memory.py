@@ -17,6 +17,7 @@ _CHUNK_ROWS = 1 << 16  # tuples probed at once: they should stay in the processo
 _CHUNK_ROW_BYTES = 64  # a tuple's code, its place in the order, its pair with a cached row, and flags
 _LEAST_CHUNK = 32
 _BATCH_BYTES = 1 << 20
+_WAITING, _COLLECTED = 8, 3  # parts that rows on their way to the cache get one of: those of a pass, if it takes one
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class FrontMemory:
         check = min(eighth, 2 * _BATCH_BYTES) if spec.condition.check else 0
         counter_bits = max((nbytes // 12).bit_length() - 1, 0)
         rest = nbytes - chunk_bytes - staging - check - (1 << counter_bits)
-        waiting = rest // 8
+        waiting = rest // (_COLLECTED if spec.condition.computes_codes else _WAITING)
         return cls(
             chunk_rows=chunk_rows,
             chunk_bytes=chunk_bytes,

@@ -15,10 +15,11 @@ from semistream.joins.front_memory import FrontMemory
 from semistream.joins.hot_keys import HotKeys
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.row_sizes import row_sizes
+from semistream.joins.scattered_hot_keys import ScatteredHotKeys
 from semistream.joins.sorted_batch import SortedBatch
 from semistream.joins.tuple_cache import TupleCache
 from semistream.kernels.types import Int32s
-from semistream.relation import DiskCounts, PageRun, Relation
+from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 
 _AGED_AFTER = 4  # stream tuples for each cached row; and R was read through, or as many were missed
 _STABLE = 1.3  # growth of the cache in a period, from which nothing is concluded
@@ -31,7 +32,7 @@ class Front(NamedTuple):
 
     memory: FrontMemory
     cache: TupleCache
-    hot: HotKeys
+    hot: HotKeys | ScatteredHotKeys
     emitter: Emitter
 
 
@@ -59,6 +60,10 @@ class FrontStage(SemiStreamJoin):
     is carried over from pass to pass in a counter that is halved now and then, like the cached rows' own counts: both
     follow the stream. Rows enter in bulk, when enough wait. Keys of which R has several rows, unmatched tuples, hashed
     keys, and left, semi and anti joins are handled, which the paper leaves out.
+
+    Over plain Parquet it takes equality with any columns, before a join that takes Parquet (`MeshJoin` or
+    `AdaptiveMeshJoin`). The rows of a key may lie anywhere there, so they are collected over a whole pass of R before
+    they are cached (`ScatteredHotKeys`).
     """
 
     name = "front_stage"
@@ -67,7 +72,7 @@ class FrontStage(SemiStreamJoin):
 
     def __init__(
         self,
-        relation: Relation,
+        relation: AnyRelation,
         stream_schema: pa.Schema,
         *,
         wraps: type[SemiStreamJoin] | None = None,
@@ -75,11 +80,12 @@ class FrontStage(SemiStreamJoin):
         options: Mapping[str, Any] | None = None,
         **arguments: Unpack[JoinArguments],
     ) -> None:
+        self._wrapped_kind = wraps or type(self).wraps
+        self.takes_unclustered = self._wrapped_kind.takes_unclustered
         super().__init__(relation, stream_schema, **arguments)
         if not 0 <= cache_share <= 0.9:
             raise InvalidArgument(f"cache_share is {cache_share}; give a share of the memory from 0 to 0.9.")
         self.cache_share = cache_share
-        self._wrapped_kind = wraps or type(self).wraps
         own = ("memory", "disk", "ordered", "deadline_s", "clock")
         passed_on = {name: value for name, value in arguments.items() if name not in own}
         self._wrapped_arguments: dict[str, Any] = {**passed_on, **(options or {}), "disk": self._disk}
@@ -100,10 +106,11 @@ class FrontStage(SemiStreamJoin):
             wrapped.stats = stats
         wrapped._deadlines, wrapped._deadline_column = self._deadlines, self._deadline_column
         self._wrapped = wrapped
-        self._front = self._make_front()
+        self._front = self._make_front(wrapped)
         if self._front is not None and carried is not None:
             self._front.hot.threshold = max(self._front.cache.admit(carried), self._front.hot.threshold)
-        wrapped.watch_pairs(None if self._front is None else self._observe)
+        if self._front is not None and isinstance(self._front.hot, HotKeys):
+            wrapped.watch_pairs(self._observe)
 
     def _wrap(self, nbytes: int) -> SemiStreamJoin:
         part = self._memory.part(max(nbytes, 1))
@@ -117,7 +124,7 @@ class FrontStage(SemiStreamJoin):
             part.resize(error.least_bytes)
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
 
-    def _make_front(self) -> Front | None:
+    def _make_front(self, wrapped: SemiStreamJoin) -> Front | None:
         memory = FrontMemory.of(self._memory.free, self.spec)
         if memory is None:
             return None
@@ -129,7 +136,14 @@ class FrontStage(SemiStreamJoin):
         self._memory.charge("tuple cache", memory.held_bytes)
         self._position = np.empty(memory.chunk_rows, np.int64)
         self._page, self._row = (np.empty(memory.chunk_rows, np.int32) for _ in range(2))
-        hot = HotKeys(columns, cache.layout, nbytes=memory.waiting_bytes, bits=memory.counter_bits)
+        room = {"nbytes": memory.waiting_bytes, "bits": memory.counter_bits}
+        hot: HotKeys | ScatteredHotKeys
+        if self.spec.condition.computes_codes:
+            assert isinstance(wrapped, MeshJoin)
+            hot = ScatteredHotKeys(columns, cache.layout, wrapped, **room)
+            wrapped.watch_runs(hot.meet)
+        else:
+            hot = HotKeys(columns, cache.layout, **room)
         cached = dict(zip(columns, cache.columns, strict=True))
         emitter = Emitter(self.spec, memory, self._memory, cached=cached)
         return Front(memory, cache, hot, emitter)
@@ -203,6 +217,8 @@ class FrontStage(SemiStreamJoin):
             self._hits += through.size
             self._matched_hits += int(np.count_nonzero(matched))
         if through.size < chunk.num_rows:
+            if isinstance(front.hot, ScatteredHotKeys):
+                front.hot.miss(tuples.codes[~hit[: tuples.codes.size]])
             yield from self._pass_on(tuples.rows(np.flatnonzero(~hit)))
 
     def _pass_on(self, batch: pa.RecordBatch) -> Results:
@@ -232,6 +248,7 @@ class FrontStage(SemiStreamJoin):
 
     def _observe(self, run: PageRun, page: Int32s, row: Int32s) -> None:
         assert self._front is not None
+        assert isinstance(self._front.hot, HotKeys)
         self._front.hot.observe(self.relation.table, run, page, row)
 
     def _settle(self, front: Front) -> None:
@@ -326,7 +343,7 @@ class CachedMeshJoin(FrontStage):
 
 def _changed_codes(before: Relation, after: Relation) -> Any:
     """Codes of keys that differ between two versions, ascending; None if that is not known."""
-    if before.path != after.path:
+    if before.path != after.path or not after.clustered:
         return None
     older, newer = sorted((before, after), key=lambda relation: relation.version)
     return newer.changes_since(older.version)

@@ -5,39 +5,32 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from semistream.joins.key_counters import KeyCounters
 from semistream.joins.tuple_cache import CacheRows, TupleCache
-from semistream.kernels.frequency import count_hot_rows, rows_of_keys
+from semistream.kernels.frequency import rows_of_keys
 from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.relation import PageRun
 from semistream.relation.page_layout import ColumnLayout, PageLayout
 from semistream.relation.page_table import PageTable
 from semistream.relation.row_gatherer import row_bytes
 
-_LEAST_BITS = 8
-_MOST_KEYS = 4096  # noted of one run
-_SPARSE = 4  # counters for each pair counted; with fewer they tell more of other keys than of their own
+_MOST_ROWS = 1 << 14  # noted of one run
 
 
 class HotKeys:
     """Counts what the wrapped join reads from R for the stream, and keeps rows of the keys it reads most for the cache.
 
-    A key's count is carried over from run to run in two of ``2**bits`` bytes by hashes of its code: it is never too
-    low. When more is counted than these bytes can tell apart, what waits for a page as it comes by is counted alone,
-    which is then much. Counts are halved by `age`, so that they follow the stream. Rows of a key that comes to be
-    counted more than ``threshold`` times are copied from the page at hand, all rows of the key together; a key that
-    spans pages is left out. They wait, in at most ``nbytes``, until `take`.
+    Keys are counted by `KeyCounters` with so many ``bits``. Rows of a key that comes to be counted more than
+    ``threshold`` times are copied from the page at hand, all rows of the key together; a key that spans pages is left
+    out. They wait, in at most ``nbytes``, until `take`.
     """
 
     def __init__(self, columns: tuple[ColumnLayout, ...], layout: PageLayout, *, nbytes: int, bits: int) -> None:
         self.threshold = 2
         self._columns = columns
         self._layout = layout
-        self._counters = np.zeros(1 << max(bits, _LEAST_BITS), np.uint8)
-        self._bits = max(bits, _LEAST_BITS)
+        self._counters = KeyCounters(bits)
         self._most_bytes = nbytes
-        self._asked = np.zeros(0, np.int32)
-        self._page, self._row, self._count = (np.empty(_MOST_KEYS, np.int32) for _ in range(3))
-        self._counted = 0  # pairs since counts were halved
         self._waiting: list[CacheRows] = []
         self.waiting_bytes = 0
 
@@ -51,21 +44,15 @@ class HotKeys:
         if self.full:
             return
         most_rows = int(run.rows.max(initial=0))
-        if self._asked.size < most_rows:
-            self._asked = np.zeros(most_rows, np.int32)
-        self._counted += page.size
-        bits = self._bits if self._counted * _SPARSE < self._counters.size else 0
-        found = count_hot_rows(
-            run.words, run.code_starts, page, row,
-            self._counters, bits, self.threshold, self._asked, self._page, self._row, self._count,
-        )  # fmt: skip
-        if found:
-            whole = _within_page(table, run, self._page[:found], self._row[:found])
-            self._note(run, self._page[:found][whole], self._row[:found][whole], self._count[:found][whole])
+        page, row, count = self._counters.count(
+            run.words, run.code_starts, page, row, most_rows=most_rows, threshold=self.threshold
+        )
+        if page.size:
+            whole = _within_page(table, run, page, row)
+            self._note(run, page[whole], row[whole], count[whole])
 
     def _note(self, run: PageRun, page: Int32s, row: Int32s, count: Int32s) -> None:
-        room = 4 * _MOST_KEYS
-        all_page, all_row, key = (np.empty(room, np.int32) for _ in range(3))
+        all_page, all_row, key = (np.empty(_MOST_ROWS, np.int32) for _ in range(3))
         rows = rows_of_keys(run.words, run.code_starts, run.rows, page, row, all_page, all_row, key)
         all_page, all_row, key = all_page[:rows], all_row[:rows], key[:rows]
         ends = np.cumsum(row_bytes(run, self._columns, all_page, all_row) + 8)
@@ -104,8 +91,7 @@ class HotKeys:
 
     def age(self) -> None:
         """Halve all counts."""
-        self._counters >>= 1
-        self._counted //= 2
+        self._counters.age()
 
 
 def _within_page(table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> Bools:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Unpack
 
@@ -13,9 +14,13 @@ from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.memory_split import MemorySplit
+from semistream.joins.run_codes import RunCodes
 from semistream.joins.scan_source import scan_source
 from semistream.joins.stream_window import StreamWindow
 from semistream.relation import AnyRelation, DiskCounts, PageRun
+
+RunWatcher = Callable[[PageRun, RunCodes], None]
+"""Is told of every run as it is joined, with its codes, while ``pages_passed`` is the page that it begins with."""
 
 
 class MeshJoin(SemiStreamJoin):
@@ -61,6 +66,7 @@ class MeshJoin(SemiStreamJoin):
         self._rows_per_step = rows_per_step
         self._asked_pages = pages_per_step
         self._null_counts = DiskCounts()  # of rows with a null key, which no disk reads
+        self._run_watcher: RunWatcher | None = None
         self._put_together()
 
     def _arrange(self) -> None:
@@ -92,6 +98,20 @@ class MeshJoin(SemiStreamJoin):
     def runs(self) -> int:
         """Iterations that make one scan of R: N_R / b, and those that read rows with a null key."""
         return self._scan.count_runs(self._pages_per_step)
+
+    @property
+    def pages_passed(self) -> int:
+        """Pages that the scan has passed since R was opened, each joined as a whole, unless one is being joined now."""
+        return self._scan.position
+
+    @property
+    def pages_of_scan(self) -> int:
+        """Pages that make one scan: from any place on, so many pages later all of R has passed."""
+        return self._scan.num_pages
+
+    def watch_runs(self, watcher: RunWatcher) -> None:
+        """Tell ``watcher`` of all that the scan meets, whether it has partners in the window or not."""
+        self._run_watcher = watcher
 
     @property
     def _disk_counts(self) -> DiskCounts:
@@ -174,6 +194,8 @@ class MeshJoin(SemiStreamJoin):
     def _join(self, run: PageRun) -> Results:
         self.stats.probes += int(run.rows.sum())
         codes = self.spec.condition.codes_of(run)
+        if self._run_watcher is not None:
+            self._run_watcher(run, codes)
         for tuples, page, row in self._window.probe(codes, self._position, self._page, self._row):
             if tuples.size:
                 joined = self._emitter.verified(self._window, tuples, run, page, row)

@@ -32,9 +32,9 @@ class ParquetRelation:
     """A Parquet file, a folder of them, or a Delta table (by the package deltalake) as it was when it was opened.
 
     Opening reads the footers of the files. Rows come in any order, so nothing can be looked up: `MeshJoin` and
-    `AdaptiveMeshJoin` scan them (MESH's own setting, section 2), and operators that find rows by a key refuse it. Only
-    the columns that a join needs are read. In a folder, columns are those of its first file by name; ``name=value`` in
-    paths are columns too.
+    `AdaptiveMeshJoin` scan them (MESH's own setting, section 2), with or without a `FrontStage` before them, and
+    operators that find rows by a key refuse it. Only the columns that a join needs are read. In a folder, columns are
+    those of its first file by name; ``name=value`` in paths are columns too.
 
     A page is what a join meets at a time: ``rows_per_page`` rows of a row group, or what is left of it. It is decoded
     to at most ``page_bytes`` of memory, in several pieces if these rows take more; a single row that does is refused.
@@ -231,5 +231,6 @@ class ParquetRelation:
         return InvalidArgument(
             f"operator {operator!r} works on pages that are clustered by a key, and {self.path} is plain Parquet, "
             f"which has none. Build a relation: {shell}`Relation.build({source}, {str(target)!r}, "
-            f"key={names})`; or use MeshJoin (operator='mesh'), which scans Parquet as it is."
+            f"key={names})`; or use MeshJoin (operator='mesh'), which scans Parquet as it is, or CachedMeshJoin "
+            "(operator='cmesh'), which has a cache before it."
         )
