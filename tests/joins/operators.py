@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from semistream import Relation, SemiStreamJoin
 from semistream.errors import BudgetError
 from semistream.joins import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, SemiStreamingIndexJoin
+from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.mesh_tuner import MeshParameters
 from semistream.joins.sweep import SweepJoin
@@ -57,7 +58,19 @@ class RestlessMeshJoin(AdaptiveMeshJoin):
         return MeshParameters(pages, self._draw.choice([1, 2, 7, 100, 10**9]))
 
 
+class RestlessEngineJoin(EngineJoin):
+    """Takes a cache and lets it go again at random."""
+
+    def __init__(self, *arguments: Any, seed: int, **options: Any) -> None:
+        self._draw = random.Random(seed)
+        super().__init__(*arguments, **options)
+
+    def _time_with(self, *_: float) -> float:
+        return self._draw.random()
+
+
 OPERATORS = [
+    pytest.param(Maker(EngineJoin), id="engine"),
     pytest.param(Maker(MeshJoin), id="mesh"),
     pytest.param(Maker(MeshJoin, {"rows_per_step": 3, "pages_per_step": 2}), id="mesh-w3-b2"),
     pytest.param(Maker(MeshJoin, {"disk": "buffered", "pages_per_step": 1}), id="mesh-buffered-b1"),
@@ -91,6 +104,9 @@ OPERATORS = [
     pytest.param(Maker(IndexNestedLoopJoin), id="nested_loop"),
 ]
 
+RESTLESS = pytest.param(Maker(RestlessEngineJoin, {"seed": 3}), id="engine-restless")
+"""For what must hold however memory is split: its split is another one each time."""
+
 every_operator = pytest.mark.parametrize("maker", OPERATORS)
 
 
@@ -100,7 +116,9 @@ def every_operator_with(*, examples: int, **inputs: st.SearchStrategy[Any]) -> C
     All operators get the same inputs: to draw them, to build a relation and to ask the oracle takes far longer than a
     small join. To try one operator alone, name it: ``OPERATOR=sweep pytest ...``.
     """
-    makers = [(str(p.id), p.values[0]) for p in OPERATORS if os.environ.get("OPERATOR", str(p.id)) == str(p.id)]
+    makers = [
+        (str(p.id), p.values[0]) for p in [*OPERATORS, RESTLESS] if os.environ.get("OPERATOR", str(p.id)) == str(p.id)
+    ]
 
     def decorate(check: Callable[..., None]) -> Any:
         @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))

@@ -288,10 +288,16 @@ class FrontStage(SemiStreamJoin):
         cache.age()
         front.hot.age()
         if share != self.cache_share:
-            yield from self.wrapped._flush()
-            self._count()
-            self.cache_share = share
-            self._arrange_anew()
+            yield from self._give(share)
+        else:
+            self._begin_period()
+
+    def _give(self, share: float) -> Results:
+        """Let the cache have another share of the memory."""
+        yield from self.wrapped._flush()
+        self._count()
+        self.cache_share = share
+        self._arrange_anew()
         self._begin_period()
 
     def _begin_period(self) -> None:

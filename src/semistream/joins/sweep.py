@@ -123,6 +123,16 @@ class SweepJoin(SemiStreamJoin):
         column = schema.get_field_index(condition.stream_keys[0])
         return column if schema.types[column] == codec.types[0] else None
 
+    @property
+    def capacity(self) -> int:
+        """Stream tuples that can wait at a time, if they are like those that came last."""
+        return self._buffer.capacity
+
+    @property
+    def run_bytes(self) -> int:
+        """The most that is read at once."""
+        return self._reader.run_bytes
+
     def _pages_to_drain(self) -> int:
         return min(self._sweep.pages_wanted + self._small.rows, self.relation.num_pages)
 
