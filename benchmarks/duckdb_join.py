@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -11,8 +13,15 @@ from benchmarks.timing import batch_rates
 from benchmarks.workload import relation_parquet, relation_reader
 
 
-def limited_rates(folder: Path, rows: int, stream: list[pa.RecordBatch], memory: int) -> tuple[list[float], str]:
-    """Rows/s at ``memory``, or at the least doubling of it with which DuckDB does not give up; and a note of that."""
+def limited_rates(
+    folder: Path, rows: int, stream: list[pa.RecordBatch], memory: int, *, cached: bool
+) -> tuple[list[float], str]:
+    """Rows/s at ``memory``, or at the least doubling of it with which DuckDB does not give up; and a note of that.
+
+    DuckDB reads through the operating system's cache, which ``memory_limit`` does not count: on a machine with far more
+    memory than the limit all of R stays there. If it is not ``cached``, its file is dropped from there before each
+    batch, so that the limit is what it says.
+    """
     path = folder / f"duckdb-{rows}.db"
     with duckdb.connect(str(path)) as connection:
         if not connection.sql("SELECT * FROM duckdb_tables() WHERE table_name = 'r'").fetchall():
@@ -23,12 +32,21 @@ def limited_rates(folder: Path, rows: int, stream: list[pa.RecordBatch], memory:
         config = {"memory_limit": f"{limit // 1024}KiB", "temp_directory": str(folder / "duckdb-tmp")}
         try:
             with duckdb.connect(str(path), read_only=True, config=config) as connection:
-                rates = batch_rates(lambda batch: _joined(connection, batch), stream)
+                before = partial(_drop_from_cache, path) if not cached else (lambda: None)
+                rates = batch_rates(lambda batch: _joined(connection, batch), stream, before)
         except duckdb.OutOfMemoryException:
             limit *= 2
             continue
         short = f"; at {limit / 1e6:.0f} MB, with less it runs out of memory" if limit > memory else ""
-        return rates, f"operating system's cache warm{short}"
+        return rates, f"{'all of R' if cached else 'nothing'} in the operating system's cache{short}"
+
+
+def _drop_from_cache(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 def in_memory_rates(folder: Path, rows: int, streams: dict[float, list[pa.RecordBatch]]) -> dict[float, list[float]]:

@@ -22,7 +22,7 @@ from semistream.joins import IndexNestedLoopJoin
 from semistream.relation.disk import allocate_buffer
 
 EXPONENTS = (0.0, 0.5, 1.0)
-_STREAM_BATCHES = 40
+_STREAM_BATCHES = 80
 _REPEAT = 3
 _BATCHES = 5  # of the contestants that join batch by batch; one more warms up
 _LOOKUP_SHARE = 10  # LMDB look-ups are slow: a batch of theirs is a tenth
@@ -41,7 +41,7 @@ def run(scale: float, folder: Path) -> Report:
     memory = r.nbytes // 10
     setup = (
         f"R {rows:,} x 120 B, S Zipf in batches of {batch:,}, memory {memory / 1e6:.0f} MB (10 % of R); "
-        f"semistream: streams of {_STREAM_BATCHES} batches, the first quarter not timed, the flush timed"
+        f"semistream: streams of up to {_STREAM_BATCHES} batches, from the first row to the last result"
     )
     report = Report("engine", scale, setup)
     ours = {exponent: _beside_itself(report, r, rows, batch, exponent) for exponent in EXPONENTS}
@@ -98,12 +98,19 @@ def _beside_duckdb(
 ) -> None:
     in_memory = in_memory_rates(folder, rows, streams)
     for exponent, stream in streams.items():
-        rates, note = limited_rates(folder, rows, stream, memory)
-        limited = report.add(f"DuckDB per batch, Zipf {exponent:g}, same memory_limit", rates, note=note)
-        free = report.add(f"DuckDB per batch, Zipf {exponent:g}, R in memory", in_memory[exponent], note="no limit")
+        name, mine = f"DuckDB per batch, Zipf {exponent:g}", ours[exponent].median
+        rates, note = limited_rates(folder, rows, stream, memory, cached=False)
+        limited = report.add(f"{name}, same memory", rates, note=note)
+        rates, note = limited_rates(folder, rows, stream, memory, cached=True)
+        helped = report.add(f"{name}, same memory_limit", rates, note=note)
+        free = report.add(f"{name}, R in memory", in_memory[exponent], note="no limit")
         what = f"Zipf {exponent:g}: semistream over DuckDB"
-        report.require(f"{what} at the same memory", OVER_LIMITED, ours[exponent].median / limited.median)
-        report.require(f"{what} with all of R in memory", OVER_IN_MEMORY, ours[exponent].median / free.median)
+        report.require(f"{what} at the same memory", OVER_LIMITED, mine / limited.median)
+        report.require(f"{what} with all of R in memory", OVER_IN_MEMORY, mine / free.median)
+        report.remark(
+            f"{what} at the same memory_limit, but with all of R in the operating system's cache, which the limit does "
+            f"not count and semistream does without: {mine / helped.median:.1f}x."
+        )
 
 
 def _with_string_keys(report: Report, integers: Measurement, folder: Path, rows: int, batch: int) -> None:

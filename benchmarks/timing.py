@@ -1,8 +1,7 @@
-"""How rates are taken: of a stream that goes on, or of batches that are drained one by one."""
+"""How rates are taken: of a whole stream, or of batches that are drained one by one."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -10,48 +9,47 @@ import pyarrow as pa
 
 from semistream import Relation, SemiStreamJoin, join
 
-_COLD_SHARE = 4  # one part in so many of a stream is not timed,
-_COLD_S, _TIMED_S = 5.0, 15.0  # and what a slow join takes of it ends after so long
+_TIMED_S = 12.0  # a slow join is given no more of a stream after so long
 
 
-def stream_rate(r: Relation, stream: list[pa.RecordBatch], memory: int, *, columns: list[str] | None = None) -> float:
-    """Rows/s of `semistream.join`, ``operator="auto"``: the first quarter is not timed, the flush at the end is.
-
-    A slow join is not given all of the stream: the parts end after ``_COLD_S`` and ``_TIMED_S`` at the latest.
-    """
+def stream_rate(
+    r: Relation, stream: list[pa.RecordBatch], memory: int, *, columns: list[str] | None = None, disk: str = "auto"
+) -> float:
+    """Rows/s of `semistream.join`, ``operator="auto"``, from the first row to the last result, flush and all."""
     timed = _TimedStream(stream)
-    joined = join(timed.batches(), r, on="key", operator="auto", memory=memory, columns=columns)
+    joined = join(timed.batches(), r, on="key", operator="auto", memory=memory, columns=columns, disk=disk)
+    start = time.perf_counter()
     results = sum(batch.num_rows for batch in joined)
-    taken = time.perf_counter() - timed.began
+    taken = time.perf_counter() - start
     _require_all(results, timed.rows)
-    return timed.timed_rows / taken
+    return timed.rows / taken
 
 
 class _TimedStream:
-    """Gives out a stream and notes when its timed part began, and the rows of it."""
+    """Gives out a stream, as much of it as there is time for, and counts the rows."""
 
     def __init__(self, stream: list[pa.RecordBatch]) -> None:
         self._stream = stream
-        self.began = math.inf
-        self.rows = self.timed_rows = 0
+        self.rows = 0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         start = time.perf_counter()
-        for number, batch in enumerate(self._stream):
-            now = time.perf_counter()
-            if now > self.began + _TIMED_S:
+        for batch in self._stream:
+            if time.perf_counter() > start + _TIMED_S:
                 return
-            if number >= len(self._stream) // _COLD_SHARE or (number and now > start + _COLD_S):
-                self.began = min(self.began, now)
-                self.timed_rows += batch.num_rows
             self.rows += batch.num_rows
             yield batch
 
 
-def batch_rates(joined_rows: Callable[[pa.RecordBatch], int], stream: list[pa.RecordBatch]) -> list[float]:
-    """Rows/s of each batch; the first one warms up."""
+def batch_rates(
+    joined_rows: Callable[[pa.RecordBatch], int],
+    stream: list[pa.RecordBatch],
+    before: Callable[[], object] = lambda: None,
+) -> list[float]:
+    """Rows/s of each batch; the first one warms up. ``before`` is called before each, and not timed."""
     rates = []
     for batch in stream:
+        before()
         start = time.perf_counter()
         results = joined_rows(batch)
         rates.append(batch.num_rows / (time.perf_counter() - start))
