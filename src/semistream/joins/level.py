@@ -11,7 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.joins.byte_ring import Place
+from semistream.joins.packed_binary import PackedBinary
 from semistream.joins.packed_column import Packed, PackedColumn, PackedLevels
+from semistream.joins.row_sizes import fixed_row_bytes
 from semistream.kernels.merge import match_ranges
 from semistream.kernels.packed import mark_tuples, take_packed
 from semistream.kernels.sweep import first_positions, match_levels
@@ -38,8 +40,8 @@ class Level:
     ranges: tuple[Packed, ...]  # the ends of ranges, and the furthest end so far
     columns: Mapping[int, Sequence[Packed]]  # by column, part by part
     valid: Mapping[int, Packed]  # of columns that have nulls
-    sizes: Int64s = field(repr=False)
-    rest: pa.RecordBatch | None = field(repr=False)  # columns that cannot be packed, in the same order
+    sizes: Int64s | None = field(repr=False)  # of whole tuples, if there are columns that cannot be packed:
+    rest: pa.RecordBatch | None = field(repr=False)  # these, in the same order
     number: int = 0
     enters_at: int = 0
     leaves_at: int = 0
@@ -60,11 +62,15 @@ class LevelView:
     """
 
     def __init__(
-        self, block: Bytes, levels: Sequence[Level], types: Sequence[pa.DataType], columns: Mapping[int, PackedColumn]
+        self,
+        block: Bytes,
+        levels: Sequence[Level],
+        schema: pa.Schema,
+        columns: Mapping[int, PackedColumn | PackedBinary],
     ) -> None:
         self._block = block
         self._levels = levels
-        self._types = types
+        self._schema = schema
         self._columns = columns
         counts = [(o.number << 32, o.matchable, o.enters_at, o.leaves_at, o.matched) for o in levels]
         self._begin, self._size, self._enters_at, self._leaves_at, self._matched = (
@@ -118,27 +124,25 @@ class LevelView:
 
     def take(self, numbers: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
         """Copies of some tuples."""
-        wanted = range(len(self._types)) if columns is None else columns
+        wanted = range(len(self._schema)) if columns is None else columns
         rest: dict[int, pa.Array] = {}
         if any(i not in self._columns for i in wanted):
-            unpacked = [i for i in range(len(self._types)) if i not in self._columns]
+            unpacked = [i for i in range(len(self._schema)) if i not in self._columns]
             rest = dict(zip(unpacked, self._take_rest(numbers, unpacked), strict=True))
         return [self._take_packed(i, numbers) if i in self._columns else rest[i] for i in wanted]
 
     def _take_packed(self, i: int, numbers: Int64s) -> pa.Array:
-        column = self._columns[i]
-        values = column.take(self._block, self._first, self._parts[i], numbers)
         valid = None
         if i in self._valid:
             valid, packed = np.empty(numbers.size, np.int8), self._valid[i]
             take_packed(self._block, self._first, packed.at, packed.width, packed.base, numbers, valid)
-        return column.array(values, valid)
+        return self._columns[i].take(self._block, self._first, self._parts[i], numbers, valid)
 
     @cached_property
     def _parts(self) -> dict[int, list[PackedLevels]]:
         return {
-            i: [PackedLevels.of([level.columns[i][part] for level in self._levels]) for part in range(column.parts)]
-            for i, column in self._columns.items()
+            i: [PackedLevels.of(list(part)) for part in zip(*(level.columns[i] for level in self._levels), strict=True)]
+            for i in self._columns
         }
 
     @cached_property
@@ -151,15 +155,23 @@ class LevelView:
 
     def row_bytes(self, numbers: Int64s) -> Int64s:
         """Bytes of some tuples."""
+        if all(i in self._columns for i in range(len(self._schema))):
+            sizes = np.full(numbers.size, fixed_row_bytes(self._schema))
+            for i, column in self._columns.items():
+                if isinstance(column, PackedBinary):
+                    sizes += column.lengths(self._block, self._first, self._parts[i], numbers)
+            return sizes
         order, parts = self._by_level(numbers)
         sizes = np.empty(numbers.size, np.int64)
-        sizes[order] = np.concatenate([level.sizes[rows] for level, rows in parts]) if parts else 0
+        sizes[order] = (
+            np.concatenate([level.sizes[rows] for level, rows in parts if level.sizes is not None]) if parts else 0
+        )
         return sizes
 
     def _take_rest(self, numbers: Int64s, columns: list[int]) -> list[pa.Array]:
         order, parts = self._by_level(numbers)
         if not parts:
-            return [pa.array([], self._types[i]) for i in columns]
+            return [pa.array([], self._schema.types[i]) for i in columns]
         taken = [level.rest.take(pa.array(rows)) for level, rows in parts if level.rest is not None]
         back = np.empty(order.size, np.int64)
         back[order] = np.arange(order.size)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError
 from semistream.joins.pair_check import PairCheck
@@ -201,8 +203,13 @@ def admit_row_bytes(spec: JoinSpec) -> int:
 
 def expected_row_bytes(spec: JoinSpec) -> int:
     """Bytes of a stream tuple, as far as its types tell, and of its size where sizes differ."""
-    irregular = sum(1 for field in spec.stream_schema if field.type.num_buffers != 2 or field.type.num_fields)
-    return fixed_row_bytes(spec.stream_schema) + irregular * _GUESSED_BYTES + (8 if irregular else 0)
+    return expected_bytes(spec.stream_schema)
+
+
+def expected_bytes(schema: pa.Schema) -> int:
+    """The same for some columns."""
+    irregular = sum(1 for field in schema if field.type.num_buffers != 2 or field.type.num_fields)
+    return fixed_row_bytes(schema) + irregular * _GUESSED_BYTES + (8 if irregular else 0)
 
 
 def _most(room: int, cost: Callable[[int], int]) -> int:

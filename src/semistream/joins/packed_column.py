@@ -70,15 +70,18 @@ class PackedColumn:
         values = np.frombuffer(column.buffers()[1], self._integer, self.parts * len(column), column.offset * width)
         return [values[part :: self.parts] for part in range(self.parts)]
 
-    def take(self, block: Bytes, first: int, levels: list[PackedLevels], numbers: Int64s) -> npt.NDArray[Any]:
-        """The values of some tuples, all parts of them together."""
+    def take(
+        self,
+        block: Bytes,
+        first: int,
+        levels: list[PackedLevels],
+        numbers: Int64s,
+        valid: npt.NDArray[Any] | None,
+    ) -> pa.Array:
+        """The values of some tuples; ``valid`` says which have one, if not all do."""
         values = new_array(self.parts * numbers.size, self._integer)
         for part, packed in enumerate(levels):
             take_packed(block, first, packed.at, packed.width, packed.base, numbers, values[part :: self.parts])
-        return values
-
-    def array(self, values: npt.NDArray[Any], valid: npt.NDArray[Any] | None) -> pa.Array:
-        """Values that `take` has given, as Arrow has them."""
         validity = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         data = np.packbits(values.view(np.bool_), bitorder="little") if self._bits else values
         return pa.Array.from_buffers(self._type, values.size // self.parts, [validity, pa.py_buffer(data)])
@@ -100,23 +103,27 @@ class PackedValues(NamedTuple):
 
 
 class PackedWriter:
-    """Stores integers one behind the other in a block of bytes, from ``at`` on."""
+    """Stores things one behind the other in a block of bytes, from ``at`` on."""
 
     def __init__(self, block: Bytes, at: int) -> None:
-        self._block = block
+        self.block = block
         self.at = at
+
+    def reserve(self, nbytes: int) -> tuple[int, int]:
+        """Room for some bytes: where it begins and ends."""
+        begin, end = self.at, self.at + nbytes
+        self.at = aligned(end)
+        return begin, end
 
     def put(self, values: PackedValues, order: npt.NDArray[Any]) -> Packed:
         """Store the rows ``order`` of some integers."""
-        at, end = self.at, self.at + values.width * order.size
+        begin, end = self.reserve(values.width * order.size)
         if values.width:
-            pack_rows(values.values, order, values.base, self._block[at:end].view(_STORED[values.width]))
-        self.at = aligned(end)
-        return Packed(at, values.width, values.base)
+            pack_rows(values.values, order, values.base, self.block[begin:end].view(_STORED[values.width]))
+        return Packed(begin, values.width, values.base)
 
     def clear(self, nbytes: int) -> int:
         """Store zeros; gives where."""
-        at = self.at
-        self._block[at : at + nbytes] = 0
-        self.at = aligned(at + nbytes)
-        return at
+        begin, end = self.reserve(nbytes)
+        self.block[begin:end] = 0
+        return begin

@@ -11,11 +11,14 @@ import pyarrow as pa
 
 from semistream.joins.byte_ring import ByteRing, Place, aligned
 from semistream.joins.level import NARROW, Level, LevelView
+from semistream.joins.packed_binary import OFFSET_BYTES, PackedBinary, is_binary
 from semistream.joins.packed_column import Packed, PackedColumn, PackedValues, PackedWriter, is_packable
 from semistream.joins.row_sizes import fixed_row_bytes
 from semistream.kernels.sort import CodeSorter
 from semistream.kernels.types import Int64s
 from semistream.keys import CodeRanges
+
+_OVERHEAD = 24  # bytes for each column of a level, at most, besides the tuples'
 
 
 class StreamBuffer:
@@ -24,7 +27,7 @@ class StreamBuffer:
     A tuple costs its values, 8 bytes for its code (none if the code is a column of the stream) and a flag: no pointer,
     no hash table, no second copy; 16 bytes more if it asks for a range. Values of a level that lie close together are
     stored as distances from the least of them: a code mostly takes 4 bytes and a time 2 or 4, so that many more tuples
-    than would fit as they are meet each page of R. Strings and nested values stand in one Arrow batch per level.
+    than would fit as they are meet each page of R. Nested values stand in one Arrow batch per level.
     """
 
     def __init__(
@@ -33,9 +36,11 @@ class StreamBuffer:
         self.levels: deque[Level] = deque()
         self._ring = ByteRing(nbytes)
         self._single_codes = single_codes
-        self._types = schema.types
+        self._schema = schema
         self._code_column = code_column
-        self._columns = {i: PackedColumn(t) for i, t in enumerate(schema.types) if is_packable(t)}
+        self._integers = {i: PackedColumn(t) for i, t in enumerate(schema.types) if is_packable(t)}
+        self._binary = {i: PackedBinary(t) for i, t in enumerate(schema.types) if is_binary(t)}
+        self._columns: dict[int, PackedColumn | PackedBinary] = {**self._integers, **self._binary}
         self.unpacked = [i for i in range(len(schema)) if i not in self._columns]
         self._sorter = CodeSorter(level_rows)
         self._next = 0  # number of the next level
@@ -55,8 +60,20 @@ class StreamBuffer:
     @classmethod
     def most_bytes(cls, rows: int, schema: pa.Schema, *, code_stored: bool, single_codes: bool = True) -> int:
         """Bytes in which ``rows`` find room whatever their values are, but for those that cannot be packed."""
-        values = fixed_row_bytes(pa.schema([column for column in schema if is_packable(column.type)]))
+        values = fixed_row_bytes(
+            pa.schema([column for column in schema if is_packable(column.type) or is_binary(column.type)])
+        )
         return cls.index_bytes(rows, code_stored=code_stored, single_codes=single_codes) + rows * values
+
+    @staticmethod
+    def unpacked_columns(schema: pa.Schema) -> pa.Schema:
+        """Those that are not stored here, but stand in batches of their own."""
+        return pa.schema([field for field in schema if not (is_packable(field.type) or is_binary(field.type))])
+
+    @property
+    def widest(self) -> int:
+        """The widest tuple that there is always room for."""
+        return int(self._ring.block.size) - _OVERHEAD * (len(self._schema) + 2)
 
     @property
     def capacity(self) -> int:
@@ -74,20 +91,21 @@ class StreamBuffer:
 
         Any thread may do it, one at a time. If nothing else is stored there is always enough for some.
         """
-        own = {i: column.integers(batch.column(i)) for i, column in self._columns.items() if i != self._code_column}
+        own = {i: column.integers(batch.column(i)) for i, column in self._integers.items() if i != self._code_column}
         values = {i: [PackedValues.of(part) for part in parts] for i, parts in own.items()}
         codes = self._codes(ranges)
         nulls = {i: batch.column(i).is_valid() for i in self._columns if batch.column(i).null_count}
         widths = [codes.width, 1, *(part.width for parts in values.values() for part in parts)]
-        widths += [1] * len(nulls) + ([] if self._single_codes else [8, 8])
-        self._row_bytes, self._padding = sum(widths), aligned(1) * len(widths)
-        rows = min(batch.num_rows, (place.nbytes - self._padding) // self._row_bytes)
-        if rows <= 0:
+        widths += [1] * len(nulls) + [OFFSET_BYTES, 0] * len(self._binary) + ([] if self._single_codes else [8, 8])
+        self._padding = aligned(1) * len(widths)
+        rows = self._fitting(batch, sum(widths), place.nbytes - self._padding)
+        if rows == 0:
             return None
         order, matchable = self._in_order(ranges.first(rows))
         writer = PackedWriter(self._ring.block, place.begin)
         stored_codes = writer.put(codes, order)
         columns = {i: [writer.put(part, order) for part in parts] for i, parts in values.items()}
+        columns |= {i: column.put(writer, batch.column(i), order) for i, column in self._binary.items()}
         if self._code_column is not None:
             columns[self._code_column] = [stored_codes]
         flags = {i: PackedValues(valid.to_numpy(zero_copy_only=False).view(np.int8), 1) for i, valid in nulls.items()}
@@ -108,9 +126,21 @@ class StreamBuffer:
             ranges=ends,
             columns=columns,
             valid=valid,
-            sizes=sizes[order] if self.unpacked else sizes[:rows],
+            sizes=sizes[order] if self.unpacked else None,
             rest=rest,
         )
+
+    def _fitting(self, batch: pa.RecordBatch, row_bytes: int, nbytes: int) -> int:
+        """How many tuples, from the first on, have room if each takes ``row_bytes`` and the bytes of its strings."""
+        if not self._binary:
+            self._row_bytes = row_bytes
+            return max(min(int(batch.num_rows), nbytes // row_bytes), 0)
+        ends = np.arange(1, batch.num_rows + 1) * row_bytes
+        for i, column in self._binary.items():
+            offsets = column.offsets(batch.column(i))
+            ends += offsets[1:] - offsets[0]
+        self._row_bytes = -(-int(ends[-1]) // batch.num_rows)
+        return int(np.searchsorted(ends, nbytes, "right"))
 
     def _codes(self, ranges: CodeRanges) -> PackedValues:
         """The codes that tuples ask for, or begin to."""
@@ -149,7 +179,7 @@ class StreamBuffer:
     def view(self) -> LevelView:
         """The levels as they are now."""
         if self._view is None:
-            self._view = LevelView(self._ring.block, tuple(self.levels), self._types, self._columns)
+            self._view = LevelView(self._ring.block, tuple(self.levels), self._schema, self._columns)
         return self._view
 
     def asked(self, level: Level) -> tuple[npt.NDArray[Any], int, Int64s | None]:

@@ -18,7 +18,7 @@ from semistream.joins.byte_ring import Place
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.level import Level
-from semistream.joins.memory_split import MemorySplit, Shares, expected_row_bytes
+from semistream.joins.memory_split import MemorySplit, Shares, expected_bytes
 from semistream.joins.page_sweep import PageSweep
 from semistream.joins.small_batches import SmallBatches
 from semistream.joins.stream_buffer import StreamBuffer
@@ -67,11 +67,12 @@ class SweepJoin(SemiStreamJoin):
         code_column = self._code_column()
         stored = {"code_stored": code_column is not None, "single_codes": condition.single_codes}
         split, runs = self._split(stored)
-        buffer_bytes = StreamBuffer.most_bytes(split.slots, schema, **stored)
-        packed_bytes = buffer_bytes - StreamBuffer.index_bytes(split.slots, **stored)  # the index is charged for
+        row_bytes, unpacked_bytes = expected_bytes(schema), expected_bytes(StreamBuffer.unpacked_columns(schema))
+        packed_bytes = split.payload_bytes * (row_bytes - unpacked_bytes) // row_bytes
+        buffer_bytes = packed_bytes + StreamBuffer.index_bytes(split.slots, **stored)  # the index is charged for
         self._level_rows = max(min(split.admit_rows, split.slots // _LEVELS), 1)
         small_rows = self._level_rows // _SMALL if self._level_rows >= _LEAST_ROWS else 0
-        small_bytes = min(small_rows * expected_row_bytes(self.spec), packed_bytes // _LEVELS)
+        small_bytes = min(small_rows * row_bytes, packed_bytes // _LEVELS)
         self._small = SmallBatches(small_rows, self._memory.part(small_bytes) if small_bytes else MemoryBudget(1))
         buffer_bytes, packed_bytes = buffer_bytes - small_bytes, packed_bytes - small_bytes
         self._memory.charge("stream buffer", packed_bytes)
@@ -81,7 +82,7 @@ class SweepJoin(SemiStreamJoin):
         unpacked = self._buffer.unpacked
         split = replace(
             split,
-            payload_bytes=split.payload_bytes - packed_bytes - small_bytes if unpacked else buffer_bytes,
+            payload_bytes=self._memory.free - split.staging_bytes if unpacked else self._buffer.widest,
             batch_bytes=min(split.staging_bytes, _BATCH_BYTES),
         )
         self._intake = Intake(self.spec, split, self._memory, keeps_batches=False, columns=unpacked)

@@ -79,3 +79,46 @@ def mark_tuples(block: Bytes, first: int, at: Int64s, numbers: Int64s) -> None:
     """Set the flags of some tuples, a byte each."""
     for number in numbers:
         block[np.uint64(at[(number >> 32) - first] + (number & 0xFFFFFFFF))] = 1
+
+
+@njit(cache=True, nogil=True)
+def pack_binary(
+    offsets: npt.NDArray[Any], data: Bytes, order: npt.NDArray[Any], out_offsets: npt.NDArray[Any], out: Bytes
+) -> None:
+    """The rows ``order`` of a column of strings or bytes: where each starts and the last one ends, and the bytes."""
+    end = np.int64(0)
+    out_offsets[0] = 0
+    for i in range(order.size):
+        begin, stop = offsets[order[i]], offsets[order[i] + 1]
+        for byte in range(begin, stop):
+            out[np.uint64(end)] = data[np.uint64(byte)]
+            end += 1
+        out_offsets[i + 1] = end
+
+
+@njit(cache=True, nogil=True)
+def take_lengths(block: Bytes, first: int, at: Int64s, numbers: Int64s, out: npt.NDArray[Any]) -> np.int64:
+    """The offsets that some tuples' strings will have, one behind the other; gives the bytes of all."""
+    words = block.view(np.uint32)
+    total = np.int64(0)
+    out[0] = 0
+    for i in range(numbers.size):
+        number = numbers[i]
+        row = np.uint64((at[(number >> 32) - first] >> 2) + (number & 0xFFFFFFFF))
+        total += np.int64(words[row + np.uint64(1)]) - np.int64(words[row])
+        out[i + 1] = total
+    return total
+
+
+@njit(cache=True, nogil=True)
+def take_bytes(
+    block: Bytes, first: int, at: Int64s, data_at: Int64s, numbers: Int64s, offsets: npt.NDArray[Any], out: Bytes
+) -> None:
+    """The bytes of the strings that `take_lengths` has measured."""
+    words = block.view(np.uint32)
+    for i in range(numbers.size):
+        level = (numbers[i] >> 32) - first
+        row = np.uint64((at[level] >> 2) + (numbers[i] & 0xFFFFFFFF))
+        source, target = data_at[level] + np.int64(words[row]), np.int64(offsets[i])
+        for byte in range(np.int64(offsets[i + 1]) - target):
+            out[np.uint64(target + byte)] = block[np.uint64(source + byte)]
