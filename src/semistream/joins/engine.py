@@ -15,7 +15,7 @@ from semistream.relation import Relation
 _LEAST_SHARE, _MOST_SHARE = 1 / 64, 1 / 4
 _MULTIPLE = 3  # of the share of memory, in the share of the stream, from which the cache may grow
 _FULL = 0.9
-_SWEEP_S, _CACHE_S = 120e-9, 250e-9  # what a tuple takes of the processor in the sweep, and to be looked up in a cache
+_SWEEP_S, _CACHE_S = 120e-9, 800e-9  # what a tuple takes of the processor in the sweep, and to be looked up in a cache
 _RUN_S = 300e-6  # and a run of pages
 _GAIN = 0.8  # of the time without a cache, that the time with one must come down to before there is one
 _SAMPLE_ROWS = 1 << 14
