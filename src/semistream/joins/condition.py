@@ -71,7 +71,7 @@ class Condition:
         if codec is not None:
             codec.accept(stream_keys, [stream_schema.field(name).type for name in stream_keys])
             if not codec.ordered:
-                check.require_equal(codec, stream_keys, keys)
+                check.require_equal_keys(codec, stream_keys, keys)
         for stream, name in equal.others(keys):
             single = _codec(relation, (name,))
             single.accept([stream], [stream_schema.field(stream).type])

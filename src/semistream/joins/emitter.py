@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,16 @@ class StreamRows(Protocol):
 
     def row_bytes(self, positions: Int64s) -> Int64s:
         """Bytes that `take` needs for each of them."""
+
+
+@runtime_checkable
+class ByteRows(StreamRows, Protocol):
+    """Stream tuples whose strings can be compared as they stand."""
+
+    def same_bytes(
+        self, i: int, positions: Int64s, run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
+    ) -> Bools | None:
+        """For each pair, whether column ``i`` has the same bytes as a column of strings of R; None if all have."""
 
 
 class Emitter:
@@ -92,6 +102,10 @@ class Emitter:
         check = self._spec.condition.check
         if check is None or positions.size == 0:
             return slice(None)
+        if check.same_bytes and isinstance(stream, ByteRows):
+            pairs = positions, run, self._check_columns[0], page, row
+            same = stream.same_bytes(check.stream_columns[0], *pairs)
+            return slice(None) if same is None else np.flatnonzero(same)
         pieces = []
         for begin, end in self._check_pieces(check, stream, positions, run, page, row):
             left = stream.take(positions[begin:end], list(check.stream_columns)) if check.stream_columns else []

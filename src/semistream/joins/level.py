@@ -19,6 +19,7 @@ from semistream.kernels.packed import mark_tuples, take_packed
 from semistream.kernels.sweep import first_positions, match_levels
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 from semistream.relation import PageRun
+from semistream.relation.page_layout import ColumnLayout
 
 NARROW = 4  # bytes of a code that is stored as a distance
 _TABLE_CODES = 1 << 12  # that a page may span for its rows to be looked up in a table
@@ -152,6 +153,14 @@ class LevelView:
             for i in self._columns
             if any(i in level.valid for level in self._levels)
         }
+
+    def same_bytes(
+        self, i: int, numbers: Int64s, run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
+    ) -> Bools | None:
+        """For each pair of a tuple and a row of a run, whether strings of both have the same bytes; None if all do."""
+        own = self._columns[i]
+        assert isinstance(own, PackedBinary)
+        return own.same(self._block, self._first, self._parts[i], numbers, run, column, page, row)
 
     def row_bytes(self, numbers: Int64s) -> Int64s:
         """Bytes of some tuples."""

@@ -9,9 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.joins.packed_column import Packed, PackedLevels, PackedWriter
-from semistream.kernels.packed import pack_binary, take_bytes, take_lengths
-from semistream.kernels.types import Bytes, Int64s
+from semistream.kernels.packed import pack_binary, same_bytes, take_bytes, take_lengths
+from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
+from semistream.relation import PageRun
 from semistream.relation.arrow_memory import new_array
+from semistream.relation.page_layout import ColumnLayout
 
 OFFSET_BYTES = 4
 
@@ -49,6 +51,25 @@ class PackedBinary:
         ends = np.empty(numbers.size + 1, np.int64)
         take_lengths(block, first, levels[0].at, numbers, ends)
         return np.diff(ends)
+
+    def same(
+        self,
+        block: Bytes,
+        first: int,
+        levels: list[PackedLevels],
+        numbers: Int64s,
+        run: PageRun,
+        column: ColumnLayout,
+        page: Int32s,
+        row: Int32s,
+    ) -> Bools | None:
+        """For each pair of a tuple and a row of a run, whether they have the same bytes; None if all do."""
+        offsets = run.view(np.int32 if column.width == 4 else np.int64)
+        starts = run.positions[:, column.first_buffer + 1] // column.width
+        data_starts = run.positions[:, column.first_buffer + 2]
+        out = np.empty(numbers.size, np.bool_)
+        stored = block, first, levels[0].at, levels[1].at, numbers
+        return None if same_bytes(*stored, run.buffer, offsets, starts, data_starts, page, row, out) else out
 
     def take(
         self,

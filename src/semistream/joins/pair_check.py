@@ -30,7 +30,8 @@ class PairCheck:
 
     ``stream_columns`` are the positions in S, ``relation_columns`` the columns of R, whose values `holds` is to be
     given. ``left_bytes`` are those of a stream tuple's values (None: they vary, and are at most the tuple's),
-    ``right_bytes`` those of an R-tuple's (None: they vary).
+    ``right_bytes`` those of an R-tuple's (None: they vary). If ``same_bytes``, the only condition is that one column of
+    strings has the same bytes as the other, and neither is null.
     """
 
     stream_columns: tuple[int, ...]
@@ -38,6 +39,7 @@ class PairCheck:
     left_bytes: int | None
     right_bytes: int | None
     terms: tuple[_Term, ...]
+    same_bytes: bool = False
 
     def holds(self, left: list[pa.Array], right: list[pa.Array]) -> Bools:
         """Row by row, whether the pair belongs to the join."""
@@ -62,6 +64,13 @@ class PairCheckBuilder:
         self._left: list[int] = []
         self._right: list[str] = []
         self._terms: list[_Term] = []
+        self._same_bytes = False
+
+    def require_equal_keys(self, codec: KeyCodec, stream: Sequence[str], relation: Sequence[str]) -> None:
+        """Like `require_equal`, of columns by which pairs were found, so that there are no nulls among them."""
+        types = [*codec.types, *(self._schema.field(name).type for name in stream)]
+        self._same_bytes = len(stream) == 1 and all(_is_plain_binary(type_) for type_ in types)
+        self.require_equal(codec, stream, relation)
 
     def require_equal(self, codec: KeyCodec, stream: Sequence[str], relation: Sequence[str]) -> None:
         """Columns must be equal, pair by pair; ``codec`` is that of the relation's."""
@@ -94,6 +103,7 @@ class PairCheckBuilder:
             left_bytes=fixed_row_bytes(fields) if is_regular(fields) else None,
             right_bytes=sum(column.fixed_bytes for column in columns) if fixed else None,
             terms=tuple(self._terms),
+            same_bytes=self._same_bytes and len(self._terms) == 1,
         )
 
     def _stream_column(self, name: str) -> int:
@@ -101,6 +111,11 @@ class PairCheckBuilder:
 
     def _relation_column(self, name: str) -> int:
         return _place(self._right, name)
+
+
+def _is_plain_binary(type_: pa.DataType) -> bool:
+    t = pa.types
+    return bool(t.is_string(type_) or t.is_binary(type_) or t.is_large_string(type_) or t.is_large_binary(type_))
 
 
 def _place(items: list[T], item: T) -> int:

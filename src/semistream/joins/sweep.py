@@ -25,12 +25,12 @@ from semistream.joins.stream_buffer import StreamBuffer
 from semistream.kernels.types import Int64s
 from semistream.relation import Relation
 
-_RUNS = 4  # that are read ahead or joined at once
+_RUNS = 3  # that are read ahead or joined at once
 _THREADS = 3  # that read runs and sort tuples
 _SCARCE_PAGES = 48  # of R: with less memory one run is read at a time, so that little is enough
 _RUNS_SHARE = 5  # one part in so many of the memory is for runs
 _LEAST_RUN_BYTES = 1 << 20  # rather than shorter runs there are fewer
-_SHARES = Shares(most_run_bytes=2 << 20, matches=32, staging=24, least_staging=16, admit=9)
+_SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=16, admit=9)
 _ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
 _BATCH_BYTES = 5 << 19  # of a batch of results: about those of a run, if many tuples wait
 _SMALL, _LEAST_ROWS = 4, 256  # batches of less than one part in so many of a level wait for others, if levels have rows

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from semistream.kernels.types import Bytes, Int64s
+from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 
 
 @njit(cache=True, nogil=True)
@@ -122,3 +122,40 @@ def take_bytes(
         source, target = data_at[level] + np.int64(words[row]), np.int64(offsets[i])
         for byte in range(np.int64(offsets[i + 1]) - target):
             out[np.uint64(target + byte)] = block[np.uint64(source + byte)]
+
+
+@njit(cache=True, nogil=True)
+def same_bytes(
+    block: Bytes,
+    first: int,
+    at: Int64s,
+    data_at: Int64s,
+    numbers: Int64s,
+    run: Bytes,
+    offsets: npt.NDArray[Any],
+    starts: Int64s,
+    data_starts: Int64s,
+    page: Int32s,
+    row: Int32s,
+    out: Bools,
+) -> bool:
+    """For each pair, whether a tuple's string is that of a row of R, whose column stands in ``run`` page by page as in
+    `semistream.kernels.gather`; gives whether all are.
+    """
+    words = block.view(np.uint32)
+    every = True
+    for i in range(numbers.size):
+        level = (numbers[i] >> 32) - first
+        mine = np.uint64((at[level] >> 2) + (numbers[i] & 0xFFFFFFFF))
+        begin, size = np.int64(words[mine]), np.int64(words[mine + np.uint64(1)]) - np.int64(words[mine])
+        other = np.uint64(starts[page[i]] + row[i])
+        same = np.int64(offsets[other + np.uint64(1)]) - np.int64(offsets[other]) == size
+        if same:
+            left, right = data_at[level] + begin, data_starts[page[i]] + np.int64(offsets[other])
+            for byte in range(size):
+                if block[np.uint64(left + byte)] != run[np.uint64(right + byte)]:
+                    same = False
+                    break
+        out[i] = same
+        every &= same
+    return every
