@@ -18,12 +18,6 @@ from semistream.relation.page_layout import ColumnLayout
 OFFSET_BYTES = 4
 
 
-def is_binary(type_: pa.DataType) -> bool:
-    """Whether a type is strings or bytes of any length, behind offsets."""
-    t = pa.types
-    return bool(t.is_string(type_) or t.is_binary(type_) or t.is_large_string(type_) or t.is_large_binary(type_))
-
-
 class PackedBinary:
     """How strings or bytes are stored in a level, and copied out of levels again."""
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from semistream.joins.residual import Residual
-from semistream.joins.row_sizes import fixed_row_bytes, is_regular
+from semistream.joins.row_sizes import fixed_row_bytes, is_binary, is_regular
 from semistream.kernels.types import Bools, Int64s
 from semistream.keys import KeyCodec
 from semistream.keys.comparison import Comparison
@@ -69,7 +69,7 @@ class PairCheckBuilder:
     def require_equal_keys(self, codec: KeyCodec, stream: Sequence[str], relation: Sequence[str]) -> None:
         """Like `require_equal`, of columns by which pairs were found, so that there are no nulls among them."""
         types = [*codec.types, *(self._schema.field(name).type for name in stream)]
-        self._same_bytes = len(stream) == 1 and all(_is_plain_binary(type_) for type_ in types)
+        self._same_bytes = len(stream) == 1 and all(is_binary(type_) for type_ in types)
         self.require_equal(codec, stream, relation)
 
     def require_equal(self, codec: KeyCodec, stream: Sequence[str], relation: Sequence[str]) -> None:
@@ -111,11 +111,6 @@ class PairCheckBuilder:
 
     def _relation_column(self, name: str) -> int:
         return _place(self._right, name)
-
-
-def _is_plain_binary(type_: pa.DataType) -> bool:
-    t = pa.types
-    return bool(t.is_string(type_) or t.is_binary(type_) or t.is_large_string(type_) or t.is_large_binary(type_))
 
 
 def _place(items: list[T], item: T) -> int:

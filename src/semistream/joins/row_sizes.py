@@ -39,6 +39,11 @@ def is_regular(schema: pa.Schema) -> bool:
     return not any(_offset_bytes(type_) or _is_irregular(type_) for type_ in schema.types)
 
 
+def is_binary(type_: pa.DataType) -> bool:
+    """Whether a type is strings or bytes of any length, behind offsets."""
+    return _offset_bytes(type_) > 0
+
+
 def fixed_row_bytes(schema: pa.Schema) -> int:
     """Bytes that every row takes whatever its values: widths, offsets, and a byte for validity."""
     return sum(1 + _fixed_bytes(field.type) for field in schema)

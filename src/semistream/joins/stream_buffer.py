@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from semistream.joins.byte_ring import ByteRing, Place, aligned
 from semistream.joins.level import NARROW, Level, LevelView
-from semistream.joins.packed_binary import OFFSET_BYTES, PackedBinary, is_binary
+from semistream.joins.packed_binary import OFFSET_BYTES, PackedBinary
 from semistream.joins.packed_column import Packed, PackedColumn, PackedValues, PackedWriter, is_packable
-from semistream.joins.row_sizes import fixed_row_bytes
+from semistream.joins.row_sizes import fixed_row_bytes, is_binary
 from semistream.kernels.sort import CodeSorter
 from semistream.kernels.types import Int64s
 from semistream.keys import CodeRanges
@@ -60,9 +60,7 @@ class StreamBuffer:
     @classmethod
     def most_bytes(cls, rows: int, schema: pa.Schema, *, code_stored: bool, single_codes: bool = True) -> int:
         """Bytes in which ``rows`` find room whatever their values are, but for those that cannot be packed."""
-        values = fixed_row_bytes(
-            pa.schema([column for column in schema if is_packable(column.type) or is_binary(column.type)])
-        )
+        values = fixed_row_bytes(schema) - fixed_row_bytes(cls.unpacked_columns(schema))
         return cls.index_bytes(rows, code_stored=code_stored, single_codes=single_codes) + rows * values
 
     @staticmethod
