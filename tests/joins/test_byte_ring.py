@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream.joins.byte_ring import ByteRing, aligned
@@ -12,6 +12,7 @@ from semistream.joins.byte_ring import ByteRing, aligned
 SIZE = 400
 
 
+@settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 150), max_size=60), kept=st.integers(0, 5))
 def test_what_is_taken_never_overlaps(sizes: list[int], kept: int) -> None:
     ring = ByteRing(SIZE)
