@@ -14,7 +14,6 @@ from semistream.relation import Relation
 
 _LEAST_SHARE, _MOST_SHARE = 1 / 64, 1 / 4
 _MULTIPLE = 3  # of the share of memory, in the share of the stream, from which the cache may grow
-_FULL = 0.9
 _SWEEP_S, _CACHE_S = 120e-9, 800e-9  # what a tuple takes of the processor in the sweep, and to be looked up in a cache
 _RUN_S = 300e-6  # and a run of pages
 _GAIN = 0.8  # of the time without a cache, that the time with one must come down to before there is one
@@ -83,7 +82,7 @@ class EngineJoin(FrontStage):
         share = self.cache_share
         if hit_rate < share:
             share = max(share / 2, _LEAST_SHARE)
-        elif hit_rate > _MULTIPLE * share and front.cache.fill > _FULL:
+        elif hit_rate > _MULTIPLE * share and front.cache.nearly_full:
             share = min(2 * share, max(_MOST_SHARE, share))
         if self._decides and self._time_with(self.cache_share, hit_rate) > self._time_with(0.0, 0.0):
             return 0.0

@@ -14,17 +14,15 @@ from semistream.joins.emitter import Emitter
 from semistream.joins.front_memory import FrontMemory
 from semistream.joins.hot_keys import HotKeys
 from semistream.joins.mesh import MeshJoin
-from semistream.joins.row_sizes import row_sizes
+from semistream.joins.row_sizes import row_sizes, widest
 from semistream.joins.scattered_hot_keys import ScatteredHotKeys
 from semistream.joins.sorted_batch import SortedBatch
 from semistream.joins.tuple_cache import TupleCache
-from semistream.kernels.types import Int32s
-from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
+from semistream.relation import AnyRelation, DiskCounts, Relation
 
 _AGED_AFTER = 4  # stream tuples for each cached row; and R was read through, or as many were missed
 _STABLE = 1.3  # growth of the cache in a period, from which nothing is concluded
 _WORTH = 4  # rows of the cache for each hit more in a period, from which it is not rewritten
-_FULL = 0.9  # share of the cache's pages from which it counts as full
 
 
 class Front(NamedTuple):
@@ -109,8 +107,6 @@ class FrontStage(SemiStreamJoin):
         self._front = self._make_front(wrapped)
         if self._front is not None and carried is not None:
             self._front.hot.threshold = max(self._front.cache.admit(carried), self._front.hot.threshold)
-        if self._front is not None and isinstance(self._front.hot, HotKeys):
-            wrapped.watch_pairs(self._observe)
 
     def _wrap(self, nbytes: int) -> SemiStreamJoin:
         part = self._memory.part(max(nbytes, 1))
@@ -143,7 +139,8 @@ class FrontStage(SemiStreamJoin):
             hot = ScatteredHotKeys(columns, cache.layout, wrapped, **room)
             wrapped.watch_runs(hot.meet)
         else:
-            hot = HotKeys(columns, cache.layout, **room)
+            hot = recorder = HotKeys(columns, cache.layout, **room)
+            wrapped.watch_pairs(lambda *pairs: recorder.observe(self.relation.table, *pairs))
         cached = dict(zip(columns, cache.columns, strict=True))
         emitter = Emitter(self.spec, memory, self._memory, cached=cached)
         return Front(memory, cache, hot, emitter)
@@ -188,7 +185,7 @@ class FrontStage(SemiStreamJoin):
     def _push(self, batch: pa.RecordBatch) -> Results:
         for chunk in self._front.memory.chunks(batch) if self._front else [batch]:
             front = self._front
-            if front is None or front.memory.too_wide(int(row_sizes(chunk).max(initial=0))):
+            if front is None or front.memory.too_wide(widest(row_sizes(chunk))):
                 yield from self._pass_on(chunk)
             else:
                 yield from self._meet_cache(front, chunk)
@@ -246,16 +243,11 @@ class FrontStage(SemiStreamJoin):
                 self._settle(self._front)
         self._count()
 
-    def _observe(self, run: PageRun, page: Int32s, row: Int32s) -> None:
-        assert self._front is not None
-        assert isinstance(self._front.hot, HotKeys)
-        self._front.hot.observe(self.relation.table, run, page, row)
-
     def _settle(self, front: Front) -> None:
         """Take rows that wait into the cache: when they are many for it while it fills, else when no more can wait."""
         cache, hot = front.cache, front.hot
         worth = hot.waiting_bytes >= front.memory.worth_rebuilding(cache.used_bytes)
-        if hot.full or (hot.waiting_bytes and worth and cache.fill < _FULL):
+        if hot.full or (hot.waiting_bytes and worth and not cache.nearly_full):
             self._admit(front)
 
     def _admit(self, front: Front) -> None:
@@ -266,7 +258,7 @@ class FrontStage(SemiStreamJoin):
         if new is None:
             return
         replaced = np.sort(cache.frequency)[: new.frequency.size]
-        if cache.fill < _FULL or int(new.frequency.sum()) - int(replaced.sum()) > cache.rows // _WORTH:
+        if not cache.nearly_full or int(new.frequency.sum()) - int(replaced.sum()) > cache.rows // _WORTH:
             hot.threshold = max(cache.admit(new), 1)
         else:
             hot.threshold += 1

@@ -78,7 +78,7 @@ class IndexMemory:
         )
         budget.recharge("stream index", 0)  # it is charged by the tuple
         pool = budget.free - split.staging_bytes
-        row_bytes = tuple_bytes + expected_row_bytes(spec)
+        row_bytes = tuple_bytes + expected_row_bytes(spec.stream_schema)
         input_cost = row_bytes + input_bytes + admit_row_bytes(spec)
         most_input = max(pool // 2 // input_cost, 1)
         input_rows = input_threshold or min(_MOST_INPUT, max(pool // 8 // input_cost, LEAST_SLOTS))

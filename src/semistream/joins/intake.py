@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.joins.memory_split import MemorySplit
-from semistream.joins.row_sizes import row_sizes
+from semistream.joins.row_sizes import row_sizes, widest
 from semistream.joins.spec import JoinSpec
 from semistream.kernels.types import Int64s
 from semistream.keys import CodeRanges
@@ -77,7 +77,7 @@ class Intake:
             return None
         piece = batch.slice(start, room)
         sizes = row_sizes(piece)
-        self._split.require_narrow(_widest(sizes), self._budget)
+        self._split.require_narrow(widest(sizes), self._budget)
         charged = self.charged(piece, sizes)
         if charged is None:
             return piece, sizes
@@ -96,7 +96,7 @@ class Intake:
 
     def require_narrow(self, batch: pa.RecordBatch) -> None:
         """Refuse a batch with a row that is too wide."""
-        self._split.require_narrow(_widest(row_sizes(batch)), self._budget)
+        self._split.require_narrow(widest(row_sizes(batch)), self._budget)
 
     def charged(self, batch: pa.RecordBatch, sizes: Int64s) -> Int64s | None:
         """What is charged of rows that have so many bytes; None if it is nothing."""
@@ -112,12 +112,6 @@ class Intake:
         """Let tuples go that were charged with so much."""
         self._budget.release(_CHARGE, nbytes)
         self.held_bytes -= nbytes
-
-
-def _widest(sizes: Int64s) -> int:
-    if sizes.size == 0:
-        return 0
-    return int(sizes[0] if sizes.strides == (0,) else sizes.max())  # all may be one
 
 
 def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -19,6 +19,7 @@ from semistream.kernels.packed import mark_tuples, take_packed
 from semistream.kernels.sweep import first_positions, match_levels
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 from semistream.relation import PageRun
+from semistream.relation.arrow_memory import packed_bits
 from semistream.relation.page_layout import ColumnLayout
 
 NARROW = 4  # bytes of a code that is stored as a distance
@@ -133,11 +134,12 @@ class LevelView:
         return [self._take_packed(i, numbers) if i in self._columns else rest[i] for i in wanted]
 
     def _take_packed(self, i: int, numbers: Int64s) -> pa.Array:
-        valid = None
+        validity = None
         if i in self._valid:
             valid, packed = np.empty(numbers.size, np.int8), self._valid[i]
             take_packed(self._block, self._first, packed.at, packed.width, packed.base, numbers, valid)
-        return self._columns[i].take(self._block, self._first, self._parts[i], numbers, valid)
+            validity = None if valid.all() else packed_bits(valid)
+        return self._columns[i].take(self._block, self._first, self._parts[i], numbers, validity)
 
     @cached_property
     def _parts(self) -> dict[int, list[PackedLevels]]:

@@ -92,7 +92,7 @@ class MemorySplit:
         shares = shares or Shares()
         condition = spec.condition
         largest = max(relation.largest_page, largest_page)
-        tuple_bytes = expected_row_bytes(spec)
+        tuple_bytes = expected_row_bytes(spec.stream_schema)
         widest = 2 * largest + 4096  # a row's values and their validity take less than twice its page
         wide_tuple = 4 * tuple_bytes + 4096
         least_staging = widest + wide_tuple
@@ -201,13 +201,8 @@ def admit_row_bytes(spec: JoinSpec) -> int:
     return ADMIT_ROW_BYTES if spec.condition.single_codes else _ADMIT_RANGE_BYTES
 
 
-def expected_row_bytes(spec: JoinSpec) -> int:
-    """Bytes of a stream tuple, as far as its types tell, and of its size where sizes differ."""
-    return expected_bytes(spec.stream_schema)
-
-
-def expected_bytes(schema: pa.Schema) -> int:
-    """The same for some columns."""
+def expected_row_bytes(schema: pa.Schema) -> int:
+    """Bytes of a row of the stream, as far as its types tell, and of its size where sizes differ."""
     irregular = sum(1 for field in schema if field.type.num_buffers != 2 or field.type.num_fields)
     return fixed_row_bytes(schema) + irregular * _GUESSED_BYTES + (8 if irregular else 0)
 

@@ -71,13 +71,12 @@ class PackedBinary:
         first: int,
         levels: list[PackedLevels],
         numbers: Int64s,
-        valid: npt.NDArray[Any] | None,
+        validity: pa.Buffer | None,
     ) -> pa.Array:
         """The values of some tuples."""
         offsets = new_array(numbers.size + 1, self._offset_type)
         total = take_lengths(block, first, levels[0].at, numbers, offsets)
         data = new_array(int(total), np.uint8)
         take_bytes(block, first, levels[0].at, levels[1].at, numbers, offsets, data)
-        validity = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
         buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(self._type, numbers.size, buffers)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from semistream.joins.byte_ring import aligned
 from semistream.kernels.packed import pack_rows, take_packed, value_span
 from semistream.kernels.types import Bytes, Int64s
-from semistream.relation.arrow_memory import new_array
+from semistream.relation.arrow_memory import new_array, packed_bits
 
 _INTEGERS: dict[int, type[np.signedinteger[Any]]] = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _STORED: dict[int, type[np.integer[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.int64}
@@ -76,15 +76,14 @@ class PackedColumn:
         first: int,
         levels: list[PackedLevels],
         numbers: Int64s,
-        valid: npt.NDArray[Any] | None,
+        validity: pa.Buffer | None,
     ) -> pa.Array:
-        """The values of some tuples; ``valid`` says which have one, if not all do."""
+        """The values of some tuples; ``validity`` says which have one, if not all do."""
         values = new_array(self.parts * numbers.size, self._integer)
         for part, packed in enumerate(levels):
             take_packed(block, first, packed.at, packed.width, packed.base, numbers, values[part :: self.parts])
-        validity = None if valid is None or valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-        data = np.packbits(values.view(np.bool_), bitorder="little") if self._bits else values
-        return pa.Array.from_buffers(self._type, values.size // self.parts, [validity, pa.py_buffer(data)])
+        data = packed_bits(values.view(np.bool_)) if self._bits else pa.py_buffer(values)
+        return pa.Array.from_buffers(self._type, numbers.size, [validity, data])
 
 
 class PackedValues(NamedTuple):

@@ -29,6 +29,13 @@ def row_sizes(batch: pa.RecordBatch) -> Int64s:
     return sizes
 
 
+def widest(sizes: Int64s) -> int:
+    """The greatest of the sizes that `row_sizes` has given; 0 if there are none."""
+    if sizes.size == 0:
+        return 0
+    return int(sizes[0] if sizes.strides == (0,) else sizes.max())  # all may be one
+
+
 def carried_sizes(batch: pa.RecordBatch, parts: list[Int64s]) -> Int64s:
     """The sizes, known from before, of rows that were put together to a batch; no memory is taken if all are alike."""
     return row_sizes(batch) if is_regular(batch.schema) else np.concatenate(parts)

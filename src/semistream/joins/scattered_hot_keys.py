@@ -11,6 +11,7 @@ from semistream.joins.key_counters import KeyCounters
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.run_codes import ComputedCodes, RunCodes
 from semistream.joins.tuple_cache import CacheRows, TupleCache
+from semistream.kernels.search import positions_of
 from semistream.kernels.types import Bools, Int64s
 from semistream.relation import PageRun
 from semistream.relation.page_layout import ColumnLayout, PageLayout
@@ -204,10 +205,7 @@ class _Keys:
 
     def find(self, codes: Int64s) -> tuple[Bools, Int64s]:
         """Which of some codes are here, and where those are."""
-        if self.codes.size == 0:
-            return np.zeros(codes.size, np.bool_), np.zeros(codes.size, np.int64)
-        at = np.minimum(np.searchsorted(self.codes, codes), self.codes.size - 1)
-        return self.codes[at] == codes, at
+        return positions_of(codes, self.codes)
 
     def kept(self, some: Bools) -> _Keys:
         return _Keys(self.codes[some], self.until[some], self.asked[some], self.nbytes[some])

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from semistream.budget import MemoryBudget
-
-_CHARGE = "stream tuples"
-
 
 class SmallBatches:
-    """Batches that wait for others, up to ``rows`` in all and as many bytes as ``budget`` has."""
+    """Batches that wait for others, up to ``rows`` in all and ``nbytes``."""
 
-    def __init__(self, rows: int, budget: MemoryBudget) -> None:
+    def __init__(self, rows: int, nbytes: int) -> None:
         self._most_rows = rows
-        self._budget = budget
+        self._most_bytes = nbytes
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
         self.rows = 0
@@ -22,9 +18,8 @@ class SmallBatches:
     def add(self, batch: pa.RecordBatch) -> bool:
         """Hold a copy of a batch, if there is room for it."""
         nbytes = batch.nbytes + batch.num_columns * 8  # rounded up
-        if self.rows + batch.num_rows > self._most_rows or nbytes > self._budget.free:
+        if self.rows + batch.num_rows > self._most_rows or self._bytes + nbytes > self._most_bytes:
             return False
-        self._budget.charge(_CHARGE, nbytes)
         self._batches.append(pa.concat_batches([batch, batch.slice(0, 0)]))  # not the larger one that it may be of
         self._bytes += nbytes
         self.rows += batch.num_rows
@@ -33,6 +28,5 @@ class SmallBatches:
     def take(self, more: pa.RecordBatch | None = None) -> pa.RecordBatch | None:
         """All that is held, and ``more`` behind it, as one batch; None if that is nothing."""
         batches = self._batches if more is None else [*self._batches, more]
-        self._budget.release(_CHARGE, self._bytes)
         self._batches, self._bytes, self.rows = [], 0, 0
         return pa.concat_batches(batches) if len(batches) > 1 else next(iter(batches), None)

@@ -11,14 +11,13 @@ from typing import Unpack
 import numpy as np
 import pyarrow as pa
 
-from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.byte_ring import Place
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.level import Level
-from semistream.joins.memory_split import MemorySplit, Shares, expected_bytes
+from semistream.joins.memory_split import MemorySplit, Shares, expected_row_bytes
 from semistream.joins.page_sweep import PageSweep
 from semistream.joins.small_batches import SmallBatches
 from semistream.joins.stream_buffer import StreamBuffer
@@ -67,14 +66,17 @@ class SweepJoin(SemiStreamJoin):
         code_column = self._code_column()
         stored = {"code_stored": code_column is not None, "single_codes": condition.single_codes}
         split, runs = self._split(stored)
-        row_bytes, unpacked_bytes = expected_bytes(schema), expected_bytes(StreamBuffer.unpacked_columns(schema))
+        row_bytes, unpacked_bytes = (
+            expected_row_bytes(schema),
+            expected_row_bytes(StreamBuffer.unpacked_columns(schema)),
+        )
         packed_bytes = split.payload_bytes * (row_bytes - unpacked_bytes) // row_bytes
         buffer_bytes = packed_bytes + StreamBuffer.index_bytes(split.slots, **stored)  # the index is charged for
         self._level_rows = max(min(split.admit_rows, split.slots // _LEVELS), 1)
         small_rows = self._level_rows // _SMALL if self._level_rows >= _LEAST_ROWS else 0
         small_bytes = min(small_rows * row_bytes, packed_bytes // _LEVELS)
-        self._small = SmallBatches(small_rows, self._memory.part(small_bytes) if small_bytes else MemoryBudget(1))
-        buffer_bytes, packed_bytes = buffer_bytes - small_bytes, packed_bytes - small_bytes
+        self._small = SmallBatches(small_rows, small_bytes)
+        buffer_bytes -= small_bytes
         self._memory.charge("stream buffer", packed_bytes)
         self._buffer = StreamBuffer(
             schema, buffer_bytes, self._level_rows, code_column, single_codes=condition.single_codes

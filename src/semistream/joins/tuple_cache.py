@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream.kernels.frequency import count_hits
 from semistream.kernels.page_cuts import cut_pages
+from semistream.kernels.search import positions_of
 from semistream.kernels.sweep import match_levels
 from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.relation import PageRun
@@ -22,6 +23,7 @@ from semistream.relation.row_ends import row_ends
 _MOST_FRAME, _LEAST_FRAME = 1 << 16, 1 << 12
 _MOST_REBUILT = 8  # pages rewritten at a time; fewer in a small cache
 _COPIES = 3  # of their rows that there are meanwhile
+_NEARLY = 0.9  # share of the pages from which the cache counts as full
 _FULL = 0.97  # share of the pages' room from which rows have to go
 _REFILLED = 0.95
 _TABLE_CODES = 0  # rows of the cache lie too far apart to be looked up in a table
@@ -114,6 +116,11 @@ class TupleCache:
         return self.run.pages.size / self.frames if self.frames else 1.0
 
     @property
+    def nearly_full(self) -> bool:
+        """Whether there is hardly a page left for more."""
+        return self.fill >= _NEARLY
+
+    @property
     def codes(self) -> Int64s:
         """The codes of all rows, ascending."""
         bounds = zip(self.run.code_starts.tolist(), self.run.rows.tolist(), strict=True)
@@ -122,11 +129,7 @@ class TupleCache:
 
     def holds(self, codes: Int64s) -> Bools:
         """Which codes have rows here."""
-        own = self.codes
-        if own.size == 0:
-            return np.zeros(codes.size, np.bool_)
-        found: Bools = own[np.minimum(np.searchsorted(own, codes), own.size - 1)] == codes
-        return found
+        return positions_of(codes, self.codes)[0]
 
     def probe(
         self, codes: Int64s, position: Int64s, page: Int32s, row: Int32s
@@ -157,7 +160,7 @@ class TupleCache:
         own = self.codes
         if codes.size == 0 or own.size == 0:
             return 0
-        gone = codes[np.minimum(np.searchsorted(codes, own), codes.size - 1)] == own
+        gone, _ = positions_of(own, codes)
         if gone.any():
             self._rebuild(~gone, None)
         return int(np.count_nonzero(gone))

@@ -4,37 +4,12 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from semistream.kernels.search import find_from
 from semistream.kernels.types import Int32s, Int64s
 
 NOWHERE = 0  # no page may hold a partner
 CACHED = 1  # all pages that may hold one are in memory
 WAITS = 2  # one of them is not
-
-_NEAR = 8  # pages that are looked at one by one before the search jumps
-
-
-@njit(inline="always")
-def _first_reaching(last_code: Int64s, page: int, code: int) -> int:
-    """The first page from ``page`` on whose last code is not less than ``code``: near by, or found by growing steps."""
-    pages = last_code.size
-    near = min(page + _NEAR, pages)
-    while page < near and last_code[page] < code:
-        page += 1
-    if page < near or page == pages:
-        return page
-    step, low, high = 1, page, page
-    while high < pages and last_code[high] < code:
-        low = high + 1
-        high += step
-        step += step
-    high = min(high, pages)
-    while low < high:
-        middle = (low + high) >> 1
-        if last_code[middle] < code:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @njit(cache=True, nogil=True)
@@ -59,7 +34,7 @@ def look_up(
     page = 0
     awaited = 0
     for i in range(low.size):
-        page = _first_reaching(last_code, page, low[i])
+        page = find_from(last_code, page, pages, low[i])
         end = page
         cached = True
         while end < pages and first_code[end] <= high[i]:

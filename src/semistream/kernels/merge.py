@@ -3,19 +3,8 @@
 import numpy as np
 from numba import njit
 
+from semistream.kernels.search import lower_bound
 from semistream.kernels.types import Int32s, Int64s
-
-
-@njit(inline="always")
-def _lower_bound(values: Int64s, low: int, high: int, code: int) -> int:
-    """First position in ``values[low:high]`` that is not less than ``code``."""
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] < code:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @njit(cache=True, nogil=True)
@@ -39,11 +28,11 @@ def match_pages(
     for page in range(cursor[0], rows.size):
         start, end = code_starts[page], code_starts[page] + rows[page]
         if position < 0:
-            position = _lower_bound(codes, 0, codes.size, run[start])
+            position = lower_bound(codes, 0, codes.size, run[start])
         first = start
         while position < codes.size and codes[position] <= run[end - 1]:
             code = codes[position]
-            first = _lower_bound(run, first, end, code)
+            first = lower_bound(run, first, end, code)
             match = first
             if resume >= 0:
                 match, resume = start + resume, -1
@@ -85,11 +74,11 @@ def match_ranges(
     for page in range(cursor[0], rows.size):
         start, end = code_starts[page], code_starts[page] + rows[page]
         if position < 0:
-            position = _lower_bound(reach, 0, reach.size, run[start])
+            position = lower_bound(reach, 0, reach.size, run[start])
         first = start
         while position < low.size and low[position] <= run[end - 1]:
             if high[position] >= run[start]:
-                first = _lower_bound(run, first, end, low[position])
+                first = lower_bound(run, first, end, low[position])
                 match = first
                 if resume >= 0:
                     match, resume = start + resume, -1

@@ -6,65 +6,21 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from semistream.kernels.search import find, find_from
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 
 _GREATEST = np.iinfo(np.int64).max
-_NEAR = 8  # rows that are looked at one by one before the search jumps
-
-
-@njit(inline="always")
-def _find(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
-    """First position in ``values[low:high]`` that is not less than ``code``.
-
-    It starts where ``code`` would be if values were evenly spread, which for dense keys is where it is, and gallops
-    from there.
-    """
-    if low >= high or values[low] >= code:
-        return low
-    if values[high - 1] < code:
-        return high
-    span = max(np.float64(values[high - 1]) - np.float64(values[low]), 1.0)
-    guess = low + int((np.float64(code) - np.float64(values[low])) / span * (high - 1 - low))
-    guess = min(max(guess, low), high - 1)
-    step = 1
-    if values[guess] >= code:
-        # values[low] < code <= values[guess]
-        high = guess
-        guess -= 1
-        while guess > low and values[guess] >= code:
-            high = guess
-            guess -= step
-            step += step
-        low = max(guess, low)
-    else:
-        # values[guess] < code <= values[high - 1]
-        low = guess
-        guess += 1
-        high -= 1
-        while guess < high and values[guess] < code:
-            low = guess
-            guess += step
-            step += step
-        high = min(guess, high)
-    # values[low] < code <= values[high]
-    while high - low > 1:
-        middle = (low + high) >> 1
-        if values[middle] < code:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 @njit(inline="always")
 def _first_at_least(codes: npt.NDArray[Any], base: int, low: int, high: int, code: int) -> int:
     """First position in ``codes[low:high]``, which are distances from ``base``, that is not before ``code``."""
     if base == 0:
-        return _find(codes, low, high, code)
+        return find(codes, low, high, code)
     if code <= base:
         return low
     distance = np.uint64(code) - np.uint64(base)
-    return _find(codes, low, high, np.int64(min(distance, np.uint64(_GREATEST))))
+    return find(codes, low, high, np.int64(min(distance, np.uint64(_GREATEST))))
 
 
 @njit(nogil=True)
@@ -100,14 +56,7 @@ def _match_level(
         code = np.int64(codes[np.uint64(position)]) + base
         if code > most:
             break
-        if tabled:
-            row = start + table[np.uint64(code - least)]
-        else:
-            near = min(row + _NEAR, end)
-            while row < near and run[np.uint64(row)] < code:
-                row += 1
-            if row == near:
-                row = _find(run, row, end, code)
+        row = start + table[np.uint64(code - least)] if tabled else find_from(run, row, end, code)
         match = row
         if resume >= 0:
             match, resume = start + resume, -1
@@ -232,11 +181,7 @@ def flag_pages(
         code = np.int64(distance) + base
         if code < flagged:
             continue
-        near = min(page + _NEAR, pages)
-        while page < near and last_codes[page] < code:
-            page += 1
-        if page == near:
-            page = _find(last_codes, page, pages, code)
+        page = find_from(last_codes, page, pages, code)
         holding = page
         while holding < pages and first_codes[holding] <= code:
             flags[places[holding]] = True

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semistream.kernels.gather import gather_bits, gather_bytes, gather_columns, gather_lengths, gather_wide
 from semistream.kernels.types import Bools, Int32s, Int64s
-from semistream.relation.arrow_memory import new_array
+from semistream.relation.arrow_memory import new_array, packed_bits
 from semistream.relation.page_layout import ColumnLayout
 from semistream.relation.row_ends import value_bytes
 
@@ -106,11 +106,11 @@ class RowGatherer:
             block, width = self._blocks.get(column.width, _NO_BYTES), column.width
             values = block.slice(self._places[i] * self._capacity * width, self.rows * width)
         elif column.kind == "bits":
-            values = _packed(self._bytes.get(i, np.empty(0, np.bool_))[: self.rows])
+            values = packed_bits(self._bytes.get(i, np.empty(0, np.bool_))[: self.rows])
         else:
             values = pa.py_buffer(self._bytes.get(i, np.empty(0, np.uint8))[: self.rows * column.width])
         valid = self._valid.get(i)
-        validity = None if valid is None else _packed(valid[: self.rows])
+        validity = None if valid is None else packed_bits(valid[: self.rows])
         return pa.Array.from_buffers(column.type, self.rows, [validity, values])
 
 
@@ -126,7 +126,7 @@ def _gather_binary(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
     if run.filled[column.first_buffer]:
         valid = np.empty(page.size, np.bool_)
         gather_bits(run.buffer, run.positions[:, column.first_buffer], page, row, valid)
-        validity = _packed(valid)
+        validity = packed_bits(valid)
     return pa.Array.from_buffers(column.type, page.size, [validity, pa.py_buffer(out_offsets), pa.py_buffer(out)])
 
 
@@ -163,7 +163,3 @@ def row_bytes(run: PageRun, columns: Sequence[ColumnLayout], page: Int32s, row: 
                 here = page == position
                 sizes[here] += value_bytes(run.batch(position, [column.name]).column(0))[row[here]]
     return sizes
-
-
-def _packed(bits: Bools) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(bits, bitorder="little"))

@@ -1,0 +1,89 @@
+"""Find a code among ascending ones."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from semistream.kernels.types import Bools, Int64s
+
+_NEAR = 8  # values that are looked at one by one before the search jumps
+
+
+def positions_of(codes: Int64s, values: Int64s) -> tuple[Bools, Int64s]:
+    """For each code whether it is among the ascending ``values``, and where those that are stand.
+
+    >>> present, at = positions_of(np.array([5, 2, 9]), np.array([2, 5, 7]))
+    >>> present.tolist(), at[present].tolist()
+    ([True, True, False], [1, 0])
+    """
+    if values.size == 0:
+        return np.zeros(codes.size, np.bool_), np.zeros(codes.size, np.int64)
+    at = np.minimum(np.searchsorted(values, codes), values.size - 1)
+    return values[at] == codes, at
+
+
+@njit(inline="always")
+def lower_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
+    """First position in ``values[low:high]`` that is not less than ``code``."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < code:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(inline="always")
+def find(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
+    """First position in ``values[low:high]`` that is not less than ``code``.
+
+    It starts where ``code`` would be if values were evenly spread, which for dense keys is where it is, and gallops
+    from there.
+    """
+    if low >= high or values[low] >= code:
+        return low
+    if values[high - 1] < code:
+        return high
+    span = max(np.float64(values[high - 1]) - np.float64(values[low]), 1.0)
+    guess = low + int((np.float64(code) - np.float64(values[low])) / span * (high - 1 - low))
+    guess = min(max(guess, low), high - 1)
+    step = 1
+    if values[guess] >= code:
+        # values[low] < code <= values[guess]
+        high = guess
+        guess -= 1
+        while guess > low and values[guess] >= code:
+            high = guess
+            guess -= step
+            step += step
+        low = max(guess, low)
+    else:
+        # values[guess] < code <= values[high - 1]
+        low = guess
+        guess += 1
+        high -= 1
+        while guess < high and values[guess] < code:
+            low = guess
+            guess += step
+            step += step
+        high = min(guess, high)
+    # values[low] < code <= values[high]
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if values[middle] < code:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@njit(inline="always")
+def find_from(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
+    """Like `find`, where the position is mostly near ``low``."""
+    near = min(low + _NEAR, high)
+    while low < near and values[np.uint64(low)] < code:
+        low += 1
+    return find(values, low, high, code) if low == near else low
