@@ -141,8 +141,9 @@ class Emitter:
                 continue
             self._budget.charge("output", nbytes)
             self._staged_bytes += nbytes
-            self._positions.append(positions[begin:end].copy())
-            self._gatherer.append(run, page[begin:end], row[begin:end])
+            some = slice(begin, end)
+            self._positions.append(positions[some].copy())
+            self._gatherer.append(run, page[some], row[some])
             begin = end
 
     def _fitting(self, ends: Int64s | None, begin: int, end: int) -> tuple[int, int]:

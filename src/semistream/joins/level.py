@@ -16,7 +16,7 @@ from semistream.joins.packed_column import Packed, PackedColumn, PackedLevels
 from semistream.joins.row_sizes import fixed_row_bytes
 from semistream.kernels.merge import match_ranges
 from semistream.kernels.packed import mark_tuples, take_packed
-from semistream.kernels.sweep import first_positions, match_levels
+from semistream.kernels.sweep import match_levels
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 from semistream.relation import PageRun
 from semistream.relation.arrow_memory import packed_bits
@@ -25,6 +25,7 @@ from semistream.relation.page_layout import ColumnLayout
 NARROW = 4  # bytes of a code that is stored as a distance
 _TABLE_CODES = 1 << 12  # that a page may span for its rows to be looked up in a table
 _ALL_VALID = Packed(0, 0, 1)
+_NO_FLAGS = np.empty(0, np.int64)
 
 
 @dataclass
@@ -81,34 +82,38 @@ class LevelView:
         self._first = levels[0].number if levels else 0
         self._codes = PackedLevels.of([level.codes for level in levels])
         self._narrow = self._codes.width == NARROW
+        self._cursors = np.zeros(len(levels), np.int64)  # where each level stood after the last run
+        self._table = np.empty(_TABLE_CODES, np.int32)
 
     def probe(
-        self, run: PageRun, passed: Int64s, number: Int64s, page: Int32s, row: Int32s
+        self, run: PageRun, passed: Int64s, number: Int64s, page: Int32s, row: Int32s, *, marks: bool
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
         """Pairs of a tuple and a row of the run whose code it asks for, as many at a time as the arrays can hold.
 
         ``passed[i]`` counts the pages of R that were passed when page i of the run is met. A run is read from before a
-        level enters or after, so that its first page tells.
+        level enters or after, so that its first page tells. If it ``marks`` tuples, each pair is one of the join.
         """
-        pages = np.searchsorted(passed, self._leaves_at, "left")
-        pages[self._enters_at > passed[0]] = 0
         if self._levels and self._levels[0].ranges:
-            yield from self._probe_ranges(run, pages, number, page, row)
+            for pairs in self._probe_ranges(run, passed, number, page, row):
+                if marks:
+                    self.mark(pairs[0])
+                yield pairs
             return
-        levels = self._block, self._codes.at, self._narrow, self._codes.base, self._size
-        cursors = first_positions(*levels, run.words[run.code_starts[0]])
+        flags = self._matched if marks else _NO_FLAGS
         cursor = np.array([0, 0, -1, -1], np.int64)
-        table = np.empty(_TABLE_CODES, np.int32)
         while cursor[0] < run.pages.size:
             found = match_levels(
-                run.words, run.code_starts, run.rows, *levels, self._begin, pages, cursors, table, cursor,
-                number, page, row,
+                run.words, run.code_starts, run.rows, passed, self._block, self._codes.at, self._narrow,
+                self._codes.base, self._size, self._begin, self._enters_at, self._leaves_at, flags, self._cursors,
+                self._table, cursor, number, page, row,
             )  # fmt: skip
             yield number[:found], page[:found], row[:found]
 
     def _probe_ranges(
-        self, run: PageRun, pages: npt.NDArray[np.intp], number: Int64s, page: Int32s, row: Int32s
+        self, run: PageRun, passed: Int64s, number: Int64s, page: Int32s, row: Int32s
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
+        pages = np.searchsorted(passed, self._leaves_at, "left")
+        pages[self._enters_at > passed[0]] = 0
         for level, met in zip(self._levels, pages.tolist(), strict=True):
             ranges = [
                 self._block[packed.at : packed.at + 8 * level.matchable].view(np.int64)

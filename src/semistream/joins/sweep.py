@@ -233,11 +233,15 @@ class SweepJoin(SemiStreamJoin):
     def _join_run(self) -> Results:
         """Join the run that was asked for first with the tuples that waited then."""
         run, passed, view = self._reader.take(), self._asked.popleft(), self._buffer.view
-        for numbers, page, row in view.probe(run, passed, self._number, self._page, self._row):
+        certain = self.spec.condition.check is None
+        for pairs in view.probe(run, passed, self._number, self._page, self._row, marks=certain):
+            numbers, page, row = pairs
             kept = self._emitter.verified(view, numbers, run, page, row)
-            view.mark(numbers[kept])
+            if not certain:
+                numbers, page, row = numbers[kept], page[kept], row[kept]
+                view.mark(numbers)
             if self.spec.pairs:
-                yield from self._emitter.stage(view, numbers[kept], run, page[kept], row[kept])
+                yield from self._emitter.stage(view, numbers, run, page, row)
         self.stats.probes += int(run.rows.sum())
         self._reader.give_back()
 

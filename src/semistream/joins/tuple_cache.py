@@ -137,13 +137,14 @@ class TupleCache:
         """Pairs of a position in the ascending ``codes`` and a row, as many at a time as the arrays given can hold."""
         run, none = self.run, np.zeros(1, np.int64)
         level = np.ascontiguousarray(codes).view(np.uint8), none, np.zeros(1, np.bool_), none, np.array([codes.size])
-        pages, cursors = np.array([run.pages.size]), np.zeros(1, np.int64)
+        passed, ever, cursors = np.zeros(run.pages.size, np.int64), (none, none + 1, none[:0]), np.zeros(1, np.int64)
         cursor = np.array([0, 0, -1, -1], np.int64)
         table = np.empty(_TABLE_CODES, np.int32)
         while cursor[0] < run.pages.size:
             found = match_levels(
-                run.words, run.code_starts, run.rows, *level, none, pages, cursors, table, cursor, position, page, row
-            )
+                run.words, run.code_starts, run.rows, passed, *level, none, *ever, cursors, table, cursor,
+                position, page, row,
+            )  # fmt: skip
             count_hits(page[:found], row[:found], self._first_row, self.frequency)
             yield position[:found], page[:found], row[:found]
 
