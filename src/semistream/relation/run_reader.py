@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from semistream.errors import CorruptRelation, InvalidArgument
-from semistream.kernels.types import Bools, Bytes, Int64s
+from semistream.kernels.types import Bools, Bytes
 from semistream.kernels.xxhash64 import hash_ranges
-from semistream.relation.disk import Disk, allocate_buffer, buffer_bytes
+from semistream.relation.disk import Disk, ReadRequest, allocate_buffer, buffer_bytes
 from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
 from semistream.relation.page_table import PageTable
+from semistream.relation.read_lane import ReadLane
 from semistream.relation.read_plan import Pages, PageSequence
 
 T = TypeVar("T")
@@ -51,10 +52,13 @@ class RunReader:
         self._disk = disk
         self._run_bytes = run_bytes
         self._free: deque[Bytes] = deque(allocate_buffer(buffer_bytes(run_bytes)) for _ in range(buffers))
-        self._pending: deque[tuple[Future[Any], Bytes, int]] = deque()  # and the pages of the run
+        self._pending: deque[tuple[Future[PageRun] | _LaneRun, Bytes, int]] = deque()  # and the pages of the run
         self._taken: Bytes | None = None
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
+        self._in_lanes = buffers > 1 and ReadLane.supported()
+        self._lanes: list[ReadLane] = []
+        self._idle: list[ReadLane] = []
         self._verified = np.zeros(len(table), np.bool_) if verified is None else verified
 
     @staticmethod
@@ -118,7 +122,18 @@ class RunReader:
         file = self._files[int(self._table.file[pages[0]])]
         read = self._disk.request(file, *span, pages=span_pages)
         buffer = self._free.popleft()
-        self._pending.append((self.submit(self._read, read, file, pages, buffer), buffer, pages.size))
+        coming: Future[PageRun] | _LaneRun
+        if self._in_lanes and read.plain and self._verified[pages].all():
+            coming = _LaneRun(self, self._lane(), read, pages, buffer)
+        else:
+            coming = self.submit(self._read, read, file, pages, buffer)
+        self._pending.append((coming, buffer, pages.size))
+
+    def _lane(self) -> ReadLane:
+        if not self._idle:
+            self._idle.append(ReadLane())
+            self._lanes.append(self._idle[0])
+        return self._idle.pop()
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
         """Do something else in the reader's threads."""
@@ -171,25 +186,29 @@ class RunReader:
                 f"{self._run_bytes}. Raise run_bytes, or ask for shorter runs."
             )
 
-    def _read(self, read: Callable[[Bytes], int], file: Path, pages: Pages, buffer: Bytes) -> PageRun:
-        table = self._table
-        starts = table.offset[pages] - table.offset[pages[0]] + read(buffer)
-        lengths = table.nbytes[pages]
-        self._verify(file, pages, buffer, starts, lengths)
-        return PageRun(self._layout, buffer, pages, starts, table.rows[pages], lengths)
+    def _read(self, read: ReadRequest, file: Path, pages: Pages, buffer: Bytes) -> PageRun:
+        run = self._run(pages, buffer, read(buffer))
+        self._verify(file, run)
+        return run
 
-    def _verify(self, file: Path, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
+    def _run(self, pages: Pages, buffer: Bytes, start: int) -> PageRun:
+        """Pages that were read to a buffer, the first of them to ``start``."""
+        table = self._table
+        starts = table.offset[pages] - (table.offset[pages[0]] - start)
+        return PageRun(self._layout, buffer, pages, starts, table.rows[pages], table.nbytes[pages])
+
+    def _verify(self, file: Path, run: PageRun) -> None:
         """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
 
         A page is checked once for each relation that a process has open. Files never change once they are published,
         so a page that is read again is trusted for what was seen.
         """
-        fresh = np.flatnonzero(~self._verified[pages])
+        fresh = np.flatnonzero(~self._verified[run.pages])
         if fresh.size == 0:
             return
         sums = np.zeros(fresh.size, np.uint64)
-        hash_ranges(starts[fresh], lengths[fresh], buffer, sums)
-        pages = pages[fresh]
+        hash_ranges(run.starts[fresh], run.nbytes[fresh], run.buffer, sums)
+        pages = run.pages[fresh]
         wrong = np.flatnonzero(sums != self._table.checksum[pages])
         if wrong.size:
             page = int(pages[wrong[0]])
@@ -206,4 +225,25 @@ class RunReader:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
         self._pending.clear()
+        self._idle.clear()
+        while self._lanes:
+            self._lanes.pop().close()
         self._disk.close()
+
+
+class _LaneRun:
+    """A run that a lane reads."""
+
+    def __init__(self, reader: RunReader, lane: ReadLane, read: ReadRequest, pages: Pages, buffer: Bytes) -> None:
+        self._reader, self._lane, self._read, self._pages, self._buffer = reader, lane, read, pages, buffer
+        descriptor, start, self._nbytes, self._before = read.system_read()
+        lane.start([(descriptor, buffer.ctypes.data, self._nbytes, start)])
+
+    def result(self) -> PageRun:
+        """The run, like that of a future."""
+        start = self._before
+        (got,) = self._lane.wait(1)
+        self._reader._idle.append(self._lane)
+        if got < start + self._read.nbytes:
+            start = self._read(self._buffer)  # to say why, or because it was interrupted
+        return self._reader._run(self._pages, self._buffer, start)
