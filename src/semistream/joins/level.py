@@ -13,7 +13,7 @@ import pyarrow as pa
 from semistream.joins.byte_ring import Place
 from semistream.joins.packed_binary import PackedBinary
 from semistream.joins.packed_column import Packed, PackedColumn, PackedLevels
-from semistream.joins.row_sizes import fixed_row_bytes
+from semistream.joins.row_sizes import add_sizes, fixed_row_bytes
 from semistream.kernels.merge import match_ranges
 from semistream.kernels.packed import mark_tuples, take_packed
 from semistream.kernels.sweep import match_levels
@@ -23,7 +23,7 @@ from semistream.relation.arrow_memory import packed_bits
 from semistream.relation.page_layout import ColumnLayout
 
 NARROW = 4  # bytes of a code that is stored as a distance
-_TABLE_CODES = 1 << 12  # that a page may span for its rows to be looked up in a table
+_TABLE_ROWS = 1 << 12  # that tell where a code may be in a page
 _ALL_VALID = Packed(0, 0, 1)
 _NO_FLAGS = np.empty(0, np.int64)
 
@@ -70,11 +70,13 @@ class LevelView:
         levels: Sequence[Level],
         schema: pa.Schema,
         columns: Mapping[int, PackedColumn | PackedBinary],
+        code_shift: int,
     ) -> None:
         self._block = block
         self._levels = levels
         self._schema = schema
         self._columns = columns
+        self._code_shift = code_shift
         counts = [(o.number << 32, o.matchable, o.enters_at, o.leaves_at, o.matched) for o in levels]
         self._begin, self._size, self._enters_at, self._leaves_at, self._matched = (
             np.array(counts, np.int64).reshape(-1, 5).T.copy()
@@ -83,7 +85,7 @@ class LevelView:
         self._codes = PackedLevels.of([level.codes for level in levels])
         self._narrow = self._codes.width == NARROW
         self._cursors = np.zeros(len(levels), np.int64)  # where each level stood after the last run
-        self._table = np.empty(_TABLE_CODES, np.int32)
+        self._table = np.empty(_TABLE_ROWS, np.int32)
 
     def probe(
         self, run: PageRun, passed: Int64s, number: Int64s, page: Int32s, row: Int32s, *, marks: bool
@@ -104,8 +106,8 @@ class LevelView:
         while cursor[0] < run.pages.size:
             found = match_levels(
                 run.words, run.code_starts, run.rows, passed, self._block, self._codes.at, self._narrow,
-                self._codes.base, self._size, self._begin, self._enters_at, self._leaves_at, flags, self._cursors,
-                self._table, cursor, number, page, row,
+                self._codes.base, self._code_shift, self._size, self._begin, self._enters_at, self._leaves_at, flags,
+                self._cursors, self._table, cursor, number, page, row,
             )  # fmt: skip
             yield number[:found], page[:found], row[:found]
 
@@ -172,10 +174,10 @@ class LevelView:
     def row_bytes(self, numbers: Int64s) -> Int64s:
         """Bytes of some tuples."""
         if all(i in self._columns for i in range(len(self._schema))):
-            sizes = np.full(numbers.size, fixed_row_bytes(self._schema))
+            sizes = np.broadcast_to(np.int64(fixed_row_bytes(self._schema)), numbers.size)
             for i, column in self._columns.items():
                 if isinstance(column, PackedBinary):
-                    sizes += column.lengths(self._block, self._first, self._parts[i], numbers)
+                    sizes = add_sizes(sizes, column.lengths(self._block, self._first, self._parts[i], numbers))
             return sizes
         order, parts = self._by_level(numbers)
         sizes = np.empty(numbers.size, np.int64)

@@ -44,13 +44,13 @@ class PageSweep:
         """Bytes it takes for a relation of so many pages."""
         return PageSlots.memory_bytes(pages) + pages * (8 + 4 + 1) + plan_memory_bytes(min(pages, _PLANNED))
 
-    def want(self, codes: npt.NDArray[Any], base: int, ends: Int64s | None) -> None:
-        """Tuples wait that ask for these codes: ascending, to which ``base`` is to be added; where there are ``ends``,
-        for all from each of them to its end.
+    def want(self, codes: npt.NDArray[Any], base: int, shift: int, ends: Int64s | None) -> None:
+        """Tuples wait that ask for these codes: ascending, without their lowest ``shift`` bits, and to which ``base``
+        is to be added; where there are ``ends``, for all from each of them to its end.
         """
         first, last = self._table.first_code, self._table.last_code
         if ends is None:
-            flag_pages(codes, base, first, last, self._places, self._wanted)
+            flag_pages(codes, base, shift, first, last, self._places, self._wanted)
         else:
             begin = np.searchsorted(last, codes, "left")
             end = np.maximum(np.searchsorted(first, ends, "right"), begin)

@@ -6,7 +6,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -30,10 +30,11 @@ _SCARCE_PAGES = 48  # of R: with less memory one run is read at a time, so that 
 _RUNS_SHARE = 5  # one part in so many of the memory is for runs
 _LEAST_RUN_BYTES = 1 << 20  # rather than shorter runs there are fewer
 _SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=16, admit=9)
+_HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
 _ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
 _BATCH_BYTES = 5 << 19  # of a batch of results: about those of a run, if many tuples wait
 _SMALL, _LEAST_ROWS = 4, 256  # batches of less than one part in so many of a level wait for others, if levels have rows
-_LEVELS = 8  # at least; but the fewer and larger they are, the faster they are joined
+_LEVELS = 4  # at least; but the fewer and larger they are, the faster they are joined
 
 
 class SweepJoin(SemiStreamJoin):
@@ -64,7 +65,11 @@ class SweepJoin(SemiStreamJoin):
     def _arrange(self) -> None:
         relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
         code_column = self._code_column()
-        stored = {"code_stored": code_column is not None, "single_codes": condition.single_codes}
+        stored: dict[str, Any] = {
+            "code_stored": code_column is not None,
+            "single_codes": condition.single_codes,
+            "code_shift": _HASH_SHIFT if condition.single_codes and not relation.codec.ordered else 0,
+        }
         split, runs = self._split(stored)
         row_bytes, unpacked_bytes = (
             expected_row_bytes(schema),
@@ -79,7 +84,12 @@ class SweepJoin(SemiStreamJoin):
         buffer_bytes -= small_bytes
         self._memory.charge("stream buffer", packed_bytes)
         self._buffer = StreamBuffer(
-            schema, buffer_bytes, self._level_rows, code_column, single_codes=condition.single_codes
+            schema,
+            buffer_bytes,
+            self._level_rows,
+            code_column,
+            single_codes=condition.single_codes,
+            code_shift=stored["code_shift"],
         )
         unpacked = self._buffer.unpacked
         split = replace(
@@ -99,7 +109,7 @@ class SweepJoin(SemiStreamJoin):
         self._met = self._due = 0  # counts of pages: that were met, and that should be before more tuples come in
         self._sweep = PageSweep(relation, self._disk.costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
 
-    def _split(self, stored: dict[str, bool]) -> tuple[MemorySplit, int]:
+    def _split(self, stored: dict[str, Any]) -> tuple[MemorySplit, int]:
         """The parts of the budget, and how many runs are held: one if there is not enough for more."""
         relation, limit = self.relation, self._memory.limit
         split = partial(

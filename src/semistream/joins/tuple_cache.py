@@ -136,7 +136,7 @@ class TupleCache:
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
         """Pairs of a position in the ascending ``codes`` and a row, as many at a time as the arrays given can hold."""
         run, none = self.run, np.zeros(1, np.int64)
-        level = np.ascontiguousarray(codes).view(np.uint8), none, np.zeros(1, np.bool_), none, np.array([codes.size])
+        level = np.ascontiguousarray(codes).view(np.uint8), none, np.zeros(1, np.bool_), none, 0, np.array([codes.size])
         passed, ever, cursors = np.zeros(run.pages.size, np.int64), (none, none + 1, none[:0]), np.zeros(1, np.int64)
         cursor = np.array([0, 0, -1, -1], np.int64)
         table = np.empty(_TABLE_CODES, np.int32)

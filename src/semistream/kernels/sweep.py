@@ -11,7 +11,7 @@ from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 
 _GREATEST = np.iinfo(np.int64).max
 _NEAR = 8  # codes that are looked at one by one before the search jumps
-_BY_SEARCH, _BY_TABLE, _BY_DISTANCE = 0, 1, 2  # how the rows of a page are found
+_CONSECUTIVE = -1  # instead of the size of stretches
 
 
 @njit(inline="always")
@@ -47,14 +47,27 @@ def _is_consecutive(run: Int64s, start: int, end: int) -> bool:
 
 
 @njit(inline="always")
-def _fill_table(run: Int64s, start: int, end: int, table: Int32s) -> None:
-    """For each code from a page's first to its last one, the first row with it or with the code after it."""
-    row = end - 1
-    least = run[start]
-    for i in range(run[end - 1] - least, -1, -1):
-        while row > start and run[row - 1] >= least + i:
-            row -= 1
-        table[i] = row - start
+def _bucket(code: int, least: int, bucket_shift: int) -> np.uint64:
+    return (np.uint64(code) - np.uint64(least)) >> np.uint64(bucket_shift)
+
+
+@njit(inline="always")
+def _fill_table(run: Int64s, start: int, end: int, table: Int32s) -> int:
+    """For each of some equal stretches of a page's codes, the first row in it or behind it; gives their size in bits.
+
+    There are about two for each row, so that few rows share one if codes are spread evenly: dense ones, or hashes.
+    """
+    least, most = run[start], run[end - 1]
+    bucket_shift = 0
+    while _bucket(most, least, bucket_shift) >= np.uint64(min(table.size, 2 * (end - start))):
+        bucket_shift += 1
+    filled = np.uint64(0)
+    for row in range(start, end):
+        bucket = _bucket(run[np.uint64(row)], least, bucket_shift)
+        while filled <= bucket:
+            table[filled] = row - start
+            filled += np.uint64(1)
+    return bucket_shift
 
 
 @njit(nogil=True)
@@ -64,11 +77,12 @@ def _match_level(
     end: int,
     codes: npt.NDArray[Any],
     base: int,
+    shift: int,
     position: int,
     cursor: int,
     resume: int,
     table: Int32s,
-    look_up: int,
+    bucket_shift: int,
     page: int,
     number: int,
     found: int,
@@ -77,14 +91,15 @@ def _match_level(
     out_row: Int32s,
 ) -> tuple[int, int, int]:
     """Pairs of a level and a page; gives how many there are now, where the level stands, and the row to go on with."""
-    least, most = run[start], run[end - 1]
+    first = run[start]
+    least, most = first >> shift, run[end - 1] >> shift
     if position < 0:
         position = cursor
         if position > 0 and np.int64(codes[position - 1]) + base >= least:
             position = _first_at_least(codes, base, 0, position, least)
         else:
             position = _first_from(codes, base, position, least)
-    if look_up == _BY_DISTANCE:
+    if bucket_shift == _CONSECUTIVE:
         while position < codes.size:
             code = np.int64(codes[np.uint64(position)]) + base
             if code > most:
@@ -97,16 +112,15 @@ def _match_level(
             out_row[at] = code - least
             found += 1
             position += 1
-    row = start
-    while look_up != _BY_DISTANCE and position < codes.size:
+    while bucket_shift != _CONSECUTIVE and position < codes.size:
         code = np.int64(codes[np.uint64(position)]) + base
         if code > most:
             break
-        row = start + table[np.uint64(code - least)] if look_up == _BY_TABLE else find_from(run, row, end, code)
-        match = row
+        begin = max(code << shift, first)  # the least code that is the same without the bits that are left out
+        match = find_from(run, start + table[_bucket(begin, first, bucket_shift)], end, begin)
         if resume >= 0:
             match, resume = start + resume, -1
-        while match < end and run[np.uint64(match)] == code:
+        while match < end and run[np.uint64(match)] >> shift == code:
             if found == out_row.size:
                 return found, position, match - start
             at = np.uint64(found)
@@ -132,6 +146,7 @@ def match_levels(
     at: Int64s,
     narrow: Bools,
     bases: Int64s,
+    shift: int,
     sizes: Int64s,
     numbers: Int64s,
     enters_at: Int64s,
@@ -147,14 +162,15 @@ def match_levels(
     """Pairs of (number of a tuple, row of a page) with equal codes, until done or the output is full.
 
     Level l has ``sizes[l]`` ascending codes at byte ``at[l]`` of ``block``: words of 32 bits if it is ``narrow``, else
-    of 64, to which its base is added. Its tuples are numbered from ``numbers[l]`` on. It meets the pages of the run
-    that are ``passed`` before it leaves, all or none of those before as it has entered before the first one or not.
-    Where there are ``flags_at``, tuples that are found get the flag at their position from there.
+    of 64, to which its base is added. The lowest ``shift`` bits of codes are left out there, and not compared. Tuples
+    are numbered from ``numbers[l]`` on. A level meets the pages of the run that are ``passed`` before it leaves, or
+    none if it enters after the first. Where there are ``flags_at``, tuples that are found get the flag at their
+    position from there.
 
     ``level_cursors`` says where in each level the last page left off, also that of the run before: pages that follow
     each other in code order, as they mostly do, find their tuples at once. A row is where its code says in a page of
-    codes that follow each other, and is looked up in ``table`` where codes lie so close together that they fit it.
-    ``cursor`` is (page, level, position, row): where to go on; the match is over when ``cursor[0] == rows.size``.
+    codes that follow each other; else ``table`` says where to look. ``cursor`` is (page, level, position, row): where
+    to go on; the match is over when ``cursor[0] == rows.size``.
     """
     words, longs = block.view(np.uint32), block.view(np.int64)
     level_pages = np.zeros(at.size, np.int64)
@@ -165,12 +181,10 @@ def match_levels(
     first_level, position, resume = cursor[1], cursor[2], cursor[3]
     for page in range(cursor[0], rows.size):
         start, end = code_starts[page], code_starts[page] + rows[page]
-        look_up = _BY_SEARCH
-        if _is_consecutive(run, start, end):
-            look_up = _BY_DISTANCE
-        elif np.uint64(run[end - 1]) - np.uint64(run[start]) < np.uint64(table.size):
-            look_up = _BY_TABLE
-            _fill_table(run, start, end, table)
+        if shift == 0 and _is_consecutive(run, start, end):
+            bucket_shift = _CONSECUTIVE
+        else:
+            bucket_shift = _fill_table(run, start, end, table)
         for level in range(first_level, at.size):
             if page >= level_pages[level]:
                 continue
@@ -178,14 +192,16 @@ def match_levels(
             if narrow[level]:
                 begin = at[level] >> 2
                 found, position, resume = _match_level(
-                    run, start, end, words[begin : begin + sizes[level]], bases[level], position, level_cursors[level],
-                    resume, table, look_up, page, numbers[level], found, out_position, out_page, out_row,
+                    run, start, end, words[begin : begin + sizes[level]], bases[level], shift, position,
+                    level_cursors[level], resume, table, bucket_shift, page, numbers[level], found,
+                    out_position, out_page, out_row,
                 )  # fmt: skip
             else:
                 begin = at[level] >> 3
                 found, position, resume = _match_level(
-                    run, start, end, longs[begin : begin + sizes[level]], bases[level], position, level_cursors[level],
-                    resume, table, look_up, page, numbers[level], found, out_position, out_page, out_row,
+                    run, start, end, longs[begin : begin + sizes[level]], bases[level], shift, position,
+                    level_cursors[level], resume, table, bucket_shift, page, numbers[level], found,
+                    out_position, out_page, out_row,
                 )  # fmt: skip
             if flags_at.size:
                 flags = flags_at[level] - numbers[level]
@@ -203,12 +219,18 @@ def match_levels(
 
 @njit(cache=True, nogil=True)
 def flag_pages(
-    codes: npt.NDArray[Any], base: int, first_codes: Int64s, last_codes: Int64s, places: Int32s, flags: Bools
+    codes: npt.NDArray[Any],
+    base: int,
+    shift: int,
+    first_codes: Int64s,
+    last_codes: Int64s,
+    places: Int32s,
+    flags: Bools,
 ) -> None:
     """Set ``flags`` at the places of pages that may hold any of some codes; codes and pages are ascending.
 
-    Codes are given as distances from ``base``. It walks codes and pages together, and jumps over pages where codes are
-    few.
+    Codes are given as distances from ``base``, without their lowest ``shift`` bits. It walks codes and pages together,
+    and jumps over pages where codes are few.
     """
     page, pages = 0, first_codes.size
     flagged = -np.int64(_GREATEST) - 1  # before this all is done
@@ -216,11 +238,11 @@ def flag_pages(
         code = np.int64(distance) + base
         if code < flagged:
             continue
-        page = find_from(last_codes, page, pages, code)
+        page = find_from(last_codes, page, pages, code << shift)
         holding = page
-        while holding < pages and first_codes[holding] <= code:
+        while holding < pages and first_codes[holding] >> shift <= code:
             flags[places[holding]] = True
-            if code < last_codes[holding]:
-                flagged = last_codes[holding]  # codes before it are in no other page
+            if code < last_codes[holding] >> shift:
+                flagged = last_codes[holding] >> shift  # codes before it are in no other page
                 break
             holding += 1
