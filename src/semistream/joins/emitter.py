@@ -132,6 +132,8 @@ class Emitter:
         self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
     ) -> Iterator[pa.RecordBatch]:
         """Take pairs of a stream tuple and an R-tuple; gives batches as the staging fills up."""
+        if not positions.size:
+            return
         sizes = self._sizes(stream, positions, run, page, row)
         ends = None if isinstance(sizes, int) else np.cumsum(sizes)
         begin = 0
@@ -149,7 +151,7 @@ class Emitter:
 
     def _sizes(self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s) -> Int64s | int:
         """Bytes of each pair, or of all if they are alike."""
-        if self._regular_payload and (self._regular_stream or not positions.size):
+        if self._regular_payload and self._regular_stream:
             return self._least_row_bytes
         own = stream.row_bytes(positions)
         if self._regular_payload:
