@@ -43,7 +43,7 @@ def build_relation(
 
     The rows are what `Relation.build` would store of them, in as many files as there are partitions: ``partitions``,
     or as many as Spark finds right. ``path`` must be one that the driver and all executors see. Rows are sorted within
-    Spark's memory and spill to its local disks.
+    Spark's memory and spill to its local disks. With column groups each partition has a file for each of them.
 
     Either the whole relation is published, by one pointer swap, or nothing of it is left. A task that fails, or that
     Spark runs twice, leaves no trace: every attempt writes to files of its own in a folder of the draft, the driver

@@ -31,7 +31,7 @@ class WritePlan:
     schema: pa.Schema
     key: tuple[str, ...]
     fill_bytes: int
-    column_groups: Groups
+    column_groups: Groups = ()
 
     @property
     def codec(self) -> KeyCodec:
