@@ -186,12 +186,12 @@ def test_only_wanted_pages_are_checked(relation: Relation) -> None:
         reader.ask(PageSequence(np.array([5, 6, 8]), 4))
         assert reader.take().pages.tolist() == [5, 6, 8]
         reader.give_back()
-        assert np.flatnonzero(opened.verified).tolist() == [5, 6, 8]
+        assert np.flatnonzero(opened.table.segments[0].verified).tolist() == [5, 6, 8]
         reader.ask(PageSequence(np.array([6, 7, 9]), 4))
         with pytest.raises(CorruptRelation, match="page 7 "):
             reader.take()
         reader.close()
-        assert np.flatnonzero(opened.verified).tolist() == [5, 6, 8]
+        assert np.flatnonzero(opened.table.segments[0].verified).tolist() == [5, 6, 8]
     finally:
         path.write_bytes(whole)
 

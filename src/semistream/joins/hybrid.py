@@ -83,13 +83,12 @@ class HybridJoin(SemiStreamJoin):
 
     def _arrange(self) -> None:
         relation, pages_per_step = self.relation, self._pages_per_step
-        pages = relation.num_pages
         split = MemorySplit.of(
             self._memory,
             relation,
             self.spec,
             purpose=f"a hybrid join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + StreamQueue.bucket_bytes(pages) + pages,  # and a check of each
+            index_bytes=relation.table.memory_bytes + StreamQueue.bucket_bytes(relation.num_pages),
             slots_bytes=StreamQueue.index_bytes,
             run_buffers=_RUN_BUFFERS,
             run_pages=pages_per_step,
@@ -98,7 +97,10 @@ class HybridJoin(SemiStreamJoin):
         packet_bytes = min(split.staging_bytes // 2, _MOST_PACKET_BYTES)
         self._queue = StreamQueue(split.slots, relation.table, self._memory, packet_bytes)
         self._partitioner = Partitioner(
-            relation.table, run_bytes=split.run_bytes, run_pages=split.run_pages, seek_bytes=self._seek_bytes
+            relation.table,
+            run_bytes=split.run_bytes,
+            run_pages=split.run_pages,
+            seek_bytes=self._seek_bytes * relation.segments,
         )
         self._emitter = Emitter(self.spec, split, self._memory)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_RUN_BUFFERS)

@@ -107,7 +107,7 @@ class SweepJoin(SemiStreamJoin):
         self._asked: deque[Int64s] = deque()  # for each run, the counts at which its pages are passed
         self._in_before = 0  # tuples that are taken in now and were counted before
         self._met = self._due = 0  # counts of pages: that were met, and that should be before more tuples come in
-        self._sweep = PageSweep(relation, self._disk.costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
+        self._sweep = PageSweep(relation, self._read_costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
 
     def _split(self, stored: dict[str, Any]) -> tuple[MemorySplit, int]:
         """The parts of the budget, and how many runs are held: one if there is not enough for more."""
@@ -118,7 +118,7 @@ class SweepJoin(SemiStreamJoin):
             relation,
             self.spec,
             purpose=f"a {self.name} join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages) + relation.num_pages,
+            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages),
             slots_bytes=partial(StreamBuffer.index_bytes, **stored),
         )
         shares = replace(_SHARES, admit_bytes=_ADMIT_IN_PLACE if stored["code_stored"] else None)

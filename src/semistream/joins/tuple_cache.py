@@ -100,7 +100,8 @@ class TupleCache:
     def _hold(self, pages: _Pages) -> None:
         self._frames = np.array(pages.frames, np.int64)
         rows, nbytes = np.array(pages.rows, np.int32), np.array(pages.nbytes, np.int64)
-        self.run = PageRun(self.layout, self._arena, np.arange(rows.size), self._frames * self._frame, rows, nbytes)
+        starts = (self._frames * self._frame)[np.newaxis]
+        self.run = PageRun(self.layout, self._arena, np.arange(rows.size), starts, rows, nbytes[np.newaxis])
         self.frequency = np.concatenate(pages.frequency) if pages.frequency else np.empty(0, np.int32)
         self._first_row = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows, dtype=np.int64)])
         self.used_bytes = int(nbytes.sum())

@@ -48,7 +48,10 @@ def allocate_buffer(nbytes: int) -> Bytes:
 
 @dataclass
 class DiskCounts:
-    """What a disk was asked for. A request that goes on where the last one ended needs no seek."""
+    """What a disk was asked for. A request that goes on where the last one ended needs no seek.
+
+    A page in several column groups counts once for each that is read.
+    """
 
     requests: int = 0
     seeks: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from statistics import median
 
 from semistream.errors import InvalidArgument
@@ -38,6 +38,10 @@ class DiskCosts:
     def request_s(self, nbytes: int, pages: int, requests: int = 1) -> float:
         """Seconds of ``requests`` that read ``nbytes`` in ``pages`` together: C(N) = S + T * N of SSIJ IV-D."""
         return requests * self.seek_s + nbytes * self.transfer_s_per_byte + pages * self.transfer_s_per_page
+
+    def in_segments(self, segments: int) -> DiskCosts:
+        """What reading pages costs that lie in so many places, each read by a request and counted as a page."""
+        return replace(self, seek_s=self.seek_s * segments, transfer_s_per_page=self.transfer_s_per_page * segments)
 
 
 class RequestTimes:
