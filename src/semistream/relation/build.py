@@ -20,7 +20,7 @@ from semistream.relation.sort import sort_batches
 from semistream.relation.sources import open_source
 
 DEFAULT_PAGE_BYTES = 64 * 1024
-GROUPED_PAGE_BYTES = 256 * 1024  # with column groups: what a page has in one of them should be worth a request
+GROUPED_PAGE_BYTES = 1024 * 1024  # with column groups: what a page has in one of them should be worth a request
 LEAST_PAGE_BYTES = 512
 LEAST_MEMORY = 128 * 10**6
 

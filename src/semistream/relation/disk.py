@@ -127,7 +127,8 @@ class Disk(ABC):
 
     def request(self, path: Path, offset: int, nbytes: int, *, pages: int) -> ReadRequest:
         """Count a read, in the order in which it is asked for; what it gives does the reading, in any thread."""
-        return ReadRequest(self, path, offset, nbytes, self._count(path, offset, nbytes, pages))
+        seek = self._count(path, offset, nbytes, pages)
+        return ReadRequest(self, path, offset, nbytes, timed=seek and self._times.wants(nbytes))
 
     def fetch(self, path: Path, offset: int, nbytes: int, into: Bytes, *, timed: bool) -> int:
         """Read what was counted; if it is ``timed``, note how long that takes."""

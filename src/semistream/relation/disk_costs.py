@@ -10,6 +10,7 @@ from statistics import median
 from semistream.errors import InvalidArgument
 
 _KEPT = 32  # durations of each size: enough for a median that one slow request cannot move
+_SAMPLED = 16  # when there are so many, one request in so many is timed
 _LEAST = 8
 _SPREAD = 4  # the larger requests must be so many times the smaller ones before a line is drawn through them
 
@@ -52,6 +53,12 @@ class RequestTimes:
 
     def __init__(self) -> None:
         self._by_size: dict[int, deque[tuple[int, float]]] = {}
+        self._asked = 0
+
+    def wants(self, nbytes: int) -> bool:
+        """Whether a request of so many bytes should be timed: all until there are enough of its size, then some."""
+        self._asked += 1
+        return len(self._by_size.get(nbytes.bit_length(), ())) < _KEPT or self._asked % _SAMPLED == 0
 
     def add(self, nbytes: int, seconds: float) -> None:
         """Note one request that began with a seek."""

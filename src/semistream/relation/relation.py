@@ -80,7 +80,7 @@ class Relation:
         ``data`` is anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB), an iterable of record
         batches, or a path to Parquet, Arrow IPC or CSV. ``key`` names the join columns; keys may repeat, and rows with
         a null key are kept apart, as the key joins them with nothing. Pages hold at most ``page_bytes`` (64 KiB unless
-        given, 256 KiB with column groups), filled to ``fill_factor`` to leave room for updates. ``progress(phase,
+        given, 1 MiB with column groups), filled to ``fill_factor`` to leave room for updates. ``progress(phase,
         rows)`` is called as rows are read and written. Either the whole relation is published or nothing of it is left.
 
         Wide rows lie in column groups, so that a join with ``columns`` reads only the groups that hold them and the
