@@ -90,7 +90,7 @@ class PageSweep:
             if places.size:
                 plan = optimal_plan(self._slots, self._order[places[:_PLANNED]], self._costs, **self._limits)
                 counts = np.split(self._places[plan.pages] + np.int64(start), plan.cuts[1:-1])
-                self._plan.extend(zip(plan, counts, strict=True))
+                self._plan.extend(zip(plan.located(self._table.segments), counts, strict=True))
                 if places.size > _PLANNED and len(self._plan) > 1:
                     self._plan.pop()
                 return True

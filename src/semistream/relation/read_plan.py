@@ -14,7 +14,7 @@ maxDist                follows from the costs: an optimal plan reads across unwa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from semistream.kernels.read_plan import cut_greedily, cut_optimally
 from semistream.kernels.types import Int32s, Int64s
 from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_slots import PageSlots
+from semistream.relation.page_table import SegmentTable
 
 Pages = npt.NDArray[np.intp]
 
@@ -35,10 +36,14 @@ _BYTES_PER_PAGE = 80
 
 
 class PageSequence(NamedTuple):
-    """What one request reads: the wanted pages, and how many there are from the first of them to the last."""
+    """What is read at once: the wanted pages, and how many there are from the first of them to the last.
+
+    ``spans`` say where that is in each column group, and how many bytes, if somebody has found out already.
+    """
 
     pages: Pages
     span_pages: int
+    spans: Sequence[tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,16 @@ class ReadPlan:
     def __iter__(self) -> Iterator[PageSequence]:
         spans = zip(pairwise(self.cuts.tolist()), self.span_pages.tolist(), strict=True)
         return (PageSequence(self.pages[begin:end], span) for (begin, end), span in spans)
+
+    def located(self, segments: Sequence[SegmentTable]) -> Iterator[PageSequence]:
+        """The sequences with their spans in these column groups."""
+        first, last = self.pages[self.cuts[:-1]], self.pages[self.cuts[1:] - 1]
+        spans = []
+        for segment in segments:
+            begin = segment.offset[first]
+            nbytes = segment.offset[last] + segment.nbytes[last] - begin
+            spans.append(zip(begin.tolist(), nbytes.tolist(), strict=True))
+        return (sequence._replace(spans=spans) for sequence, *spans in zip(self, *spans, strict=True))
 
 
 def plan_memory_bytes(wanted: int) -> int:

@@ -46,6 +46,7 @@ class RowGatherer:
     def _clear(self) -> None:
         self.rows = 0
         self._blocks: dict[int, pa.Buffer] = {}  # one per width, with the values of one column behind the other's
+        self._values: dict[int, npt.NDArray[Any]] = {}  # the same by column and row
         self._bytes: dict[int, npt.NDArray[Any]] = {}  # by column: bits, and values of other widths
         self._valid: dict[int, Bools] = {}
         self._pieces: dict[int, list[pa.Array]] = {}  # strings and nested values, one piece per run
@@ -54,12 +55,12 @@ class RowGatherer:
         """Copy rows of a run behind those that are there."""
         begin, end = self.rows, self.rows + page.size
         for width, buffers in self._starts.items():
-            value_type = _VALUE_TYPES[width]
-            block = self._blocks.get(width)
-            if block is None:
+            values = self._values.get(width)
+            if values is None:
                 block = self._blocks[width] = pa.allocate_buffer(buffers.size * self._capacity * width)
-            values = np.frombuffer(block, value_type).reshape(buffers.size, self._capacity)
-            gather_columns(run.view(value_type), run.positions, buffers, page, row, values[:, begin:end])
+                values = np.frombuffer(block, _VALUE_TYPES[width]).reshape(buffers.size, self._capacity)
+                self._values[width] = values
+            gather_columns(run.view(_VALUE_TYPES[width]), run.positions, buffers, page, row, values[:, begin:end])
         for i in self._others:
             self._append_other(i, run, page, row)
         filled = run.filled

@@ -10,19 +10,20 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from semistream.errors import CorruptRelation, InvalidArgument
-from semistream.kernels.types import Bytes, Int64s
-from semistream.kernels.xxhash64 import hash_ranges
-from semistream.relation.disk import ALIGNMENT, Disk, ReadRequest, allocate_buffer, buffer_bytes
+from semistream.errors import InvalidArgument
+from semistream.kernels.types import Bytes
+from semistream.relation.disk import ALIGNMENT, Disk, allocate_buffer, buffer_bytes
 from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
-from semistream.relation.page_table import PageTable, SegmentTable
+from semistream.relation.page_table import PageTable
 from semistream.relation.read_lane import ReadLane
 from semistream.relation.read_plan import Pages, PageSequence
+from semistream.relation.segment_request import SegmentRequest, span_of
 
 T = TypeVar("T")
 
+_LOOK_EVERY = 256  # runs; then it is looked at whether all pages of R were checked
 _SEGMENT_THREADS = 3  # for pages of several segments, whose requests are short: a disk takes some at a time
 
 
@@ -53,9 +54,11 @@ class RunReader:
         self._files = files
         self._disk = disk
         self._run_bytes = run_bytes
-        self._free: deque[Bytes] = deque(allocate_buffer(self._buffer_bytes) for _ in range(buffers))
-        self._pending: deque[tuple[Future[PageRun] | _LaneRun, Bytes, int]] = deque()  # and the pages of the run
-        self._taken: Bytes | None = None
+        self._free: deque[_Buffer] = deque(_Buffer.of(self._buffer_bytes) for _ in range(buffers))
+        self._pending: deque[tuple[Future[PageRun] | _LaneRun, _Buffer, int]] = deque()  # and the pages of the run
+        self._taken: _Buffer | None = None
+        self._all_verified = False
+        self._asked = 0
         self._threads = threads if len(table.segments) == 1 else max(threads, min(buffers, _SEGMENT_THREADS))
         self._pool: ThreadPoolExecutor | None = None
         self._in_lanes = buffers > 1 and ReadLane.supported() and len(table.segments) <= ReadLane.most_reads
@@ -87,13 +90,13 @@ class RunReader:
         held = [*self._free, *(buffer for _, buffer, _ in self._pending)]
         if self._taken is not None:
             held.append(self._taken)
-        return all(buffer.size == self._buffer_bytes for buffer in held)
+        return all(buffer.data.size == self._buffer_bytes for buffer in held)
 
     def resize(self, run_bytes: int) -> None:
         """Take runs of up to ``run_bytes`` from now on. Buffers in use are replaced when they are given back."""
         self._run_bytes = run_bytes
         free, self._free = len(self._free), deque()  # the old ones are let go before there are new ones
-        self._free.extend(allocate_buffer(self._buffer_bytes) for _ in range(free))
+        self._free.extend(_Buffer.of(self._buffer_bytes) for _ in range(free))
 
     @property
     def room(self) -> int:
@@ -121,22 +124,33 @@ class RunReader:
         Of a sequence all that lies between its pages is read and counted by the disk, but only the pages it names are
         checked and given.
         """
-        pages, span_pages = run if isinstance(run, PageSequence) else (run, run.size)
-        self._require_readable(pages, span_pages)
+        pages, span_pages, spans = run if isinstance(run, PageSequence) else (run, run.size, None)
+        segments = self._table.segments
+        if spans is None:
+            self._require_adjacent(pages, span_pages)
+            spans = [span_of(segment, pages) for segment in segments]
+        self._require_fitting(pages, sum(nbytes for _, nbytes in spans))
         number = int(self._table.file[pages[0]])
         requests, begin = [], 0
-        for files, segments in zip(self._files, self._table.segments, strict=True):
-            offset, nbytes = _span(segments, pages)
+        for files, segment, (offset, nbytes) in zip(self._files, segments, spans, strict=True):
             read = self._disk.request(files[number], offset, nbytes, pages=span_pages)
-            requests.append(_SegmentRequest(segments, read, begin))
+            requests.append(SegmentRequest(segment, read, begin))
             begin += buffer_bytes(nbytes)
         buffer = self._free.popleft()
         coming: Future[PageRun] | _LaneRun
-        if self._in_lanes and all(request.is_plain(pages) for request in requests):
+        if self._in_lanes and all(request.read.plain for request in requests) and self._are_verified(requests, pages):
             coming = _LaneRun(self, self._lane(), requests, pages, buffer)
         else:
-            coming = self.submit(self._read, requests, pages, buffer)
+            coming = self.submit(self._read, requests, pages, buffer.data)
         self._pending.append((coming, buffer, pages.size))
+
+    def _are_verified(self, requests: list[SegmentRequest], pages: Pages) -> bool:
+        """Whether pages were checked before; when all were, nobody asks again."""
+        if not self._all_verified:
+            self._asked += 1
+            if self._asked % _LOOK_EVERY == 0:
+                self._all_verified = all(bool(segment.verified.all()) for segment in self._table.segments)
+        return self._all_verified or all(request.is_verified(pages) for request in requests)
 
     def _lane(self) -> ReadLane:
         if not self._idle:
@@ -160,9 +174,9 @@ class RunReader:
         """Say that the run taken last is no longer needed: its buffer can be read into again."""
         if self._taken is not None:
             buffer, self._taken = self._taken, None
-            if buffer.size != self._buffer_bytes:
+            if buffer.data.size != self._buffer_bytes:
                 del buffer  # before there is a new one
-                buffer = allocate_buffer(self._buffer_bytes)
+                buffer = _Buffer.of(self._buffer_bytes)
             self._free.append(buffer)
 
     def read_all(self, runs: Iterable[Pages | PageSequence]) -> Iterator[PageRun]:
@@ -176,36 +190,40 @@ class RunReader:
             yield self.take()
             self.give_back()
 
-    def _require_readable(self, pages: Pages, span_pages: int) -> None:
-        """Refuse what would be miscounted, or is larger than a buffer."""
-        table = self._table
-        nbytes = int(_span(table, pages)[1])
-        if span_pages == pages.size and nbytes != table.nbytes[pages].sum():
+    def _require_adjacent(self, pages: Pages, span_pages: int) -> None:
+        """Refuse what would be miscounted."""
+        if span_pages == pages.size and span_of(self._table, pages)[1] != self._table.nbytes[pages].sum():
             raise InvalidArgument(
                 f"the {pages.size} pages from {pages[0]} to {pages[-1]} do not lie one behind the other. Ask for runs "
                 "of PageTable.cut_runs, or for the sequences of a read plan."
             )
+
+    def _require_fitting(self, pages: Pages, nbytes: int) -> None:
+        """Refuse what is larger than a buffer."""
         if buffer_bytes(nbytes) > buffer_bytes(self._run_bytes):
             raise InvalidArgument(
                 f"the pages from {pages[0]} to {pages[-1]} span {nbytes} bytes, and the reader's runs have at most "
                 f"{self._run_bytes}. Raise run_bytes, or ask for shorter runs."
             )
 
-    def _read(self, requests: list[_SegmentRequest], pages: Pages, buffer: Bytes) -> PageRun:
+    def _read(self, requests: list[SegmentRequest], pages: Pages, buffer: Bytes) -> PageRun:
         run = self._run(requests, pages, buffer, [request.read(buffer[request.begin :]) for request in requests])
         for request, starts, nbytes in zip(requests, run.starts, run.nbytes, strict=True):
             request.verify(pages, buffer, starts, nbytes)
         return run
 
-    def _run(self, requests: list[_SegmentRequest], pages: Pages, buffer: Bytes, before: list[int]) -> PageRun:
+    def _run(self, requests: list[SegmentRequest], pages: Pages, buffer: Bytes, before: list[int]) -> PageRun:
         """Pages that were read to a buffer; ``before`` are the bytes of each request that come before those wanted."""
-        starts = np.empty((len(requests), pages.size), np.int64)
-        lengths = np.empty_like(starts)
-        for number, request in enumerate(requests):
-            offset = request.segments.offset[pages]
-            np.subtract(offset, offset[0] - (request.begin + before[number]), out=starts[number])
-            lengths[number] = request.segments.nbytes[pages]
-        return PageRun(self._layout, buffer, pages, starts, self._table.rows[pages], lengths)
+        first, last = int(pages[0]), int(pages[-1])
+        some = slice(first, last + 1) if last - first + 1 == pages.size else pages  # a slice makes no copies
+        starts, lengths = [], []
+        for request, ahead in zip(requests, before, strict=True):
+            offset = request.segments.offset[some]
+            starts.append(offset - (offset[0] - (request.begin + ahead)))
+            lengths.append(request.segments.nbytes[some])
+        if len(requests) == 1:
+            return PageRun(self._layout, buffer, pages, starts[0][None], self._table.rows[some], lengths[0][None])
+        return PageRun(self._layout, buffer, pages, np.stack(starts), self._table.rows[some], np.stack(lengths))
 
     def close(self) -> None:
         """Wait for the threads, end them, and close the disk's files."""
@@ -219,14 +237,27 @@ class RunReader:
         self._disk.close()
 
 
+class _Buffer(NamedTuple):
+    """Memory for a run, and its address."""
+
+    data: Bytes
+    address: int
+
+    @classmethod
+    def of(cls, nbytes: int) -> _Buffer:
+        """Fresh memory."""
+        data = allocate_buffer(nbytes)
+        return cls(data, data.ctypes.data)
+
+
 class _LaneRun:
     """A run that a lane reads, like a future."""
 
     def __init__(
-        self, reader: RunReader, lane: ReadLane, requests: list[_SegmentRequest], pages: Pages, buffer: Bytes
+        self, reader: RunReader, lane: ReadLane, requests: list[SegmentRequest], pages: Pages, buffer: _Buffer
     ) -> None:
-        self._reader, self._lane, self._requests, self._pages, self._buffer = reader, lane, requests, pages, buffer
-        address = buffer.ctypes.data
+        self._reader, self._lane, self._requests, self._pages, self._buffer = reader, lane, requests, pages, buffer.data
+        address = buffer.address
         reads = [request.read.system_read() for request in requests]
         self._before = [before for *_, before in reads]
         lane.start(
@@ -244,44 +275,3 @@ class _LaneRun:
             if got[i] < self._before[i] + request.read.nbytes:  # read again to say why, or because it was interrupted
                 self._before[i] = request.read(self._buffer[request.begin :])
         return self._reader._run(self._requests, self._pages, self._buffer, self._before)
-
-
-class _SegmentRequest(NamedTuple):
-    """What is read of a run in one column group, and where in the buffer it is put to."""
-
-    segments: SegmentTable
-    read: ReadRequest
-    begin: int
-
-    def is_plain(self, pages: Pages) -> bool:
-        """Whether nothing is to be done but to read: all pages were checked before."""
-        return self.read.plain and bool(self.segments.verified[pages].all())
-
-    def verify(self, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
-        """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
-
-        A page is checked once for each relation that a process has open. Files never change once they are published,
-        so a page that is read again is trusted for what was seen.
-        """
-        table = self.segments
-        fresh = np.flatnonzero(~table.verified[pages])
-        if fresh.size == 0:
-            return
-        sums = np.zeros(fresh.size, np.uint64)
-        hash_ranges(starts[fresh], lengths[fresh], buffer, sums)
-        pages = pages[fresh]
-        wrong = np.flatnonzero(sums != table.checksum[pages])
-        if wrong.size:
-            page = int(pages[wrong[0]])
-            offset, nbytes = int(table.offset[page]), int(table.nbytes[page])
-            raise CorruptRelation(
-                f"page {page} ({self.read.path}, bytes {offset} to {offset + nbytes}) does not match its "
-                "checksum. Restore the file from a copy, or build the relation again."
-            )
-        table.verified[pages] = True
-
-
-def _span(table: PageTable | SegmentTable, pages: Pages) -> tuple[int, int]:
-    """Where a run starts in its file, and how many bytes it has there with all between its pages."""
-    start, last = int(table.offset[pages[0]]), pages[-1]
-    return start, int(table.offset[last] + table.nbytes[last]) - start
