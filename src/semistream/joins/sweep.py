@@ -27,8 +27,8 @@ from semistream.relation import Relation
 _RUNS = 3  # that are read ahead or joined at once
 _THREADS = 3  # that read runs and sort tuples
 _SCARCE_PAGES = 48  # of R: with less memory one run is read at a time, so that little is enough
-_RUNS_SHARE = 5  # one part in so many of the memory is for runs
-_LEAST_RUN_BYTES = 1 << 20  # rather than shorter runs there are fewer
+_RUNS_SHARE = 4  # one part in so many of the memory is for runs
+_LEAST_RUN_BYTES = 640 << 10  # rather than shorter runs there are fewer
 _SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=16, admit=9)
 _HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
 _ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
