@@ -80,8 +80,10 @@ class PageWriter:
         rows = np.diff(cuts)
         for start, length in zip(cuts[:-1].tolist(), rows.tolist(), strict=True):
             page = batch.slice(start, length)
-            # Of nested values Arrow writes bitmaps that start at bit 0 to their end, far beyond the page: copy them.
-            self._writer.write_batch(pa.concat_batches([page, self._no_rows]) if self._nested else page)
+            # Of buffers that start at the first row Arrow writes up to 64 bytes more than the page has, if they are
+            # there; of nested values bitmaps that start at bit 0 to their end, far beyond the page: copy them.
+            copied = self._nested or start == 0
+            self._writer.write_batch(pa.concat_batches([page, self._no_rows]) if copied else page)
         self._rows.append(rows)
         self._first.append(codes[cuts[:-1]])
         self._last.append(codes[cuts[1:] - 1])
@@ -111,7 +113,8 @@ def frame_bytes(layout: PageLayout) -> int:
     message = pa.RecordBatch.from_arrays(columns, names=layout.schema.names).serialize()
     metadata = 8 + int.from_bytes(message[4:8], "little")
     last_offsets = 8 * sum(count_offsets(column.type) for column in layout.columns)
-    return metadata + 8 * layout.num_buffers + last_offsets
+    further_bytes = 56 * sum(column.kind == "binary" for column in layout.columns)  # Arrow pads those of strings to 64
+    return metadata + 8 * layout.num_buffers + last_offsets + further_bytes
 
 
 def _joined(parts: list[Int64s]) -> Int64s:
