@@ -16,7 +16,6 @@ from semistream.streams import Zipf
 FULL_ROWS = 10_000_000
 FULL_BATCH = 500_000
 COLUMNS = 14
-PAGE_BYTES = 64 << 10
 _KEY_DIGITS = 10
 _CHUNK_VALUES = 3_750_000
 
@@ -54,13 +53,13 @@ def string_key(numbers: pa.Array) -> pa.Array:
 
 
 def relation(
-    folder: Path, rows: int, columns: int = COLUMNS, *, string_keys: bool = False, page_bytes: int = PAGE_BYTES
+    folder: Path, rows: int, columns: int = COLUMNS, *, string_keys: bool = False, page_bytes: int | None = None
 ) -> Relation:
     """R on disk, built when it is not there yet."""
     name = f"relation-{rows}"
-    name += f"-{columns}-columns" if columns != COLUMNS else ""
+    name += f"-key-and-{columns}" if columns != COLUMNS else ""
     name += "-string" if string_keys else ""
-    name += f"-{page_bytes}" if page_bytes != PAGE_BYTES else ""
+    name += f"-{page_bytes}" if page_bytes is not None else ""
     path = folder / name
     if (path / "CURRENT").exists():
         return Relation.open(path)

@@ -43,6 +43,21 @@ def test_build_takes_a_composite_key_and_a_fill_factor(tmp_path: Path) -> None:
     assert "rows" in answer.out
 
 
+def test_build_puts_columns_into_groups(products: pa.Table, tmp_path: Path) -> None:
+    source = write(products, tmp_path / "source.parquet")
+    first, second = [name for name in products.column_names if name != "id"][:2]
+    asked = ("relation", "build", source, tmp_path / "r", "--key", "id")
+    answer = run(*asked, "--column-group", first, "--column-group", f"{second},id")
+    assert answer.code == 0
+    info = run("relation", "info", tmp_path / "r", "--json").json
+    assert [first] in info["column_groups"][1:]
+    assert {"id", second} <= set(info["column_groups"][0])
+    assert "group" in run("relation", "info", tmp_path / "r").out
+    refused = run(*asked, "--overwrite", "--column-group", f"{first}s")
+    assert refused.code == 1
+    assert f"Did you mean '{first}'?" in refused.err
+
+
 def test_build_refuses_to_replace_a_relation_unless_told(stream: Path, relation: Path) -> None:
     refused = run("relation", "build", stream, relation, "--key", "order_id")
     assert refused.code == 1

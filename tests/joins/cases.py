@@ -42,6 +42,7 @@ class Case:
     on: dict[str, str]
     how: str
     page_bytes: int = 1024
+    column_groups: tuple[tuple[str, ...], ...] = ()
 
     @property
     def stream(self) -> pa.Table:
@@ -58,7 +59,8 @@ class Case:
 
     @cached_property
     def _built(self) -> Relation:
-        return Relation.build(self.relation, folder_of(self) / "r", key=self.key, page_bytes=self.page_bytes)
+        options = {"page_bytes": self.page_bytes, "column_groups": self.column_groups}
+        return Relation.build(self.relation, folder_of(self) / "r", key=self.key, **options)
 
     @cached_property
     def expected(self) -> pa.Table:
@@ -138,4 +140,17 @@ def cases(draw: st.DrawFn) -> Case:
     ]
     how = draw(st.sampled_from(["inner", "left", "semi", "anti"]))
     page_bytes = draw(st.sampled_from([512, 1500, 65536]))
-    return Case(pa.table(r_columns), tuple(on.values()), tuple(batches), stream.schema, on, how, page_bytes)
+    relation = pa.table(r_columns)
+    groups = draw(column_groups([name for name in relation.column_names if name.startswith("p")]))
+    return Case(relation, tuple(on.values()), tuple(batches), stream.schema, on, how, page_bytes, groups)
+
+
+@st.composite
+def column_groups(draw: st.DrawFn, columns: list[str]) -> tuple[tuple[str, ...], ...]:
+    """Some of the columns in one or more groups; often in none."""
+    if not draw(st.booleans()):
+        return ()
+    numbers = draw(st.lists(st.integers(0, 3), min_size=len(columns), max_size=len(columns)))
+    placed = list(zip(columns, numbers, strict=True))
+    groups = (tuple(column for column, number in placed if number == group) for group in range(1, 4))
+    return tuple(group for group in groups if group)

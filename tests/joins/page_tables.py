@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from semistream.relation.page_table import PageTable
+from semistream.relation.page_table import PageTable, SegmentTable
 
 
 def page_table(ranges: list[tuple[int, int]], nbytes: int = 100, breaks: tuple[int, ...] = ()) -> PageTable:
@@ -12,10 +12,14 @@ def page_table(ranges: list[tuple[int, int]], nbytes: int = 100, breaks: tuple[i
     pages = len(ranges)
     return PageTable(
         file=np.array([sum(at <= page for at in breaks) for page in range(pages)], np.int32),
-        offset=np.arange(pages, dtype=np.int64) * nbytes,
-        nbytes=np.full(pages, nbytes, np.int64),
         rows=np.ones(pages, np.int32),
         first_code=np.array([first for first, _ in ranges], np.int64),
         last_code=np.array([last for _, last in ranges], np.int64),
-        checksum=np.zeros(pages, np.uint64),
+        segments=(
+            SegmentTable.unverified(
+                offset=np.arange(pages, dtype=np.int64) * nbytes,
+                nbytes=np.full(pages, nbytes, np.int64),
+                checksum=np.zeros(pages, np.uint64),
+            ),
+        ),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -432,7 +433,7 @@ def test_thresholds_follow_from_the_memory_up_to_those_of_table_ii(tmp_path) -> 
     assert streams == sorted(streams)
     assert (inputs[-1], streams[-1]) == (250_000, 1_000_000)
     assert streams[0] < 10_000
-    large = Relation(relation.path, relation.manifest, relation.table, relation.verified)
+    large = replace(relation)
     large.__dict__["nbytes"] = 100 * 900_000_000
     assert ssij(large, memory="900MB").stream_threshold == 400_000
     for join in joins:

@@ -25,6 +25,9 @@ TYPES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.timestamp("us"), st.integers(1_700_000_000_000_000, 1_700_000_000_100_000)),
     (pa.decimal128(30, 2), st.decimals(-(10**20), 10**20, places=2)),
     (pa.string(), st.text(max_size=6)),
+    (pa.string(), st.integers(0, 9999).map("key-{:05}".format)),
+    (pa.large_string(), st.integers(0, 9999).map("order {}".format)),
+    (pa.string(), st.just("always")),
     (pa.large_binary(), st.binary(max_size=6)),
     (pa.list_(pa.int32()), st.lists(st.integers(0, 9), max_size=3)),
 ]
@@ -71,7 +74,7 @@ def test_tuples_come_out_as_they_went_in(batches: list[pa.RecordBatch], seed: in
             assert level.matchable == order.size
             if possible is not None:
                 order = np.concatenate([order, np.flatnonzero(~possible[: level.rows])])
-            asked, base, ends = buffer.asked(level)
+            asked, base, _, ends = buffer.asked(level)
             np.testing.assert_array_equal(asked.astype(np.int64) + base, codes[order[: level.matchable]])
             assert ends is None
             stored.append((level, piece, order))

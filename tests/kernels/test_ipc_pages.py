@@ -43,7 +43,7 @@ def test_buffers_stand_where_arrow_put_them(pages: list[list[dict[str, object]]]
     data += b"\xee" * (-len(data) % 8)
     run = np.frombuffer(data, np.uint8)
     positions = np.empty((len(pages), BUFFERS), np.int64)
-    locate_buffers(run, np.array(starts, np.int64), positions)
+    locate_buffers(run, np.array(starts, np.int64), 0, positions.shape[1], positions)
     for batch, message, start, found in zip(batches, messages, starts, positions.tolist(), strict=True):
         parsed = pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)
         assert parsed.equals(batch)

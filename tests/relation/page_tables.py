@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from semistream.relation.page_table import PageTable
+from semistream.relation.page_table import PageTable, SegmentTable
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,13 @@ def page_table(places: list[Place]) -> PageTable:
     """The table of the pages that are there."""
     live = sorted((place for place in places if place.page >= 0), key=lambda place: place.page)
     zeros = np.zeros(len(live), np.int64)
-    return PageTable(
-        np.array([place.file for place in live], np.int32),
+    segments = SegmentTable.unverified(
         np.array([place.offset for place in live], np.int64),
         np.array([place.nbytes for place in live], np.int64),
-        np.ones(len(live), np.int32),
-        zeros,
-        zeros,
         zeros.astype(np.uint64),
     )
+    file = np.array([place.file for place in live], np.int32)
+    return PageTable(file, np.ones(len(live), np.int32), zeros, zeros, (segments,))
 
 
 @st.composite

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from semistream.relation import Relation
 from semistream.relation.page_layout import CODE_COLUMN
-from semistream.relation.page_table import PageTable
+from semistream.relation.page_table import PageTable, SegmentTable
 from tests.relation.arrow_samples import NESTED, PLAIN
 from tests.relation.row_sets import row_set, scratch_folder
 
@@ -176,7 +176,8 @@ def test_runs_cover_the_pages_asked_for(gaps: list[int], run_bytes: int, run_pag
     nbytes = np.random.default_rng(0).integers(100, 2000, 60)
     zeros, ones = np.zeros(60, np.int64), np.ones(60, np.int32)
     files = np.repeat(np.arange(3, dtype=np.int32), 20)
-    table = PageTable(files, np.cumsum(nbytes) - nbytes, nbytes, ones, zeros, zeros, zeros.astype(np.uint64))
+    segments = SegmentTable.unverified(np.cumsum(nbytes) - nbytes, nbytes, zeros.astype(np.uint64))
+    table = PageTable(files, ones, zeros, zeros, (segments,))
     pages = np.unique(np.cumsum(gaps) % 60)
     cuts = table.cut_runs(pages, run_bytes, run_pages).tolist()
     assert (cuts[0], cuts[-1]) == (0, pages.size)

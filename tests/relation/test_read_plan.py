@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semistream.errors import InvalidArgument
 from semistream.relation import DiskCosts, PageSlots, ReadPlan, greedy_plan, optimal_plan
-from semistream.relation.page_table import PageTable
+from semistream.relation.page_table import PageTable, SegmentTable
 from semistream.relation.read_plan import plan_memory_bytes
 from tests.relation.page_tables import Place, layouts, page_table
 
@@ -217,12 +217,10 @@ def test_plan_of_a_million_pages_takes_the_memory_it_says() -> None:
     pages = 1_200_000
     table = PageTable(
         np.zeros(pages, np.int32),
-        np.arange(pages) * 8192,
-        np.full(pages, 8192),
         np.ones(pages, np.int32),
         np.arange(pages),
         np.arange(pages),
-        np.zeros(pages, np.uint64),
+        (SegmentTable.unverified(np.arange(pages) * 8192, np.full(pages, 8192), np.zeros(pages, np.uint64)),),
     )
     wanted = np.random.default_rng(0).permutation(pages)[:1_000_000]
     costs = DiskCosts(seek_s=1.0)

@@ -43,6 +43,27 @@ def test_what_it_builds_can_be_joined_updated_and_built_anew(spark, tmp_path):
     assert build_relation(df, tmp_path / "r", key="k", overwrite=True).version == 3
 
 
+def test_it_writes_column_groups(spark, tmp_path):
+    table = r_table("string")
+    names = [name for name in table.column_names if name != "k"]
+    groups = [names[:1], names[1:2]]
+    built = build_relation(
+        frame(spark, table), tmp_path / "r", key="k", page_bytes=1024, partitions=2, column_groups=groups
+    )
+    expected = Relation.build(table, tmp_path / "local", key="k", page_bytes=1024, column_groups=groups)
+    assert built.manifest.column_groups == expected.manifest.column_groups
+    assert len(built.manifest.files) == 2 * 3
+    assert built.verify().rows == len(table)
+    assert rows(built) == rows(expected)
+    assert built.scan(names[:1]).read_all().num_rows == len(table)
+    assert built.reading(names[:1]).nbytes < built.nbytes
+    joined = join(frame(spark, s_table("string")), built, on="k", memory="500kB", columns=["r", "r_text"])
+    assert multiset(joined) == spark_join(spark, s_table("string"), r_table("string"), ["k"], "inner")
+    wide = spark.range(0).selectExpr("id", *(f"id AS c{i}" for i in range(20)))
+    empty = build_relation(wide, tmp_path / "empty", key="id")
+    assert (empty.segments, len(empty.manifest.files), empty.verify().rows) == (11, 11, 0)
+
+
 def test_a_frame_without_rows_makes_a_relation_without_rows(spark, tmp_path):
     built = build_relation(spark.range(0), tmp_path / "r", key="id")
     assert (built.num_rows, built.num_pages, built.verify().rows) == (0, 0, 0)

@@ -57,12 +57,16 @@ def render(report: DataclassInstance) -> RenderableType:
 @render.register
 def _(report: RelationInfo) -> RenderableType:
     columns = Table(box=None, pad_edge=False, header_style="bold")
+    group_of = {name: i for i, group in enumerate(report.column_groups) for name in group}
     for header in ("column", "type", ""):
         columns.add_column(header)
+    if len(report.column_groups) > 1:
+        columns.add_column("group", justify="right")
     for column in report.columns:
         place = f"key {report.key.index(column.name) + 1}" if column.name in report.key else ""
         marks = [place, "" if column.nullable else "not null"]
-        columns.add_row(column.name, column.type, " ".join(filter(None, marks)))
+        group = [str(group_of[column.name])] if len(report.column_groups) > 1 else []
+        columns.add_row(column.name, column.type, " ".join(filter(None, marks)), *group)
     unreachable = " (no join reaches them)" if report.null_key_rows else ""
     return Group(
         facts(

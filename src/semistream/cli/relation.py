@@ -31,11 +31,16 @@ def build(
     path: RelationPath,
     key: Annotated[list[str], typer.Option("--key", help="Column to join by; repeat it for a composite key.")],
     page_bytes: Annotated[
-        int | None, typer.Option(help="Most bytes a page holds: 65536 unless given.", show_default=False)
+        int | None,
+        typer.Option(help="Most bytes a page holds: 65536 unless given, 262144 for wide rows.", show_default=False),
     ] = None,
     memory: Annotated[str, typer.Option(help="What the sort may use.")] = "512MB",
     fill_factor: Annotated[float, typer.Option(help="How full pages are made; less leaves room for updates.")] = 1.0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a relation that is there already.")] = False,
+    column_group: Annotated[
+        list[str] | None,
+        typer.Option("--column-group", metavar="A,B,...", help="Columns that joins read together; repeat it."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Build a relation from files of any size: rows become pages clustered by key."""
@@ -54,6 +59,7 @@ def build(
             memory=memory,
             fill_factor=fill_factor,
             overwrite=overwrite,
+            column_groups=[names.split(",") for names in column_group or ()],
             progress=progress,
         )
     show(Written.of(relation, perf_counter() - start), as_json=as_json)

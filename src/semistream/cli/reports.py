@@ -57,6 +57,7 @@ class RelationInfo:
     bytes_per_page: Spread | None
     rows_per_page: Spread | None
     columns: list[Column]
+    column_groups: list[list[str]]
 
     @classmethod
     def of(cls, relation: Relation) -> RelationInfo:
@@ -77,6 +78,7 @@ class RelationInfo:
             bytes_per_page=Spread.of(relation.table.nbytes),
             rows_per_page=Spread.of(relation.table.rows),
             columns=[Column(f.name, str(f.type), f.nullable) for f in relation.schema],
+            column_groups=[list(group) for group in manifest.column_groups or (relation.schema.names,)],
         )
 
 

@@ -22,7 +22,7 @@ from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import JoinStats
 from semistream.joins.where import Where
 from semistream.kernels.types import Bools, Int64s
-from semistream.relation import AnyRelation, Disk, DiskCounts, ParquetRelation, Relation
+from semistream.relation import AnyRelation, Disk, DiskCosts, DiskCounts, ParquetRelation, Relation
 
 Results = Iterator[pa.RecordBatch]
 
@@ -91,10 +91,8 @@ class SemiStreamJoin(ABC):
         self._deadlines = None if rule is None else Deadlines(rule, clock)
         carried = _carried_schema(stream_schema, ordered=ordered, deadlines=rule is not None)
         self._deadline_column = len(carried) - 1
-        whole = relation.reading(relation.schema.names)
-        self.spec = JoinSpec.of(whole, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
-        self.relation = self._accept(relation)
-        self.spec = self.spec.laid_out(self.relation.layout)
+        self.spec = JoinSpec.of(relation, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        self._open(self._accept(relation))
         if self.needs_equality:
             self.spec.condition.require_equality(self.name, relation)
         if self.needs_index:
@@ -107,7 +105,7 @@ class SemiStreamJoin(ABC):
         self._clock = clock
         self.stats = JoinStats(budget_bytes=self.budget.limit)
         self._disk = relation.disk(disk)
-        self._drain_cost = DrainCost(self._disk.costs, relation.nbytes / max(relation.num_pages, 1))
+        self._drain_cost = DrainCost(self._read_costs, self.relation.nbytes / max(self.relation.num_pages, 1))
         self._next_relation: Relation | None = None
         self._busy: str | None = None
         self._failure: Exception | None = None
@@ -157,7 +155,7 @@ class SemiStreamJoin(ABC):
 
         Too little memory is refused, and the old budget stays.
         """
-        return self._drive("set_memory", self._with_memory(parse_bytes(memory, of=self.relation.nbytes)))
+        return self._drive("set_memory", self._with_memory(parse_bytes(memory, of=self._whole_bytes)))
 
     def watch_pairs(self, watcher: PairWatcher | None) -> None:
         """Tell ``watcher`` of all pairs that are found, as they are: what a front stage learns from."""
@@ -181,6 +179,11 @@ class SemiStreamJoin(ABC):
     @property
     def _disk_counts(self) -> DiskCounts:
         return self._disk.counts
+
+    @property
+    def _read_costs(self) -> DiskCosts:
+        """What plans take it to cost to read R's pages, which may lie in several places each."""
+        return self._disk.costs.in_segments(self.relation.segments)
 
     @abstractmethod
     def _arrange(self) -> None:
@@ -275,8 +278,13 @@ class SemiStreamJoin(ABC):
         self.close()
         self.budget.clear()
         self.budget.resize(limit)
-        self.relation = relation
+        self._open(relation)
         self.stats.budget_bytes = limit
+
+    def _open(self, relation: Relation) -> None:
+        """Join with this version from now on; if it was built anew, its pages may be laid out in another way."""
+        self.relation = relation
+        self.spec = self.spec.laid_out(relation.layout)
 
     def _put_together(self) -> None:
         """Set aside what order and deadlines cost, and let the operator arrange itself in the rest."""
@@ -315,6 +323,7 @@ class SemiStreamJoin(ABC):
         if isinstance(relation, ParquetRelation) and not self.takes_unclustered:
             codec = self.spec.condition.codec
             raise relation.refuse(self.name, codec.names if codec else ())
+        self._whole_bytes = relation.nbytes  # what shares of memory are of, however little of it is read
         # What only a Relation has is used by operators that take nothing else.
         return cast(Relation, relation.reading(self.spec.relation_columns))
 

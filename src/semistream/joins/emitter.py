@@ -82,9 +82,11 @@ class Emitter:
         self._batch_bytes = batch_bytes = split.batch_bytes
         self._check_bytes = split.check_bytes
         self._null_bytes = fixed_row_bytes(pa.schema([pa.field(c.name, c.type) for c in spec.payload]))
-        self._regular = is_regular(spec.stream_schema) and all(c.kind in ("fixed", "bits") for c in spec.payload)
-        self._row_bytes = fixed_row_bytes(spec.stream_schema) + sum(c.fixed_bytes for c in spec.payload)  # at least
-        self._capacity = max(batch_bytes // self._row_bytes, 1)
+        self._regular_stream = is_regular(spec.stream_schema)
+        self._regular_payload = all(c.kind in ("fixed", "bits") for c in spec.payload)
+        self._payload_bytes = sum(c.fixed_bytes for c in spec.payload)  # at least
+        self._least_row_bytes = fixed_row_bytes(spec.stream_schema) + self._payload_bytes
+        self._capacity = max(batch_bytes // self._least_row_bytes, 1)
         self._gatherer = RowGatherer(self._payload, self._capacity)
         self._positions: list[Int64s] = []
         self._staged_bytes = 0
@@ -130,31 +132,43 @@ class Emitter:
         self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
     ) -> Iterator[pa.RecordBatch]:
         """Take pairs of a stream tuple and an R-tuple; gives batches as the staging fills up."""
-        ends = None
-        if not self._regular and positions.size:
-            ends = np.cumsum(stream.row_bytes(positions) + row_bytes(run, self._payload, page, row))
+        if not positions.size:
+            return
+        sizes = self._sizes(stream, positions, run, page, row)
+        ends = None if isinstance(sizes, int) else np.cumsum(sizes)
         begin = 0
         while begin < positions.size:
-            end, nbytes = self._fitting(ends, begin, positions.size)
+            end, nbytes = self._fitting(sizes, ends, begin, positions.size)
             if end == begin:
                 yield from self.emit(stream)
                 continue
             self._budget.charge("output", nbytes)
             self._staged_bytes += nbytes
-            self._positions.append(positions[begin:end].copy())
-            self._gatherer.append(run, page[begin:end], row[begin:end])
+            some = slice(begin, end)
+            self._positions.append(positions[some].copy())
+            self._gatherer.append(run, page[some], row[some])
             begin = end
 
-    def _fitting(self, ends: Int64s | None, begin: int, end: int) -> tuple[int, int]:
+    def _sizes(self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s) -> Int64s | int:
+        """Bytes of each pair, or of all if they are alike."""
+        if self._regular_payload and self._regular_stream:
+            return self._least_row_bytes
+        own = stream.row_bytes(positions)
+        if self._regular_payload:
+            return int(own[0]) + self._payload_bytes if own.strides == (0,) else own + self._payload_bytes
+        return own + row_bytes(run, self._payload, page, row)
+
+    def _fitting(self, sizes: Int64s | int, ends: Int64s | None, begin: int, end: int) -> tuple[int, int]:
         """How far the staging takes pairs from ``begin`` on, and their bytes; ``ends`` is None if all are alike."""
         room = self._batch_bytes - self._staged_bytes
         least = 0 if self._positions else 1  # a single row goes out however large it is
+        most = min(end - begin, self._capacity - self._gatherer.rows)
         if ends is None:
-            rows = min(end - begin, max(room // self._row_bytes, least))
-            return begin + rows, rows * self._row_bytes
+            rows = min(most, max(room // int(sizes), least))
+            return begin + rows, rows * int(sizes)
         before = int(ends[begin - 1]) if begin else 0
         fits = int(np.searchsorted(ends, before + room, "right"))
-        end = max(min(fits, begin + self._capacity - self._gatherer.rows), begin + least)
+        end = max(min(fits, begin + most), begin + least)
         return end, (int(ends[end - 1]) if end else 0) - before
 
     def emit(self, stream: StreamRows) -> Iterator[pa.RecordBatch]:

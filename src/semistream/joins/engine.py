@@ -74,7 +74,7 @@ class EngineJoin(FrontStage):
         """Seconds that a tuple takes with a cache that has a share of the memory and answers a share of the stream."""
         r, waiting = self.relation, self._sweep.capacity * (1 - cache_share) / (1 - self.cache_share)
         runs = r.nbytes / max(self._sweep.run_bytes, 1)
-        disk_s = self._disk.costs.request_s(r.nbytes, r.num_pages) + runs * _RUN_S
+        disk_s = self._read_costs.request_s(r.nbytes, r.num_pages) + runs * _RUN_S
         missed_s = (1 - hit_rate) * max(_SWEEP_S, disk_s / max(waiting, 1))
         return missed_s + (_CACHE_S if cache_share else 0.0)
 

@@ -46,7 +46,10 @@ class FrameArena:
 
     def write(self, run: PageRun, chosen: Bools, frames: Frames) -> None:
         """Copy the chosen pages of a run into frames."""
-        copy_pages(run.buffer, run.starts[chosen], run.nbytes[chosen], self.buffer, self.starts(frames))
+        targets = self.starts(frames)
+        for starts, nbytes in zip(run.starts[:, chosen], run.nbytes[:, chosen], strict=True):
+            copy_pages(run.buffer, starts, nbytes, self.buffer, targets)
+            targets += nbytes  # the segments of a page come one behind the other
 
     def give_back(self, frames: Frames) -> None:
         """Let go of what is in these frames; neighbours are given back together."""

@@ -269,7 +269,8 @@ class FrontStage(SemiStreamJoin):
         cache, read = front.cache, self._disk_counts.pages - self._pages_read
         through = self.wrapped.stats.rows_done - self._through
         if self._seen < _AGED_AFTER * max(cache.rows, front.memory.chunk_rows) or (
-            read < self.relation.num_pages and through < _AGED_AFTER * max(cache.rows, front.memory.chunk_rows)
+            read < self.relation.num_pages * self.relation.segments
+            and through < _AGED_AFTER * max(cache.rows, front.memory.chunk_rows)
         ):
             return
         self._admit(front)
@@ -317,12 +318,12 @@ class FrontStage(SemiStreamJoin):
             self._front.hot.forget()
             changed = _changed_codes(self.relation, relation)
             self._front.cache.drop(self._front.cache.codes if changed is None else changed)
-        if limit == self.budget.limit:
+        if limit == self.budget.limit and relation.layout == self.relation.layout:
             try:
                 self.wrapped._rearrange(relation, self.wrapped.budget.limit)
             except BudgetError:  # it needs more of the memory than it has
                 super()._rearrange(relation, limit)
-            self.relation = relation
+            self._open(relation)
         else:
             super()._rearrange(relation, limit)
 

@@ -92,7 +92,7 @@ class HybridJoin(SemiStreamJoin):
             relation,
             self.spec,
             purpose=f"a hybrid join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + needs.page_bytes + relation.num_pages,  # and a check of each
+            index_bytes=relation.table.memory_bytes + needs.page_bytes,
             slots_bytes=partial(StreamQueue.index_bytes, needs),
             run_buffers=_RUN_BUFFERS,
             run_pages=pages_per_step,
@@ -101,7 +101,10 @@ class HybridJoin(SemiStreamJoin):
         packet_bytes = min(split.staging_bytes // 2, _MOST_PACKET_BYTES)
         self._queue = StreamQueue(split.slots, needs, self._memory, packet_bytes)
         self._partitioner = Partitioner(
-            relation.table, run_bytes=split.run_bytes, run_pages=split.run_pages, seek_bytes=self._seek_bytes
+            relation.table,
+            run_bytes=split.run_bytes,
+            run_pages=split.run_pages,
+            seek_bytes=self._seek_bytes * relation.segments,
         )
         self._emitter = Emitter(self.spec, split, self._memory)
         self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_RUN_BUFFERS)

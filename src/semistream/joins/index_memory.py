@@ -71,7 +71,7 @@ class IndexMemory:
             relation,
             spec,
             purpose=f"a semi-streaming index join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + pages + page_bytes + _LEAST_PLANNED * _PLANNED_PAGE_BYTES,
+            index_bytes=relation.table.memory_bytes + page_bytes + _LEAST_PLANNED * _PLANNED_PAGE_BYTES,
             slots_bytes=lambda slots: slots * slot_bytes,
             run_buffers=RUN_BUFFERS,
             run_pages=pages_per_read,

@@ -13,18 +13,19 @@ import pyarrow as pa
 from semistream.joins.byte_ring import Place
 from semistream.joins.packed_binary import PackedBinary
 from semistream.joins.packed_column import Packed, PackedColumn, PackedLevels
-from semistream.joins.row_sizes import fixed_row_bytes
+from semistream.joins.row_sizes import add_sizes, fixed_row_bytes
 from semistream.kernels.merge import match_ranges
 from semistream.kernels.packed import mark_tuples, take_packed
-from semistream.kernels.sweep import first_positions, match_levels
+from semistream.kernels.sweep import match_levels
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 from semistream.relation import PageRun
 from semistream.relation.arrow_memory import packed_bits
 from semistream.relation.page_layout import ColumnLayout
 
 NARROW = 4  # bytes of a code that is stored as a distance
-_TABLE_CODES = 1 << 12  # that a page may span for its rows to be looked up in a table
+_TABLE_ROWS = 1 << 12  # that tell where a code may be in a page
 _ALL_VALID = Packed(0, 0, 1)
+_NO_FLAGS = np.empty(0, np.int64)
 
 
 @dataclass
@@ -69,11 +70,13 @@ class LevelView:
         levels: Sequence[Level],
         schema: pa.Schema,
         columns: Mapping[int, PackedColumn | PackedBinary],
+        code_shift: int,
     ) -> None:
         self._block = block
         self._levels = levels
         self._schema = schema
         self._columns = columns
+        self._code_shift = code_shift
         counts = [(o.number << 32, o.matchable, o.enters_at, o.leaves_at, o.matched) for o in levels]
         self._begin, self._size, self._enters_at, self._leaves_at, self._matched = (
             np.array(counts, np.int64).reshape(-1, 5).T.copy()
@@ -81,34 +84,38 @@ class LevelView:
         self._first = levels[0].number if levels else 0
         self._codes = PackedLevels.of([level.codes for level in levels])
         self._narrow = self._codes.width == NARROW
+        self._cursors = np.zeros(len(levels), np.int64)  # where each level stood after the last run
+        self._table = np.empty(_TABLE_ROWS, np.int32)
 
     def probe(
-        self, run: PageRun, passed: Int64s, number: Int64s, page: Int32s, row: Int32s
+        self, run: PageRun, passed: Int64s, number: Int64s, page: Int32s, row: Int32s, *, marks: bool
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
         """Pairs of a tuple and a row of the run whose code it asks for, as many at a time as the arrays can hold.
 
         ``passed[i]`` counts the pages of R that were passed when page i of the run is met. A run is read from before a
-        level enters or after, so that its first page tells.
+        level enters or after, so that its first page tells. If it ``marks`` tuples, each pair is one of the join.
         """
-        pages = np.searchsorted(passed, self._leaves_at, "left")
-        pages[self._enters_at > passed[0]] = 0
         if self._levels and self._levels[0].ranges:
-            yield from self._probe_ranges(run, pages, number, page, row)
+            for pairs in self._probe_ranges(run, passed, number, page, row):
+                if marks:
+                    self.mark(pairs[0])
+                yield pairs
             return
-        levels = self._block, self._codes.at, self._narrow, self._codes.base, self._size
-        cursors = first_positions(*levels, run.words[run.code_starts[0]])
+        flags = self._matched if marks else _NO_FLAGS
         cursor = np.array([0, 0, -1, -1], np.int64)
-        table = np.empty(_TABLE_CODES, np.int32)
         while cursor[0] < run.pages.size:
             found = match_levels(
-                run.words, run.code_starts, run.rows, *levels, self._begin, pages, cursors, table, cursor,
-                number, page, row,
+                run.words, run.code_starts, run.rows, passed, self._block, self._codes.at, self._narrow,
+                self._codes.base, self._code_shift, self._size, self._begin, self._enters_at, self._leaves_at, flags,
+                self._cursors, self._table, cursor, number, page, row,
             )  # fmt: skip
             yield number[:found], page[:found], row[:found]
 
     def _probe_ranges(
-        self, run: PageRun, pages: npt.NDArray[np.intp], number: Int64s, page: Int32s, row: Int32s
+        self, run: PageRun, passed: Int64s, number: Int64s, page: Int32s, row: Int32s
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
+        pages = np.searchsorted(passed, self._leaves_at, "left")
+        pages[self._enters_at > passed[0]] = 0
         for level, met in zip(self._levels, pages.tolist(), strict=True):
             ranges = [
                 self._block[packed.at : packed.at + 8 * level.matchable].view(np.int64)
@@ -167,10 +174,10 @@ class LevelView:
     def row_bytes(self, numbers: Int64s) -> Int64s:
         """Bytes of some tuples."""
         if all(i in self._columns for i in range(len(self._schema))):
-            sizes = np.full(numbers.size, fixed_row_bytes(self._schema))
+            sizes = np.broadcast_to(np.int64(fixed_row_bytes(self._schema)), numbers.size)
             for i, column in self._columns.items():
                 if isinstance(column, PackedBinary):
-                    sizes += column.lengths(self._block, self._first, self._parts[i], numbers)
+                    sizes = add_sizes(sizes, column.lengths(self._block, self._first, self._parts[i], numbers))
             return sizes
         order, parts = self._by_level(numbers)
         sizes = np.empty(numbers.size, np.int64)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -24,29 +25,37 @@ _PAGES_PER_COMMIT = 4096
 
 @dataclass(frozen=True)
 class Leaf:
-    """A page of R in the tree; ``data`` is a view of the mapped file, valid while the store is open."""
+    """A page of R in the tree: its segments of some column groups, views of the mapped file.
+
+    They are valid while the store is open.
+    """
 
     page: int
     rows: int
     first_code: int
     last_code: int
-    data: memoryview
+    segments: list[memoryview]
 
 
 class LmdbStore:
     """An open B+tree over the pages of one version of R. Use `open_store`: LMDB opens a file once per process."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, groups: int) -> None:
+        self._groups = groups  # column groups that the pages have
         self._environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, max_spare_txns=0)
         self._transaction = self._environment.begin(buffers=True)
 
-    def leaves(self, code: int) -> Iterator[Leaf]:
-        """Pages in order, from the first one that may hold ``code`` on. One descent of the tree, then its leaves."""
+    def leaves(self, code: int, groups: Sequence[int]) -> Iterator[Leaf]:
+        """Pages in order, from the first one that may hold ``code`` on, with their columns of some ``groups``.
+
+        One descent of the tree, then its leaves.
+        """
         with self._transaction.cursor() as cursor:
             found = cursor.set_range(_KEY.pack(code + _SIGN, 0, 0, 0))
             while found:
                 last, first, page, rows = _KEY.unpack(cursor.key())
-                yield Leaf(page, rows, first - _SIGN, last - _SIGN, cursor.value())
+                segments = _unpack(cursor.value(), self._groups)
+                yield Leaf(page, rows, first - _SIGN, last - _SIGN, [segments[group] for group in groups])
                 found = cursor.next()
 
     def __del__(self) -> None:
@@ -64,7 +73,7 @@ def open_store(relation: Relation) -> LmdbStore:
     if store is None:
         if not path.exists():
             _build(Relation.open(relation.path, relation.version), path)
-        store = _open_stores[path] = LmdbStore(path)
+        store = _open_stores[path] = LmdbStore(path, relation.manifest.num_groups)
     return store
 
 
@@ -94,4 +103,19 @@ def _pairs(relation: Relation) -> Iterator[tuple[bytes, bytes]]:
     for run in relation.read_pages(np.arange(len(table))):
         for position, page in enumerate(run.pages.tolist()):
             last, first = int(table.last_code[page]) + _SIGN, int(table.first_code[page]) + _SIGN
-            yield _KEY.pack(last, first, page, int(table.rows[page])), run.message(position).tobytes()
+            segments = [run.message(position, segment) for segment in range(relation.segments)]
+            yield _KEY.pack(last, first, page, int(table.rows[page])), _pack(segments)
+
+
+def _pack(segments: list[memoryview]) -> bytes:
+    """A page's segments one behind the other; if there are several, behind their lengths."""
+    lengths = [len(segment) for segment in segments] if len(segments) > 1 else []
+    return b"".join([struct.pack(f"={len(lengths)}q", *lengths), *segments])
+
+
+def _unpack(value: memoryview, groups: int) -> list[memoryview]:
+    if groups == 1:
+        return [value]
+    lengths = struct.unpack_from(f"={groups}q", value)
+    ends = list(accumulate(lengths, initial=8 * groups))
+    return [value[begin:end] for begin, end in pairwise(ends)]

@@ -101,7 +101,7 @@ class MemorySplit:
         def run_cost(run_bytes: int) -> int:
             pages_bytes = run_buffers * _run_pages(run_bytes, largest) * page_overhead(relation)
             codes = most_run_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
-            return RunReader.memory_bytes(run_bytes, run_buffers) + pages_bytes + codes
+            return RunReader.memory_bytes(run_bytes, run_buffers, relation.segments) + pages_bytes + codes
 
         admit_bytes = shares.admit_bytes or admit_row_bytes(spec)
         most_admitted = max(LEAST_SLOTS, budget.limit // shares.admit // admit_bytes)
@@ -192,8 +192,8 @@ def _run_pages(run_bytes: int, largest: int) -> int:
 
 
 def page_overhead(relation: AnyRelation) -> int:
-    """Bytes of what is noted of a page in memory: where it and its buffers stand."""
-    return 8 * relation.layout.num_buffers + 64
+    """Bytes of what is noted of a page in memory: where its segments and their buffers stand."""
+    return 8 * relation.layout.num_buffers + 48 + 16 * relation.segments
 
 
 def admit_row_bytes(spec: JoinSpec) -> int:

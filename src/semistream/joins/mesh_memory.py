@@ -42,7 +42,8 @@ class RunCost:
         """Bytes for runs of up to ``run_bytes`` and ``run_pages``."""
         noted = self.buffers * run_pages * page_overhead(self.relation)
         codes = most_run_rows(self.relation, run_bytes) * COMPUTED_ROW_BYTES + self.largest
-        return RunReader.memory_bytes(run_bytes, self.buffers) + noted + (codes if self.computes_codes else 0)
+        buffers = RunReader.memory_bytes(run_bytes, self.buffers, self.relation.segments)
+        return buffers + noted + (codes if self.computes_codes else 0)
 
 
 @dataclass(frozen=True)

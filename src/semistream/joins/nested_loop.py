@@ -108,7 +108,7 @@ class IndexNestedLoopJoin(SemiStreamJoin):
 
         Ranges begin at the ascending ``low``; those up to one end at its ``furthest`` code or before.
         """
-        pages: list[tuple[int, int, int, int]] = []  # number, start in the buffer, rows, bytes
+        pages: list[tuple[Leaf, int]] = []  # and where they start in the buffer
         used = 0
         position = 0
         while position < low.size:
@@ -117,13 +117,14 @@ class IndexNestedLoopJoin(SemiStreamJoin):
                 position += int(np.searchsorted(furthest[position:], leaf.first_code, "left"))
                 if position == low.size or low[position] > leaf.last_code:
                     break  # nothing is asked of this page: descend to the page of the next range
-                nbytes = len(leaf.data)
+                nbytes = sum(map(len, leaf.segments))
                 if used + nbytes > self._split.run_bytes or len(pages) == self._split.run_pages:
                     yield self._run(pages)
                     pages, used = [], 0
-                self._buffer[used : used + nbytes] = np.frombuffer(leaf.data, np.uint8)
-                pages.append((leaf.page, used, leaf.rows, nbytes))
-                used += nbytes
+                pages.append((leaf, used))
+                for segment in leaf.segments:
+                    self._buffer[used : used + len(segment)] = np.frombuffer(segment, np.uint8)
+                    used += len(segment)
                 self._counts.requests += 1
                 self._counts.seeks += 1
                 self._counts.pages += 1
@@ -136,16 +137,21 @@ class IndexNestedLoopJoin(SemiStreamJoin):
     def _leaves(self, code: int) -> Iterator[Leaf]:
         if self._store is None:
             raise InvalidArgument("the operator is closed; make a new one.")
-        return self._store.leaves(code)
+        return self._store.leaves(code, self.relation.groups)
 
     def close(self) -> None:
         """Let go of the tree; it is closed with the last operator that uses it."""
         self._store = None
         super().close()
 
-    def _run(self, pages: list[tuple[int, int, int, int]]) -> PageRun:
-        number, starts, rows, nbytes = (np.array(part, np.int64) for part in zip(*pages, strict=True))
-        return PageRun(self.relation.layout, self._buffer, number, starts, rows.astype(np.int32), nbytes)
+    def _run(self, pages: list[tuple[Leaf, int]]) -> PageRun:
+        number = np.array([leaf.page for leaf, _ in pages], np.intp)
+        rows = np.array([leaf.rows for leaf, _ in pages], np.int32)
+        nbytes = np.array(
+            [[len(leaf.segments[i]) for leaf, _ in pages] for i in range(self.relation.segments)], np.int64
+        )
+        starts = np.array([start for _, start in pages], np.int64) + np.cumsum(nbytes, axis=0) - nbytes
+        return PageRun(self.relation.layout, self._buffer, number, starts, rows, nbytes)
 
 
 class _BatchRows:

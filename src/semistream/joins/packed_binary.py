@@ -9,41 +9,88 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.joins.packed_column import Packed, PackedLevels, PackedWriter
-from semistream.kernels.packed import pack_binary, same_bytes, take_bytes, take_lengths
+from semistream.kernels.packed import pack_strings, same_bytes, string_shape, take_bytes, take_lengths
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 from semistream.relation import PageRun
 from semistream.relation.arrow_memory import new_array
 from semistream.relation.page_layout import ColumnLayout
 
-OFFSET_BYTES = 4
+_OFFSET_BYTES = 4
+
+
+class PackedStrings:
+    """The strings or bytes of a column that are to be stored: without what all begin with, and without their lengths
+    if all have the same.
+    """
+
+    def __init__(self, offsets: npt.NDArray[Any], data: Bytes, prefix: int, own_bytes: int) -> None:
+        self._offsets = offsets
+        self._data = data
+        self.prefix = prefix
+        self._own_bytes = own_bytes
+
+    @classmethod
+    def of(cls, column: pa.Array) -> PackedStrings:
+        """Those of a column."""
+        buffers = column.buffers()
+        data = np.empty(0, np.uint8) if buffers[2] is None else np.frombuffer(buffers[2], np.uint8)
+        offsets = _offsets(column)
+        return cls(offsets, data, *string_shape(offsets, data))
+
+    @property
+    def varying(self) -> bool:
+        """Whether they have different lengths."""
+        return self._own_bytes < 0
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of each, besides those of `own_ends`."""
+        return _OFFSET_BYTES if self.varying else self._own_bytes
+
+    @property
+    def own_ends(self) -> Int64s:
+        """Where each would end if they stood one behind the other."""
+        ends: Int64s = self._offsets[1:] - np.int64(self._offsets[0])
+        return ends - self.prefix * np.arange(1, ends.size + 1)
+
+    def put(self, writer: PackedWriter, order: npt.NDArray[Any]) -> list[Packed]:
+        """Store the rows ``order``, which are the first ones in any order."""
+        starts, ends = writer.reserve(_OFFSET_BYTES * (order.size + 1) if self.varying else 0)
+        own = int(self.own_ends[order.size - 1]) if self.varying else self._own_bytes * order.size
+        begin, end = writer.reserve(self.prefix + own)
+        out_offsets = writer.block[starts:ends].view(np.uint32)
+        pack_strings(self._offsets, self._data, order, self.prefix, out_offsets, writer.block[begin:end])
+        return [
+            Packed(starts, _OFFSET_BYTES, 0) if self.varying else Packed(starts, 0, self._own_bytes),
+            Packed(begin, self.prefix, 0),
+        ]
+
+
+def _offsets(column: pa.Array) -> npt.NDArray[Any]:
+    """Where each value of a column starts, and the last one ends."""
+    offset_type = _offset_type(column.type)
+    return np.frombuffer(column.buffers()[1], offset_type, len(column) + 1, column.offset * offset_type().itemsize)
+
+
+def _offset_type(type_: pa.DataType) -> type[np.signedinteger[Any]]:
+    large = pa.types.is_large_string(type_) or pa.types.is_large_binary(type_)
+    return np.int64 if large else np.int32
 
 
 class PackedBinary:
-    """How strings or bytes are stored in a level, and copied out of levels again."""
+    """How strings or bytes are copied out of levels again: see `PackedStrings`."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
-        large = pa.types.is_large_string(type_) or pa.types.is_large_binary(type_)
-        self._offset_type: type[np.signedinteger[Any]] = np.int64 if large else np.int32
-
-    def offsets(self, column: pa.Array) -> npt.NDArray[Any]:
-        """Where each value of a column starts, and the last one ends."""
-        width = np.dtype(self._offset_type).itemsize
-        return np.frombuffer(column.buffers()[1], self._offset_type, len(column) + 1, column.offset * width)
-
-    def put(self, writer: PackedWriter, column: pa.Array, order: npt.NDArray[Any]) -> list[Packed]:
-        """Store the rows ``order``, which are the first ones of the column in any order."""
-        offsets, data = self.offsets(column), column.buffers()[2]
-        values = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-        starts, ends = writer.reserve(OFFSET_BYTES * (order.size + 1))
-        begin, end = writer.reserve(int(offsets[order.size] - offsets[0]))
-        pack_binary(offsets, values, order, writer.block[starts:ends].view(np.uint32), writer.block[begin:end])
-        return [Packed(starts, OFFSET_BYTES, 0), Packed(begin, 1, 0)]
+        self._offset_type = _offset_type(type_)
 
     def lengths(self, block: Bytes, first: int, levels: list[PackedLevels], numbers: Int64s) -> Int64s:
-        """Bytes of some tuples' values."""
+        """Bytes of some tuples' values; one number for all, that takes no memory, if it is the same in all levels."""
+        whole = levels[0].base + levels[1].width
+        if not levels[0].width.any() and whole.size and (whole == whole[0]).all():
+            return np.broadcast_to(whole[0], numbers.size)
         ends = np.empty(numbers.size + 1, np.int64)
-        take_lengths(block, first, levels[0].at, numbers, ends)
+        take_lengths(block, first, *levels[0], levels[1].width, numbers, ends)
         return np.diff(ends)
 
     def same(
@@ -62,7 +109,7 @@ class PackedBinary:
         starts = run.positions[:, column.first_buffer + 1] // column.width
         data_starts = run.positions[:, column.first_buffer + 2]
         out = np.empty(numbers.size, np.bool_)
-        stored = block, first, levels[0].at, levels[1].at, numbers
+        stored = block, first, *levels[0], levels[1].at, levels[1].width, numbers
         return None if same_bytes(*stored, run.buffer, offsets, starts, data_starts, page, row, out) else out
 
     def take(
@@ -75,8 +122,8 @@ class PackedBinary:
     ) -> pa.Array:
         """The values of some tuples."""
         offsets = new_array(numbers.size + 1, self._offset_type)
-        total = take_lengths(block, first, levels[0].at, numbers, offsets)
+        total = take_lengths(block, first, *levels[0], levels[1].width, numbers, offsets)
         data = new_array(int(total), np.uint8)
-        take_bytes(block, first, levels[0].at, levels[1].at, numbers, offsets, data)
+        take_bytes(block, first, *levels[0], levels[1].at, levels[1].width, numbers, data)
         buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(self._type, numbers.size, buffers)

@@ -69,7 +69,8 @@ class PageCache:
     def suits(self, relation: Relation, nbytes: int) -> bool:
         """Whether the frames are large and many enough, and not far too many, for a relation and so many bytes."""
         largest = int(relation.table.nbytes.max(initial=0))
-        return self._most_bytes // 2 <= nbytes <= self._most_bytes and largest <= self._arena.frame_bytes
+        enough = self._most_bytes // 2 <= nbytes <= self._most_bytes and largest <= self._arena.frame_bytes
+        return enough and relation.layout == self.relation.layout
 
     def carry_over(self, relation: Relation, new_numbers: Int64s) -> None:
         """Go on with another version, in which page p has the number ``new_numbers[p]``, or -1 if it is no more.
@@ -107,8 +108,9 @@ class PageCache:
         pages = self._page[frames].astype(np.intp)
         pages.sort()
         table = self.relation.table
-        starts = self._arena.starts(self.frame_of[pages])
-        return PageRun(self.relation.layout, self._arena.buffer, pages, starts, table.rows[pages], table.nbytes[pages])
+        nbytes = np.stack([segment.nbytes[pages] for segment in table.segments])
+        starts = self._arena.starts(self.frame_of[pages]) + np.cumsum(nbytes, axis=0) - nbytes
+        return PageRun(self.relation.layout, self._arena.buffer, pages, starts, table.rows[pages], nbytes)
 
     def served(self, pages: npt.NDArray[np.intp]) -> None:
         """Those who waited for pages have met them (Algorithm 2, line 14)."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.kernels.sweep import flag_pages
-from semistream.kernels.types import Int32s, Int64s
+from semistream.kernels.types import Int64s
 from semistream.relation import PageSequence, PageSlots, Relation, optimal_plan
 from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.read_plan import plan_memory_bytes
@@ -37,20 +37,20 @@ class PageSweep:
         self._places = np.empty(self._order.size, np.int32)
         self._places[self._order] = np.arange(self._order.size, dtype=np.int32)
         self._wanted = np.zeros(self._order.size, np.bool_)  # by place
-        self._plan: deque[PageSequence] = deque()
+        self._plan: deque[tuple[PageSequence, Int64s]] = deque()  # and the counts at which its pages are passed
 
     @staticmethod
     def memory_bytes(pages: int) -> int:
         """Bytes it takes for a relation of so many pages."""
         return PageSlots.memory_bytes(pages) + pages * (8 + 4 + 1) + plan_memory_bytes(min(pages, _PLANNED))
 
-    def want(self, codes: npt.NDArray[Any], base: int, ends: Int64s | None) -> None:
-        """Tuples wait that ask for these codes: ascending, to which ``base`` is to be added; where there are ``ends``,
-        for all from each of them to its end.
+    def want(self, codes: npt.NDArray[Any], base: int, shift: int, ends: Int64s | None) -> None:
+        """Tuples wait that ask for these codes: ascending, without their lowest ``shift`` bits, and to which ``base``
+        is to be added; where there are ``ends``, for all from each of them to its end.
         """
         first, last = self._table.first_code, self._table.last_code
         if ends is None:
-            flag_pages(codes, base, first, last, self._places, self._wanted)
+            flag_pages(codes, base, shift, first, last, self._places, self._wanted)
         else:
             begin = np.searchsorted(last, codes, "left")
             end = np.maximum(np.searchsorted(first, ends, "right"), begin)
@@ -67,34 +67,30 @@ class PageSweep:
         """What to read next, and the count at which each of its pages is passed; None if nothing is wanted."""
         if not self._plan and not self._look_ahead():
             return None
-        sequence = self._plan.popleft()
-        places = self._places[sequence.pages]
-        self._wanted[places] = False
-        counts = self._counts(places)
-        self.passed = int(counts[-1]) + 1
+        sequence, counts = self._plan.popleft()
+        first, last = int(counts[0]), int(counts[-1])
+        begin = first % self.num_pages
+        self._wanted[begin : begin + last - first + 1] = False  # what is not wanted in between stays so
+        self.passed = last + 1
         return sequence, counts
 
     def peek(self) -> int | None:
         """The count at which the next wanted page is passed; None if nothing is wanted."""
         if not self._plan and not self._look_ahead():
             return None
-        return int(self._counts(self._places[self._plan[0].pages[:1]])[0])
-
-    def _counts(self, places: Int32s) -> Int64s:
-        """Ascending places that come next, as counts."""
-        at = self.passed % self.num_pages
-        return places + np.int64(self.passed - at + (self.num_pages if places[0] < at else 0))
+        return int(self._plan[0][1][0])
 
     def _look_ahead(self) -> bool:
         """Plan the way over the wanted pages that come next: to the end of the disk, else from its beginning."""
         at = self.passed % max(self.num_pages, 1)
-        for begin, end in ((at, self.num_pages), (0, at)):
+        for begin, end, start in ((at, self.num_pages, self.passed - at), (0, at, self.passed - at + self.num_pages)):
             places = np.flatnonzero(self._wanted[begin : min(end, begin + 2 * _PLANNED)]) + begin
             if places.size < _PLANNED and begin + 2 * _PLANNED < end:
                 places = np.flatnonzero(self._wanted[begin:end]) + begin
             if places.size:
-                pages = self._order[places[:_PLANNED]]
-                self._plan.extend(optimal_plan(self._slots, pages, self._costs, **self._limits))
+                plan = optimal_plan(self._slots, self._order[places[:_PLANNED]], self._costs, **self._limits)
+                counts = np.split(self._places[plan.pages] + np.int64(start), plan.cuts[1:-1])
+                self._plan.extend(zip(plan, counts, strict=True))
                 if places.size > _PLANNED and len(self._plan) > 1:
                     self._plan.pop()
                 return True

@@ -95,7 +95,7 @@ class PairCheckBuilder:
         if not self._terms:
             return None
         fields = pa.schema([self._schema.field(i) for i in self._left])
-        columns = tuple(self._relation.layout.column(name) for name in self._right)
+        columns = tuple(self._relation.whole_layout.column(name) for name in self._right)
         fixed = all(column.kind in ("fixed", "bits") for column in columns)
         return PairCheck(
             stream_columns=tuple(self._left),

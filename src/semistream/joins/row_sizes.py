@@ -36,6 +36,13 @@ def widest(sizes: Int64s) -> int:
     return int(sizes[0] if sizes.strides == (0,) else sizes.max())  # all may be one
 
 
+def add_sizes(one: Int64s, other: Int64s) -> Int64s:
+    """Sizes of rows that have both; if all are alike in both, the sum is one number that takes no memory either."""
+    if one.size and one.strides == other.strides == (0,):
+        return np.broadcast_to(one[0] + other[0], one.size)
+    return one + other
+
+
 def carried_sizes(batch: pa.RecordBatch, parts: list[Int64s]) -> Int64s:
     """The sizes, known from before, of rows that were put together to a batch; no memory is taken if all are alike."""
     return row_sizes(batch) if is_regular(batch.schema) else np.concatenate(parts)

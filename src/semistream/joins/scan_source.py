@@ -65,7 +65,7 @@ class PageScanSource:
         scans_nulls = null_counts is not None and relation.null_key_rows
         self._nulls = NullKeyPages(relation, null_counts) if scans_nulls else None
         pages = relation.num_pages
-        self.index_bytes = relation.table.memory_bytes + CyclicScan.memory_bytes(pages) + pages
+        self.index_bytes = relation.table.memory_bytes + CyclicScan.memory_bytes(pages)
         self.index_bytes += WORKING_BYTES if self._nulls else 0
         self.decoding_bytes = 0
         self.buffers = BUFFERS + (2 if self._nulls else 0)  # a page of null keys is copied twice

@@ -80,7 +80,7 @@ class JoinSpec:
             stream_schema=stream_schema,
             condition=condition,
             how=how,  # type: ignore[arg-type]
-            payload=tuple(relation.layout.column(name) for name in names),
+            payload=tuple(relation.whole_layout.column(name) for name in names),
             schema=_result_schema(stream_schema, fields, suffix),
         )
 

@@ -36,8 +36,9 @@ class JoinStats:
     ``rows_in`` and ``rows_done`` count stream tuples taken and finished, ``outputs`` result rows. ``inserts`` and
     ``expiries`` are tuples put into and removed from the operator's index of the stream, ``probes`` the R-tuples (or,
     for an index join, the stream tuples) looked up. The cost of a run on a simulated disk is
-    ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``. ``cache_hits`` are stream tuples that
-    found all they needed in a cache. ``late`` tuples were through after their deadline, ``worst_lateness_s`` the most.
+    ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``; a page of which several column groups are
+    read counts once for each. ``cache_hits`` are stream tuples that found all they needed in a cache. ``late`` tuples
+    were through after their deadline, ``worst_lateness_s`` the most.
     ``versions`` says, for each version of R, how many tuples were joined with it: those pushed first with the first.
     ``trace`` holds the latest changes of an operator's parameters, if it tunes itself.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from semistream.joins.byte_ring import ByteRing, Place, aligned
 from semistream.joins.level import NARROW, Level, LevelView
-from semistream.joins.packed_binary import OFFSET_BYTES, PackedBinary
+from semistream.joins.packed_binary import PackedBinary, PackedStrings
 from semistream.joins.packed_column import Packed, PackedColumn, PackedValues, PackedWriter, is_packable
 from semistream.joins.row_sizes import fixed_row_bytes, is_binary
 from semistream.kernels.sort import CodeSorter
@@ -27,15 +28,25 @@ class StreamBuffer:
     A tuple costs its values, 8 bytes for its code (none if the code is a column of the stream) and a flag: no pointer,
     no hash table, no second copy; 16 bytes more if it asks for a range. Values of a level that lie close together are
     stored as distances from the least of them: a code mostly takes 4 bytes and a time 2 or 4, so that many more tuples
-    than would fit as they are meet each page of R. Nested values stand in one Arrow batch per level.
+    than would fit as they are meet each page of R. Of hashes, which are compared for nothing but to find candidates,
+    the lowest ``code_shift`` bits are left out: 4 bytes of 8 tell nearly all keys apart. Strings are stored without
+    what all of a level begin with. Nested values stand in one Arrow batch per level.
     """
 
     def __init__(
-        self, schema: pa.Schema, nbytes: int, level_rows: int, code_column: int | None, *, single_codes: bool = True
+        self,
+        schema: pa.Schema,
+        nbytes: int,
+        level_rows: int,
+        code_column: int | None,
+        *,
+        single_codes: bool = True,
+        code_shift: int = 0,
     ) -> None:
         self.levels: deque[Level] = deque()
         self._ring = ByteRing(nbytes)
         self._single_codes = single_codes
+        self._code_shift = code_shift
         self._schema = schema
         self._code_column = code_column
         self._integers = {i: PackedColumn(t) for i, t in enumerate(schema.types) if is_packable(t)}
@@ -44,24 +55,30 @@ class StreamBuffer:
         self.unpacked = [i for i in range(len(schema)) if i not in self._columns]
         self._sorter = CodeSorter(level_rows)
         self._next = 0  # number of the next level
-        self._row_bytes = self.most_bytes(1, schema, code_stored=code_column is not None, single_codes=single_codes)
+        self._row_bytes = self.most_bytes(
+            1, schema, code_stored=code_column is not None, single_codes=single_codes, code_shift=code_shift
+        )
         self._padding = 0
         self._view: LevelView | None = None
 
     @staticmethod
-    def index_bytes(rows: int, *, code_stored: bool, single_codes: bool = True) -> int:
+    def index_bytes(rows: int, *, code_stored: bool, single_codes: bool = True, code_shift: int = 0) -> int:
         """Bytes of ``rows`` besides the tuples themselves, if nothing can be made narrower.
 
         ``code_stored`` says whether the code is a column of the stream, ``single_codes`` whether each tuple asks for
-        one code, and not for a range.
+        one code, and not for a range, and ``code_shift`` how many bits of it are left out.
         """
-        return rows * ((0 if code_stored else 8) + 1 + (0 if single_codes else 16))
+        code_bytes = 0 if code_stored else NARROW if code_shift >= 32 else 8
+        return rows * (code_bytes + 1 + (0 if single_codes else 16))
 
     @classmethod
-    def most_bytes(cls, rows: int, schema: pa.Schema, *, code_stored: bool, single_codes: bool = True) -> int:
+    def most_bytes(
+        cls, rows: int, schema: pa.Schema, *, code_stored: bool, single_codes: bool = True, code_shift: int = 0
+    ) -> int:
         """Bytes in which ``rows`` find room whatever their values are, but for those that cannot be packed."""
         values = fixed_row_bytes(schema) - fixed_row_bytes(cls.unpacked_columns(schema))
-        return cls.index_bytes(rows, code_stored=code_stored, single_codes=single_codes) + rows * values
+        index = cls.index_bytes(rows, code_stored=code_stored, single_codes=single_codes, code_shift=code_shift)
+        return index + rows * values
 
     @staticmethod
     def unpacked_columns(schema: pa.Schema) -> pa.Schema:
@@ -94,16 +111,17 @@ class StreamBuffer:
         codes = self._codes(ranges)
         nulls = {i: batch.column(i).is_valid() for i in self._columns if batch.column(i).null_count}
         widths = [codes.width, 1, *(part.width for parts in values.values() for part in parts)]
-        widths += [1] * len(nulls) + [OFFSET_BYTES, 0] * len(self._binary) + ([] if self._single_codes else [8, 8])
-        self._padding = aligned(1) * len(widths)
-        rows = self._fitting(batch, sum(widths), place.nbytes - self._padding)
+        widths += [1] * len(nulls) + ([] if self._single_codes else [8, 8])
+        strings = [PackedStrings.of(batch.column(i)) for i in self._binary]
+        self._padding = aligned(1) * (len(widths) + 2 * len(strings)) + sum(some.prefix for some in strings)
+        rows = self._fitting(batch.num_rows, sum(widths), strings, place.nbytes - self._padding)
         if rows == 0:
             return None
         order, matchable = self._in_order(ranges.first(rows))
         writer = PackedWriter(self._ring.block, place.begin)
         stored_codes = writer.put(codes, order)
         columns = {i: [writer.put(part, order) for part in parts] for i, parts in values.items()}
-        columns |= {i: column.put(writer, batch.column(i), order) for i, column in self._binary.items()}
+        columns |= {i: some.put(writer, order) for i, some in zip(self._binary, strings, strict=True)}
         if self._code_column is not None:
             columns[self._code_column] = [stored_codes]
         flags = {i: PackedValues(valid.to_numpy(zero_copy_only=False).view(np.int8), 1) for i, valid in nulls.items()}
@@ -128,24 +146,26 @@ class StreamBuffer:
             rest=rest,
         )
 
-    def _fitting(self, batch: pa.RecordBatch, row_bytes: int, nbytes: int) -> int:
+    def _fitting(self, rows: int, row_bytes: int, strings: Sequence[PackedStrings], nbytes: int) -> int:
         """How many tuples, from the first on, have room if each takes ``row_bytes`` and the bytes of its strings."""
-        if not self._binary:
+        row_bytes += sum(some.row_bytes for some in strings)
+        varying = [some for some in strings if some.varying]
+        if not varying:
             self._row_bytes = row_bytes
-            return max(min(int(batch.num_rows), nbytes // row_bytes), 0)
-        ends = np.arange(1, batch.num_rows + 1) * row_bytes
-        for i, column in self._binary.items():
-            offsets = column.offsets(batch.column(i))
-            ends += offsets[1:] - offsets[0]
-        self._row_bytes = -(-int(ends[-1]) // batch.num_rows)
+            return max(min(rows, nbytes // row_bytes), 0)
+        ends = np.arange(1, rows + 1) * row_bytes
+        for some in varying:
+            ends += some.own_ends
+        self._row_bytes = -(-int(ends[-1]) // rows)
         return int(np.searchsorted(ends, nbytes, "right"))
 
     def _codes(self, ranges: CodeRanges) -> PackedValues:
         """The codes that tuples ask for, or begin to."""
         if not self._single_codes:
             return PackedValues(ranges.low, 8)
-        possible = ranges.low if ranges.possible is None else ranges.low[ranges.possible]
-        return PackedValues.of(possible, widths=(NARROW, 8))._replace(values=ranges.low)
+        codes = ranges.low >> self._code_shift if self._code_shift else ranges.low
+        possible = codes if ranges.possible is None else codes[ranges.possible]
+        return PackedValues.of(possible, widths=(NARROW, 8))._replace(values=codes)
 
     def _in_order(self, ranges: CodeRanges) -> tuple[npt.NDArray[np.integer[Any]], int]:
         """Rows in the order of their codes, then those that can match nothing; and how many can."""
@@ -177,15 +197,17 @@ class StreamBuffer:
     def view(self) -> LevelView:
         """The levels as they are now."""
         if self._view is None:
-            self._view = LevelView(self._ring.block, tuple(self.levels), self._schema, self._columns)
+            self._view = LevelView(self._ring.block, tuple(self.levels), self._schema, self._columns, self._code_shift)
         return self._view
 
-    def asked(self, level: Level) -> tuple[npt.NDArray[Any], int, Int64s | None]:
-        """What a level asks for, ascending: codes, the base that is to be added to them, and where ranges end."""
+    def asked(self, level: Level) -> tuple[npt.NDArray[Any], int, int, Int64s | None]:
+        """What a level asks for, ascending: codes, the base that is to be added to them, how many of their bits are
+        left out, and where ranges end.
+        """
 
         def stored(at: int, width: int) -> npt.NDArray[Any]:
             end = at + width * level.matchable
             return self._ring.block[at:end].view(np.uint32 if width == NARROW else np.int64)
 
         at, width, base = level.codes
-        return stored(at, width), base, stored(level.ranges[0].at, 8) if level.ranges else None
+        return stored(at, width), base, self._code_shift, stored(level.ranges[0].at, 8) if level.ranges else None

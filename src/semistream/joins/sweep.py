@@ -6,7 +6,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -30,10 +30,11 @@ _SCARCE_PAGES = 48  # of R: with less memory one run is read at a time, so that 
 _RUNS_SHARE = 5  # one part in so many of the memory is for runs
 _LEAST_RUN_BYTES = 1 << 20  # rather than shorter runs there are fewer
 _SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=16, admit=9)
+_HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
 _ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
 _BATCH_BYTES = 5 << 19  # of a batch of results: about those of a run, if many tuples wait
 _SMALL, _LEAST_ROWS = 4, 256  # batches of less than one part in so many of a level wait for others, if levels have rows
-_LEVELS = 8  # at least; but the fewer and larger they are, the faster they are joined
+_LEVELS = 4  # at least; but the fewer and larger they are, the faster they are joined
 
 
 class SweepJoin(SemiStreamJoin):
@@ -64,7 +65,11 @@ class SweepJoin(SemiStreamJoin):
     def _arrange(self) -> None:
         relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
         code_column = self._code_column()
-        stored = {"code_stored": code_column is not None, "single_codes": condition.single_codes}
+        stored: dict[str, Any] = {
+            "code_stored": code_column is not None,
+            "single_codes": condition.single_codes,
+            "code_shift": _HASH_SHIFT if condition.single_codes and not relation.codec.ordered else 0,
+        }
         split, runs = self._split(stored)
         row_bytes, unpacked_bytes = (
             expected_row_bytes(schema),
@@ -79,7 +84,12 @@ class SweepJoin(SemiStreamJoin):
         buffer_bytes -= small_bytes
         self._memory.charge("stream buffer", packed_bytes)
         self._buffer = StreamBuffer(
-            schema, buffer_bytes, self._level_rows, code_column, single_codes=condition.single_codes
+            schema,
+            buffer_bytes,
+            self._level_rows,
+            code_column,
+            single_codes=condition.single_codes,
+            code_shift=stored["code_shift"],
         )
         unpacked = self._buffer.unpacked
         split = replace(
@@ -97,9 +107,9 @@ class SweepJoin(SemiStreamJoin):
         self._asked: deque[Int64s] = deque()  # for each run, the counts at which its pages are passed
         self._in_before = 0  # tuples that are taken in now and were counted before
         self._met = self._due = 0  # counts of pages: that were met, and that should be before more tuples come in
-        self._sweep = PageSweep(relation, self._disk.costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
+        self._sweep = PageSweep(relation, self._read_costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
 
-    def _split(self, stored: dict[str, bool]) -> tuple[MemorySplit, int]:
+    def _split(self, stored: dict[str, Any]) -> tuple[MemorySplit, int]:
         """The parts of the budget, and how many runs are held: one if there is not enough for more."""
         relation, limit = self.relation, self._memory.limit
         split = partial(
@@ -108,7 +118,7 @@ class SweepJoin(SemiStreamJoin):
             relation,
             self.spec,
             purpose=f"a {self.name} join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages) + relation.num_pages,
+            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages),
             slots_bytes=partial(StreamBuffer.index_bytes, **stored),
         )
         shares = replace(_SHARES, admit_bytes=_ADMIT_IN_PLACE if stored["code_stored"] else None)
@@ -233,11 +243,15 @@ class SweepJoin(SemiStreamJoin):
     def _join_run(self) -> Results:
         """Join the run that was asked for first with the tuples that waited then."""
         run, passed, view = self._reader.take(), self._asked.popleft(), self._buffer.view
-        for numbers, page, row in view.probe(run, passed, self._number, self._page, self._row):
+        certain = self.spec.condition.check is None
+        for pairs in view.probe(run, passed, self._number, self._page, self._row, marks=certain):
+            numbers, page, row = pairs
             kept = self._emitter.verified(view, numbers, run, page, row)
-            view.mark(numbers[kept])
+            if not certain:
+                numbers, page, row = numbers[kept], page[kept], row[kept]
+                view.mark(numbers)
             if self.spec.pairs:
-                yield from self._emitter.stage(view, numbers[kept], run, page[kept], row[kept])
+                yield from self._emitter.stage(view, numbers, run, page, row)
         self.stats.probes += int(run.rows.sum())
         self._reader.give_back()
 

@@ -100,7 +100,8 @@ class TupleCache:
     def _hold(self, pages: _Pages) -> None:
         self._frames = np.array(pages.frames, np.int64)
         rows, nbytes = np.array(pages.rows, np.int32), np.array(pages.nbytes, np.int64)
-        self.run = PageRun(self.layout, self._arena, np.arange(rows.size), self._frames * self._frame, rows, nbytes)
+        starts = (self._frames * self._frame)[np.newaxis]
+        self.run = PageRun(self.layout, self._arena, np.arange(rows.size), starts, rows, nbytes[np.newaxis])
         self.frequency = np.concatenate(pages.frequency) if pages.frequency else np.empty(0, np.int32)
         self._first_row = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows, dtype=np.int64)])
         self.used_bytes = int(nbytes.sum())
@@ -136,14 +137,15 @@ class TupleCache:
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
         """Pairs of a position in the ascending ``codes`` and a row, as many at a time as the arrays given can hold."""
         run, none = self.run, np.zeros(1, np.int64)
-        level = np.ascontiguousarray(codes).view(np.uint8), none, np.zeros(1, np.bool_), none, np.array([codes.size])
-        pages, cursors = np.array([run.pages.size]), np.zeros(1, np.int64)
+        level = np.ascontiguousarray(codes).view(np.uint8), none, np.zeros(1, np.bool_), none, 0, np.array([codes.size])
+        passed, ever, cursors = np.zeros(run.pages.size, np.int64), (none, none + 1, none[:0]), np.zeros(1, np.int64)
         cursor = np.array([0, 0, -1, -1], np.int64)
         table = np.empty(_TABLE_CODES, np.int32)
         while cursor[0] < run.pages.size:
             found = match_levels(
-                run.words, run.code_starts, run.rows, *level, none, pages, cursors, table, cursor, position, page, row
-            )
+                run.words, run.code_starts, run.rows, passed, *level, none, *ever, cursors, table, cursor,
+                position, page, row,
+            )  # fmt: skip
             count_hits(page[:found], row[:found], self._first_row, self.frequency)
             yield position[:found], page[:found], row[:found]
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from semistream.kernels.bytes import address_of, copy_bytes
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 
 _LINE = 64  # bytes that the processor fetches at once
@@ -99,9 +100,8 @@ def gather_bytes(
     out: Bytes,
 ) -> None:
     """Bytes of the strings that `gather_lengths` measured."""
+    source, target = address_of(run), address_of(out)
     for i in range(page.size):
         at = starts[page[i]] + row[i]
-        source = data_starts[page[i]] + offsets[at]
-        target = out_offsets[i]
-        for byte in range(offsets[at + 1] - offsets[at]):
-            out[target + byte] = run[source + byte]
+        begin, size = np.int64(offsets[at]), np.int64(offsets[at + 1]) - np.int64(offsets[at])
+        copy_bytes(target + np.int64(out_offsets[i]), source + data_starts[page[i]] + begin, size)

@@ -51,8 +51,8 @@ def _target(data: Bytes, at: int) -> np.int64:
 
 
 @njit(cache=True, nogil=True)
-def locate_buffers(data: Bytes, page_starts: Int64s, positions: Int64s) -> None:
-    """Fill ``positions[page, buffer]`` with where each buffer starts in ``data``; -1 for an empty one.
+def locate_buffers(data: Bytes, page_starts: Int64s, first: int, count: int, positions: Int64s) -> None:
+    """Fill ``positions[page, first + buffer]`` with where each of ``count`` buffers starts in ``data``; -1 if empty.
 
     An empty buffer is how IPC says "no nulls" for a validity bitmap (or "no bytes" for data that is not read).
     Flatbuffers align their 8-byte fields, and pages start at multiples of 8: entries are read as whole words.
@@ -65,12 +65,12 @@ def locate_buffers(data: Bytes, page_starts: Int64s, positions: Int64s) -> None:
         body = start + _PREFIX + _i32(data, start + 4)
         vector = _field(data, batch, _BUFFERS_FIELD)
         if vector < 0:
-            positions[page, :] = -1
+            positions[page, first : first + count] = -1
             continue
         vector = _target(data, vector)
-        for buffer in range(positions.shape[1]):
+        for buffer in range(count):
             entry = (vector + 4 >> 3) + 2 * buffer
-            positions[page, buffer] = body + words[entry] if words[entry + 1] > 0 else -1
+            positions[page, first + buffer] = body + words[entry] if words[entry + 1] > 0 else -1
 
 
 @njit(cache=True, nogil=True)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from semistream.kernels.bytes import address_of, are_same, copy_bytes
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 
 
@@ -81,47 +82,109 @@ def mark_tuples(block: Bytes, first: int, at: Int64s, numbers: Int64s) -> None:
         block[np.uint64(at[(number >> 32) - first] + (number & 0xFFFFFFFF))] = 1
 
 
+# Strings of a level stand one behind the other, after the bytes that all of them begin with. Where these start is
+# ``data_at[l]``, how many they are ``prefixes[l]``. ``at``, ``widths`` and ``bases`` are those of the offsets; if a
+# width is 0 there are none, and each string has so many bytes of its own as the base says.
+
+
 @njit(cache=True, nogil=True)
-def pack_binary(
-    offsets: npt.NDArray[Any], data: Bytes, order: npt.NDArray[Any], out_offsets: npt.NDArray[Any], out: Bytes
+def string_shape(offsets: npt.NDArray[Any], data: Bytes) -> tuple[np.int64, np.int64]:
+    """How many bytes some strings have in common at their beginning, and how many each has besides; -1 if it varies."""
+    if offsets.size < 2:
+        return np.int64(0), np.int64(-1)
+    begin = np.int64(offsets[0])
+    length = prefix = np.int64(offsets[1]) - begin
+    alike = True
+    for i in range(1, offsets.size - 1):
+        start, size = np.int64(offsets[i]), np.int64(offsets[i + 1]) - np.int64(offsets[i])
+        alike &= size == length
+        prefix = min(prefix, size)
+        same = np.int64(0)
+        while same < prefix and data[np.uint64(start + same)] == data[np.uint64(begin + same)]:
+            same += 1
+        prefix = same
+    return prefix, length - prefix if alike else np.int64(-1)
+
+
+@njit(cache=True, nogil=True)
+def pack_strings(
+    offsets: npt.NDArray[Any],
+    data: Bytes,
+    order: npt.NDArray[Any],
+    prefix: int,
+    out_offsets: npt.NDArray[Any],
+    out: Bytes,
 ) -> None:
-    """The rows ``order`` of a column of strings or bytes: where each starts and the last one ends, and the bytes."""
+    """The rows ``order`` of a column of strings: the prefix of all, and the bytes that each has besides. Where there is
+    room for offsets, it is noted where each starts and the last one ends.
+    """
+    source, target = address_of(data), address_of(out)
+    copy_bytes(target, source + np.int64(offsets[0]), prefix)
+    target += prefix
     end = np.int64(0)
-    out_offsets[0] = 0
+    if out_offsets.size:
+        out_offsets[0] = 0
     for i in range(order.size):
-        begin, stop = offsets[order[i]], offsets[order[i] + 1]
-        for byte in range(begin, stop):
-            out[np.uint64(end)] = data[np.uint64(byte)]
-            end += 1
-        out_offsets[i + 1] = end
+        begin, stop = np.int64(offsets[order[i]]) + prefix, np.int64(offsets[order[i] + 1])
+        copy_bytes(target + end, source + begin, stop - begin)
+        end += stop - begin
+        if out_offsets.size:
+            out_offsets[i + 1] = end
+
+
+@njit(inline="always")
+def _own(words: npt.NDArray[Any], at: int, width: int, base: int, row: int) -> tuple[Any, Any]:
+    """Where the bytes that a string has besides the prefix start among those of its level, and how many they are."""
+    if width == 0:
+        return base * row, base
+    i = np.uint64((at >> 2) + row)
+    return np.int64(words[i]), np.int64(words[i + np.uint64(1)]) - np.int64(words[i])
 
 
 @njit(cache=True, nogil=True)
-def take_lengths(block: Bytes, first: int, at: Int64s, numbers: Int64s, out: npt.NDArray[Any]) -> np.int64:
+def take_lengths(
+    block: Bytes,
+    first: int,
+    at: Int64s,
+    widths: Int64s,
+    bases: Int64s,
+    prefixes: Int64s,
+    numbers: Int64s,
+    out: npt.NDArray[Any],
+) -> np.int64:
     """The offsets that some tuples' strings will have, one behind the other; gives the bytes of all."""
     words = block.view(np.uint32)
     total = np.int64(0)
     out[0] = 0
     for i in range(numbers.size):
-        number = numbers[i]
-        row = np.uint64((at[(number >> 32) - first] >> 2) + (number & 0xFFFFFFFF))
-        total += np.int64(words[row + np.uint64(1)]) - np.int64(words[row])
+        level = (numbers[i] >> 32) - first
+        _, size = _own(words, at[level], widths[level], bases[level], numbers[i] & 0xFFFFFFFF)
+        total += prefixes[level] + size
         out[i + 1] = total
     return total
 
 
 @njit(cache=True, nogil=True)
 def take_bytes(
-    block: Bytes, first: int, at: Int64s, data_at: Int64s, numbers: Int64s, offsets: npt.NDArray[Any], out: Bytes
+    block: Bytes,
+    first: int,
+    at: Int64s,
+    widths: Int64s,
+    bases: Int64s,
+    data_at: Int64s,
+    prefixes: Int64s,
+    numbers: Int64s,
+    out: Bytes,
 ) -> None:
     """The bytes of the strings that `take_lengths` has measured."""
-    words = block.view(np.uint32)
+    words, here, target = block.view(np.uint32), address_of(block), address_of(out)
     for i in range(numbers.size):
         level = (numbers[i] >> 32) - first
-        row = np.uint64((at[level] >> 2) + (numbers[i] & 0xFFFFFFFF))
-        source, target = data_at[level] + np.int64(words[row]), np.int64(offsets[i])
-        for byte in range(np.int64(offsets[i + 1]) - target):
-            out[np.uint64(target + byte)] = block[np.uint64(source + byte)]
+        begin, size = _own(words, at[level], widths[level], bases[level], numbers[i] & 0xFFFFFFFF)
+        source, prefix = here + data_at[level], prefixes[level]
+        copy_bytes(target, source, prefix)
+        copy_bytes(target + prefix, source + prefix + begin, size)
+        target += prefix + size
 
 
 @njit(cache=True, nogil=True)
@@ -129,7 +192,10 @@ def same_bytes(
     block: Bytes,
     first: int,
     at: Int64s,
+    widths: Int64s,
+    bases: Int64s,
     data_at: Int64s,
+    prefixes: Int64s,
     numbers: Int64s,
     run: Bytes,
     offsets: npt.NDArray[Any],
@@ -142,20 +208,17 @@ def same_bytes(
     """For each pair, whether a tuple's string is that of a row of R, whose column stands in ``run`` page by page as in
     `semistream.kernels.gather`; gives whether all are.
     """
-    words = block.view(np.uint32)
+    words, here, there = block.view(np.uint32), address_of(block), address_of(run)
     every = True
     for i in range(numbers.size):
         level = (numbers[i] >> 32) - first
-        mine = np.uint64((at[level] >> 2) + (numbers[i] & 0xFFFFFFFF))
-        begin, size = np.int64(words[mine]), np.int64(words[mine + np.uint64(1)]) - np.int64(words[mine])
+        begin, size = _own(words, at[level], widths[level], bases[level], numbers[i] & 0xFFFFFFFF)
+        source, prefix = here + data_at[level], prefixes[level]
         other = np.uint64(starts[page[i]] + row[i])
-        same = np.int64(offsets[other + np.uint64(1)]) - np.int64(offsets[other]) == size
+        theirs = there + data_starts[page[i]] + np.int64(offsets[other])
+        same = np.int64(offsets[other + np.uint64(1)]) - np.int64(offsets[other]) == prefix + size
         if same:
-            left, right = data_at[level] + begin, data_starts[page[i]] + np.int64(offsets[other])
-            for byte in range(size):
-                if block[np.uint64(left + byte)] != run[np.uint64(right + byte)]:
-                    same = False
-                    break
+            same = are_same(source, theirs, prefix) and are_same(source + prefix + begin, theirs + prefix, size)
         out[i] = same
         every &= same
     return every

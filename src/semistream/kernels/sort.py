@@ -8,7 +8,7 @@ from semistream.kernels.types import Int32s, Int64s, UInt64s
 _DIGIT_BITS = 8
 _DIGITS = 1 << _DIGIT_BITS
 _PASSES = 32 // _DIGIT_BITS
-_MANY_TIES = 64  # codes that agree in the bits that are sorted by radix
+_MOVES = 4  # of a code, on the average, among those that agree in the bits that are sorted by radix
 
 
 class CodeSorter:
@@ -94,16 +94,18 @@ def order_codes(codes: Int64s, packed: UInt64s, other: UInt64s, order: Int32s) -
 @njit(nogil=True)
 def _order_ties(codes: Int64s, packed: UInt64s, order: Int32s) -> bool:
     begin = 0
+    left = _MOVES * order.size  # equal codes stay where they are: only those that differ in their lower bits are moved
     for i in range(1, order.size):
         if packed[i] >> np.uint64(32) != packed[i - 1] >> np.uint64(32):
             begin = i
             continue
-        if i - begin >= _MANY_TIES:
-            return False
         row = order[i]
         at = i
         while at > begin and codes[order[at - 1]] > codes[row]:
             order[at] = order[at - 1]
             at -= 1
         order[at] = row
+        left -= i - at
+        if left < 0:
+            return False
     return True

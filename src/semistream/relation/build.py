@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from semistream.budget import parse_bytes
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument
 from semistream.keys import KeyCodec
+from semistream.relation.column_groups import choose_groups
 from semistream.relation.draft import Draft, new_version, seal_whole
 from semistream.relation.manifest import Manifest, WholeFile
-from semistream.relation.page_layout import CODE_COLUMN, PageLayout
+from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_writer import PageWriter, code_column
 from semistream.relation.sort import sort_batches
 from semistream.relation.sources import open_source
 
 DEFAULT_PAGE_BYTES = 64 * 1024
+GROUPED_PAGE_BYTES = 1024 * 1024  # with column groups: what a page has in one of them should be worth a request
 LEAST_PAGE_BYTES = 512
 LEAST_MEMORY = 128 * 10**6
 
@@ -35,6 +36,7 @@ def build_relation(
     memory: int | str = "512MB",
     fill_factor: float = 1.0,
     overwrite: bool = False,
+    column_groups: Sequence[Sequence[str]] | None = None,
     progress: Progress | None = None,
 ) -> Manifest:
     """See `Relation.build`."""
@@ -43,21 +45,22 @@ def build_relation(
         raise BudgetError(f"memory is {memory!r}; the sort needs at least {LEAST_MEMORY} bytes. Raise it to 128MB.")
     source = open_source(data)
     names = key_names(key, source.schema)
-    options = PageOptions(page_bytes, fill_factor)
+    groups = choose_groups(source.schema, names, column_groups)
+    options = PageOptions(page_bytes, fill_factor, grouped=bool(groups))
     codec = KeyCodec.of(names, [source.schema.field(name).type for name in names])
-    layout = PageLayout.of(source.schema, names, codec)
+    layout = PageLayout.of(source.schema, names, codec, groups)
     with new_version(path, create=True, overwrite=overwrite) as draft:
         draft.scratch.mkdir()
         nulls = NullKeyRows(draft, source.schema)
         coded = with_codes(_counted(source, "read", progress), names, codec, layout, nulls)
         by = code_column(layout, names)
-        name = draft.name_file("0")
-        writer = PageWriter(path / name, layout, by, page_bytes=options.fill_bytes)
+        files = draft.name_files("0", len(layout.segments))
+        writer = PageWriter([path / name for name in files], layout, by, page_bytes=options.fill_bytes)
         try:
             ordered = sort_batches(coded, layout.schema, by=by, memory_bytes=memory_bytes // 2, scratch=draft.scratch)
             for batch in _counted(ordered, "write", progress):
                 writer.write(batch)
-            file, table = writer.close(name, 0)
+            entries, table = writer.close(files, 0)
         except BaseException:
             writer.abandon()
             nulls.abandon()
@@ -67,18 +70,20 @@ def build_relation(
             schema=source.schema,
             page_bytes=options.page_bytes,
             fill_factor=fill_factor,
-            files=[file],
+            files=entries,
             table=table,
             null_files=nulls.close(),
             null_key_rows=nulls.rows,
+            column_groups=groups,
         )
 
 
 class PageOptions:
     """How large pages are and how full they are made, checked."""
 
-    def __init__(self, page_bytes: int | None, fill_factor: float) -> None:
-        self.page_bytes = DEFAULT_PAGE_BYTES if page_bytes is None else page_bytes
+    def __init__(self, page_bytes: int | None, fill_factor: float, *, grouped: bool = False) -> None:
+        default = GROUPED_PAGE_BYTES if grouped else DEFAULT_PAGE_BYTES
+        self.page_bytes = default if page_bytes is None else page_bytes
         if self.page_bytes < LEAST_PAGE_BYTES:
             raise InvalidArgument(f"page_bytes is {self.page_bytes}; give at least {LEAST_PAGE_BYTES}.")
         if not 0.1 <= fill_factor <= 1.0:
@@ -152,10 +157,7 @@ def with_codes(
             nulls.add(batch.filter(pa.array(~matchable)))
             kept = batch.filter(pa.array(matchable))
             codes = codes[matchable]
-        if CODE_COLUMN in layout.schema.names:
-            columns = [pa.array(np.ascontiguousarray(codes)), *kept.columns]
-            kept = pa.RecordBatch.from_arrays(columns, schema=layout.schema)
-        yield kept
+        yield layout.stored(kept, codes)
 
 
 def _counted(batches: Iterator[pa.RecordBatch], phase: str, progress: Progress | None) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from semistream.errors import CorruptRelation, InvalidArgument
 from semistream.kernels.types import Int64s
 from semistream.relation.draft import check_whole
-from semistream.relation.manifest import Manifest, WholeFile, manifest_name, read_manifest
+from semistream.relation.manifest import DataFile, Manifest, WholeFile, manifest_name, read_manifest
 
 if TYPE_CHECKING:
     from semistream.relation.relation import Relation
@@ -61,7 +61,7 @@ def pages_kept_from(newer: Relation, older: Relation) -> Int64s:
     """See `Relation.pages_kept_from`. A published file never changes: its name and an offset name a page for good."""
     begins: dict[str, int] = {}
     end = 0
-    for file in (*newer.manifest.files, *older.manifest.files):
+    for file in (*_key_files(newer), *_key_files(older)):
         if file.name not in begins:
             begins[file.name] = end
             end += file.nbytes
@@ -75,5 +75,10 @@ def pages_kept_from(newer: Relation, older: Relation) -> Int64s:
 
 def _places(relation: Relation, begins: dict[str, int]) -> Int64s:
     """One number for each page, its own as long as the files lie one behind the other."""
-    begin = np.array([begins[file.name] for file in relation.manifest.files], np.int64)
-    return begin[relation.table.file] + relation.table.offset
+    begin = np.array([begins[file.name] for file in _key_files(relation)], np.int64)
+    return begin[relation.table.file] + relation.table.segments[0].offset
+
+
+def _key_files(relation: Relation) -> tuple[DataFile, ...]:
+    """The files of the first column group, which every page has a segment in."""
+    return relation.manifest.files_of(0)

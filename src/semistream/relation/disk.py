@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,7 +48,10 @@ def allocate_buffer(nbytes: int) -> Bytes:
 
 @dataclass
 class DiskCounts:
-    """What a disk was asked for. A request that goes on where the last one ended needs no seek."""
+    """What a disk was asked for. A request that goes on where the last one ended needs no seek.
+
+    A page in several column groups counts once for each that is read.
+    """
 
     requests: int = 0
     seeks: int = 0
@@ -66,6 +70,29 @@ class DiskCounts:
             self.pages + other.pages,
             self.bytes + other.bytes,
         )
+
+
+class ReadRequest(NamedTuple):
+    """A read that was counted. Called with a buffer it reads, and gives where in the buffer the bytes start."""
+
+    disk: Disk
+    path: Path
+    offset: int
+    nbytes: int
+    timed: bool  # what it costs is to be measured
+
+    def __call__(self, into: Bytes) -> int:
+        return self.disk.fetch(self.path, self.offset, self.nbytes, into, timed=self.timed)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is nothing but a read of a file, which `system_read` may do as well."""
+        return not self.timed and type(self.disk).fetch is Disk.fetch
+
+    def system_read(self) -> tuple[int, int, int, int]:
+        """The descriptor, where it reads from, how many bytes, and how many of these come before those asked for."""
+        start, nbytes = self.disk._range(self.offset, self.nbytes)
+        return self.disk._descriptor(self.path), start, nbytes, self.offset - start
 
 
 class Disk(ABC):
@@ -98,12 +125,13 @@ class Disk(ABC):
         """
         return self.request(path, offset, nbytes, pages=pages)(into)
 
-    def request(self, path: Path, offset: int, nbytes: int, *, pages: int) -> Callable[[Bytes], int]:
+    def request(self, path: Path, offset: int, nbytes: int, *, pages: int) -> ReadRequest:
         """Count a read, in the order in which it is asked for; what it gives does the reading, in any thread."""
         seek = self._count(path, offset, nbytes, pages)
-        return lambda into: self._read(path, offset, nbytes, into, timed=seek)
+        return ReadRequest(self, path, offset, nbytes, timed=seek and self._times.wants(nbytes))
 
-    def _read(self, path: Path, offset: int, nbytes: int, into: Bytes, *, timed: bool) -> int:
+    def fetch(self, path: Path, offset: int, nbytes: int, into: Bytes, *, timed: bool) -> int:
+        """Read what was counted; if it is ``timed``, note how long that takes."""
         descriptor = self._descriptor(path)
         start, length = self._range(offset, nbytes)
         view = into.data[:length]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from statistics import median
 
 from semistream.errors import InvalidArgument
 
 _KEPT = 32  # durations of each size: enough for a median that one slow request cannot move
+_SAMPLED = 16  # when there are so many, one request in so many is timed
 _LEAST = 8
 _SPREAD = 4  # the larger requests must be so many times the smaller ones before a line is drawn through them
 
@@ -39,6 +40,10 @@ class DiskCosts:
         """Seconds of ``requests`` that read ``nbytes`` in ``pages`` together: C(N) = S + T * N of SSIJ IV-D."""
         return requests * self.seek_s + nbytes * self.transfer_s_per_byte + pages * self.transfer_s_per_page
 
+    def in_segments(self, segments: int) -> DiskCosts:
+        """What reading pages costs that lie in so many places, each read by a request and counted as a page."""
+        return replace(self, seek_s=self.seek_s * segments, transfer_s_per_page=self.transfer_s_per_page * segments)
+
 
 class RequestTimes:
     """How long the last requests of each size took, and the costs that follow from it.
@@ -48,6 +53,12 @@ class RequestTimes:
 
     def __init__(self) -> None:
         self._by_size: dict[int, deque[tuple[int, float]]] = {}
+        self._asked = 0
+
+    def wants(self, nbytes: int) -> bool:
+        """Whether a request of so many bytes should be timed: all until there are enough of its size, then some."""
+        self._asked += 1
+        return len(self._by_size.get(nbytes.bit_length(), ())) < _KEPT or self._asked % _SAMPLED == 0
 
     def add(self, nbytes: int, seconds: float) -> None:
         """Note one request that began with a seek."""

@@ -14,6 +14,7 @@ import xxhash
 
 from semistream.errors import CorruptRelation, RelationError
 from semistream.kernels.types import Int64s
+from semistream.relation.column_groups import Groups
 from semistream.relation.durable import leftovers, sync_file, sync_folder
 from semistream.relation.lock import writer_lock
 from semistream.relation.manifest import (
@@ -51,6 +52,10 @@ class Draft:
         self._names.append(name)
         return name
 
+    def name_files(self, label: str, groups: int) -> list[str]:
+        """Fresh names for files of the same pages, one for each column group."""
+        return [self.name_file(label if group == 0 else f"{label}-{group}") for group in range(groups)]
+
     def adopt(self, name: str) -> None:
         """Take over a file that someone else wrote for this draft."""
         self._names.append(name)
@@ -67,6 +72,7 @@ class Draft:
         null_files: Sequence[WholeFile],
         null_key_rows: int,
         changes: Int64s | None = None,
+        column_groups: Groups = (),
     ) -> Manifest:
         """Make this version the current one: after this call, and not before, readers open it.
 
@@ -85,6 +91,7 @@ class Draft:
             page_table=self._write_table("pages", table.to_arrow()),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             changes=None if changes is None else self._write_table("changes", pa.table({"code": changes})),
+            column_groups=column_groups,
         )
         sync_folder(self.folder / DATA)
         self._names.append(manifest_name(self.version))

@@ -8,6 +8,7 @@ A relation is a folder::
     versions/000003-9f2c41d0.pages.arrow its page table
     versions/000003-9f2c41d0.changes.arrow key codes that the update touched, if an update made this version
     data/000003-9f2c41d0-0.arrow pages; a version refers to the files of earlier ones too
+    data/000003-9f2c41d0-0-1.arrow their columns of group 1, if there are column groups
     lmdb/000003-9f2c41d0         the same pages as a B+tree, if a nested loop join has asked for it
 """
 
@@ -27,6 +28,7 @@ from semistream.errors import CorruptRelation, NotARelation, RelationError, Unsu
 from semistream.relation.durable import replace_file
 
 FORMAT = 1
+GROUPED_FORMAT = 2  # the same with column groups
 DATA, VERSIONS, CURRENT, LMDB = "data", "versions", "CURRENT", "lmdb"
 
 
@@ -54,8 +56,10 @@ class WholeFile:
 class Manifest:
     """What one version of a relation is made of. ``schema_bytes`` is the Arrow IPC form of the user's schema.
 
-    ``changes`` holds the key codes that the update from the version before has touched. It is None where this version
-    was built, and in manifests that were written before there was such a file.
+    ``column_groups`` are the columns of each group, the key's first; if there are none, all columns are in one.
+    ``files`` has a file of each group, in their order, for each number that the page table refers to. ``changes`` holds
+    the key codes that the update from the version before has touched. It is None where this version was built, and in
+    manifests that were written before there was such a file.
     """
 
     version: int
@@ -70,6 +74,16 @@ class Manifest:
     page_table: WholeFile
     created: str
     changes: WholeFile | None = None
+    column_groups: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def num_groups(self) -> int:
+        """How many groups the columns are in."""
+        return max(len(self.column_groups), 1)
+
+    def files_of(self, group: int) -> tuple[DataFile, ...]:
+        """The files of one group, by the number that the page table has for them."""
+        return self.files[group :: self.num_groups]
 
     @property
     def schema(self) -> pa.Schema:
@@ -104,8 +118,12 @@ def lmdb_folder(manifest: Manifest) -> str:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write a manifest; it is not published before `set_current`."""
-    body = json.dumps(asdict(manifest), sort_keys=True)
-    record = {"format": FORMAT, "checksum": _check(body), "manifest": body}
+    fields = asdict(manifest)
+    if not manifest.column_groups:
+        del fields["column_groups"]  # then it is what every semistream reads
+    body = json.dumps(fields, sort_keys=True)
+    written = GROUPED_FORMAT if manifest.column_groups else FORMAT
+    record = {"format": written, "checksum": _check(body), "manifest": body}
     replace_file(folder / manifest_name(manifest.version), json.dumps(record, indent=1).encode())
 
 
@@ -119,10 +137,10 @@ def read_manifest(folder: Path, version: int) -> Manifest:
         raise CorruptRelation(f"{path}, the manifest of version {version}, is missing. Restore it.") from None
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptRelation(f"{path} is not a readable manifest ({error}). Restore it from a copy.") from error
-    if format_version != FORMAT:
+    if format_version not in (FORMAT, GROUPED_FORMAT):
         raise UnsupportedFormat(
-            f"{folder} is written in format {format_version!r}; this semistream reads format {FORMAT}. "
-            "Use the semistream that wrote it, or build the relation again."
+            f"{folder} is written in format {format_version!r}; this semistream reads formats {FORMAT} and "
+            f"{GROUPED_FORMAT}. Use the semistream that wrote it, or build the relation again."
         )
     if not isinstance(body, str) or _check(body) != checksum:
         raise CorruptRelation(f"{path} does not match its checksum. Restore it from a copy.")
@@ -138,6 +156,7 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
             "null_files": tuple(WholeFile(**f) for f in fields["null_files"]),
             "page_table": WholeFile(**fields["page_table"]),
             "changes": WholeFile(**fields["changes"]) if fields.get("changes") else None,
+            "column_groups": tuple(map(tuple, fields.get("column_groups", ()))),
         }
     )
 

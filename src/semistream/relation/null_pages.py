@@ -12,7 +12,7 @@ import pyarrow as pa
 from semistream.kernels.page_cuts import cut_pages
 from semistream.relation.disk import DiskCounts
 from semistream.relation.draft import check_whole
-from semistream.relation.page_layout import CODE_COLUMN, PageLayout
+from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
 from semistream.relation.page_writer import frame_bytes
 from semistream.relation.row_ends import row_ends
@@ -37,8 +37,8 @@ class NullKeyPages:
     """
 
     def __init__(self, relation: Relation, counts: DiskCounts | None = None) -> None:
-        self._layout = relation.layout
-        self._frame = frame_bytes(relation.layout)
+        self._layout = relation.layout.in_one_segment
+        self._frame = frame_bytes(self._layout)
         self._room = relation.manifest.page_bytes - self._frame
         self._files = [check_whole(relation.path, file) for file in relation.manifest.null_files]
         self.counts = DiskCounts() if counts is None else counts
@@ -78,16 +78,14 @@ class NullKeyPages:
 
 def with_code_column(rows: pa.RecordBatch, layout: PageLayout) -> pa.RecordBatch:
     """Rows of R in the columns of its pages, with codes that mean nothing."""
-    columns = rows.columns
-    if CODE_COLUMN in layout.schema.names:
-        columns = [pa.array(np.zeros(rows.num_rows, np.int64)), *columns]
-    return pa.RecordBatch.from_arrays(columns, schema=layout.schema)
+    return layout.stored(rows, np.zeros(rows.num_rows, np.int64))
 
 
 def page_of(rows: pa.RecordBatch, layout: PageLayout) -> PageRun:
-    """Rows in the columns of ``layout`` as a run of one page in memory of its own."""
+    """Rows in the columns of ``layout``, which has one segment, as a run of one page in memory of its own."""
     no_rows = pa.RecordBatch.from_pylist([], schema=layout.schema)
     content = pa.concat_batches([rows, no_rows]).serialize()  # of a slice Arrow would write more than its rows
     buffer = np.frombuffer(content, np.uint8)
-    none = np.zeros(1, np.int64)
-    return PageRun(layout, buffer, none, none, np.array([rows.num_rows], np.int32), none + buffer.size)
+    start = np.zeros((1, 1), np.int64)
+    rows_of_page = np.array([rows.num_rows], np.int32)
+    return PageRun(layout, buffer, np.zeros(1, np.intp), start, rows_of_page, start + buffer.size)

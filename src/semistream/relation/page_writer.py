@@ -1,7 +1,8 @@
-"""Writes sorted rows as pages: an Arrow IPC file whose record batches are the pages of R."""
+"""Writes sorted rows as pages: Arrow IPC files, one for each column group, whose record batches are R's pages."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,30 +14,26 @@ from semistream.kernels.page_cuts import cut_pages
 from semistream.kernels.types import Int64s
 from semistream.relation.durable import sync_file
 from semistream.relation.manifest import DataFile
-from semistream.relation.page_layout import CODE_COLUMN, PageLayout
-from semistream.relation.page_table import PageTable
+from semistream.relation.page_layout import CODE_COLUMN, PageLayout, SegmentLayout
+from semistream.relation.page_table import PageTable, SegmentTable
 from semistream.relation.row_ends import count_offsets, row_ends
 
 _TRAILER = 10  # footer length (4 bytes) and the closing magic
 
 
 class PageWriter:
-    """Writes one data file. Rows must come in ascending order of their codes.
+    """Writes the data files of some pages: one for each column group. Rows must come in ascending order of their codes.
 
     ``page_bytes`` bounds a page, with all that Arrow puts around the rows; a single row that is larger gets a page of
-    its own. The file counts only when `close` has given its entry and its page table.
+    its own. The files count only when `close` has given their entries and the page table.
     """
 
-    def __init__(self, path: Path, layout: PageLayout, code_column: str, *, page_bytes: int) -> None:
-        self._path = path
+    def __init__(self, paths: Sequence[Path], layout: PageLayout, code_column: str, *, page_bytes: int) -> None:
         self._layout = layout
         self._code_column = code_column
         self._frame = frame_bytes(layout)
         self._room = page_bytes - self._frame
-        self._sink = pa.OSFile(str(path), "wb")
-        self._writer = pa.ipc.new_file(self._sink, layout.schema)
-        self._no_rows = pa.RecordBatch.from_pylist([], schema=layout.schema)
-        self._nested = any(pa.types.is_nested(column.type) for column in layout.columns)
+        self._files = [_SegmentFile(path, segment) for path, segment in zip(paths, layout.segments, strict=True)]
         self._rest: pa.RecordBatch | None = None
         self._rows: list[Int64s] = []
         self._first: list[Int64s] = []
@@ -77,27 +74,64 @@ class PageWriter:
         if cuts.size < 2:
             return
         codes = batch.column(self._code_column).view(pa.int64()).to_numpy()
-        rows = np.diff(cuts)
-        for start, length in zip(cuts[:-1].tolist(), rows.tolist(), strict=True):
+        for file in self._files:
+            file.write_pages(batch, cuts)
+        self._rows.append(np.diff(cuts))
+        self._first.append(codes[cuts[:-1]])
+        self._last.append(codes[cuts[1:] - 1])
+
+    def close(self, names: Sequence[str], number: int) -> tuple[list[DataFile], PageTable]:
+        """Finish the files and force them to disk; their entries ``names`` and the page table with file ``number``."""
+        self.end_page()
+        sealed = [file.seal(name) for file, name in zip(self._files, names, strict=True)]
+        rows = _joined(self._rows).astype(np.int32)
+        table = PageTable(
+            np.full(rows.size, number, np.int32),
+            rows,
+            _joined(self._first),
+            _joined(self._last),
+            tuple(segments for _, segments in sealed),
+        )
+        return [entry for entry, _ in sealed], table
+
+    def abandon(self) -> None:
+        """Close without a result and remove the files."""
+        for file in self._files:
+            file.abandon()
+
+
+class _SegmentFile:
+    """The Arrow IPC file with the pages' segments of one column group."""
+
+    def __init__(self, path: Path, layout: SegmentLayout) -> None:
+        self._path = path
+        self._schema = layout.schema
+        self._sink = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._sink, layout.schema)
+        self._no_rows = pa.RecordBatch.from_pylist([], schema=layout.schema)
+        self._nested = any(pa.types.is_nested(type_) for type_ in layout.schema.types)
+
+    def write_pages(self, batch: pa.RecordBatch, cuts: Int64s) -> None:
+        """Write the group's columns of the pages between consecutive cuts."""
+        if batch.num_columns > len(self._schema):
+            columns = [batch.column(name) for name in self._schema.names]
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        for start, length in zip(cuts[:-1].tolist(), np.diff(cuts).tolist(), strict=True):
             page = batch.slice(start, length)
             # Of buffers that start at the first row Arrow writes up to 64 bytes more than the page has, if they are
             # there; of nested values bitmaps that start at bit 0 to their end, far beyond the page: copy them.
             copied = self._nested or start == 0
             self._writer.write_batch(pa.concat_batches([page, self._no_rows]) if copied else page)
-        self._rows.append(rows)
-        self._first.append(codes[cuts[:-1]])
-        self._last.append(codes[cuts[1:] - 1])
 
-    def close(self, name: str, number: int) -> tuple[DataFile, PageTable]:
-        """Finish the file and force it to disk; its entry ``name`` and the page table with file ``number``."""
-        self.end_page()
+    def seal(self, name: str) -> tuple[DataFile, SegmentTable]:
+        """Finish the file, force it to disk, and give its entry and where its segments are."""
         self._writer.close()
         self._sink.close()
         sync_file(self._path)
-        return _seal(self._path, name, number, *(_joined(part) for part in (self._rows, self._first, self._last)))
+        return _seal(self._path, name)
 
     def abandon(self) -> None:
-        """Close without a result and remove the file."""
+        """Close and remove the file."""
         self._sink.close()
         self._path.unlink(missing_ok=True)
 
@@ -108,21 +142,25 @@ def code_column(layout: PageLayout, key: tuple[str, ...]) -> str:
 
 
 def frame_bytes(layout: PageLayout) -> int:
-    """What a page takes besides its rows: the message's metadata, padding, the last offset of strings."""
-    columns = [pa.nulls(1, column.type) for column in layout.columns]
-    message = pa.RecordBatch.from_arrays(columns, names=layout.schema.names).serialize()
-    metadata = 8 + int.from_bytes(message[4:8], "little")
+    """What a page takes besides its rows: the messages' metadata, padding, the last offset of strings."""
+    metadata = sum(_metadata_bytes(segment.schema) for segment in layout.segments)
     last_offsets = 8 * sum(count_offsets(column.type) for column in layout.columns)
     further_bytes = 56 * sum(column.kind == "binary" for column in layout.columns)  # Arrow pads those of strings to 64
     return metadata + 8 * layout.num_buffers + last_offsets + further_bytes
+
+
+def _metadata_bytes(schema: pa.Schema) -> int:
+    columns = [pa.nulls(1, field.type) for field in schema]
+    message = pa.RecordBatch.from_arrays(columns, names=schema.names).serialize()
+    return 8 + int.from_bytes(message[4:8], "little")
 
 
 def _joined(parts: list[Int64s]) -> Int64s:
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def _seal(path: Path, name: str, number: int, rows: Int64s, first: Int64s, last: Int64s) -> tuple[DataFile, PageTable]:
-    """Read the finished file back and take the checksum of every page, and of the bytes around them."""
+def _seal(path: Path, name: str) -> tuple[DataFile, SegmentTable]:
+    """Read the finished file back and take the checksum of every segment, and of the bytes around them."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(size - _TRAILER)
@@ -134,18 +172,10 @@ def _seal(path: Path, name: str, number: int, rows: Int64s, first: Int64s, last:
         for page, (offset, length) in enumerate(zip(offsets.tolist(), lengths.tolist(), strict=True)):
             file.seek(offset)
             checksums[page] = xxhash.xxh64_intdigest(file.read(length))
-    table = PageTable(
-        np.full(offsets.size, number, np.int32),
-        offsets,
-        lengths,
-        rows.astype(np.int32),
-        first,
-        last,
-        checksums,
-    )
     begin = int(offsets[0]) if offsets.size else 0
     end = int(offsets[-1] + lengths[-1]) if offsets.size else 0
-    return DataFile(name, size, begin, end, edge_checksum(path, begin, end)), table
+    entry = DataFile(name, size, begin, end, edge_checksum(path, begin, end))
+    return entry, SegmentTable.unverified(offsets, lengths, checksums)
 
 
 def edge_checksum(path: Path, begin: int, end: int) -> int:

@@ -58,6 +58,8 @@ class ParquetRelation:
     """The rows of a key may lie anywhere: only a whole scan has met them all."""
     key: ClassVar[tuple[str, ...]] = ()
     null_key_rows: ClassVar[int] = 0
+    segments: ClassVar[int] = 1
+    """A page is made in one place, whatever columns it has."""
 
     @classmethod
     def open(cls, path: str | Path, *, page_bytes: int | str = PAGE_BYTES) -> ParquetRelation:
@@ -101,6 +103,11 @@ class ParquetRelation:
     def layout(self) -> PageLayout:
         """The columns that are read, as pages hold them."""
         return PageLayout.with_codes(pa.schema([self.schema.field(name) for name in self.columns]))
+
+    @property
+    def whole_layout(self) -> PageLayout:
+        """All columns, as pages would hold them."""
+        return PageLayout.with_codes(self.schema)
 
     @cached_property
     def rows_per_page(self) -> int:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ColumnNotFound
-from semistream.kernels.types import Bools, Int64s
+from semistream.kernels.types import Int64s
 from semistream.keys import KeyCodec
 from semistream.relation.build import Progress, build_relation
 from semistream.relation.changes import changes_since, pages_kept_from
@@ -38,7 +38,10 @@ SCAN_RUN_BYTES = 4 << 20
 class Relation:
     """One version of a relation on disk. Opening it reads the page table; rows are read when asked for.
 
-    A page's checksum is compared when it is first read through this object; ``verified`` remembers which were.
+    A page's checksum is compared when it is first read through this object; the table remembers which were.
+
+    ``groups`` are the column groups that are read: all of them, unless the relation was narrowed by `reading`.
+    ``first_page`` is the number of its first page in the whole version, if it is a `part`.
 
     >>> import tempfile
     >>> products = pa.table({"id": [3, 1, 2], "name": ["cola", "tea", "water"]})
@@ -51,7 +54,9 @@ class Relation:
     path: Path
     manifest: Manifest
     table: PageTable
-    verified: Bools = field(repr=False, compare=False)
+    groups: tuple[int, ...]
+    first_page: int = 0
+    _narrowed: dict[tuple[int, ...], Relation] = field(default_factory=dict, repr=False, compare=False)
 
     clustered: ClassVar[bool] = True
     """Rows of a key lie together: a join that has met the pages of its code has met them all."""
@@ -67,6 +72,7 @@ class Relation:
         memory: int | str = "512MB",
         fill_factor: float = 1.0,
         overwrite: bool = False,
+        column_groups: Sequence[Sequence[str]] | None = None,
         progress: Progress | None = None,
     ) -> Relation:
         """Build a relation at ``path`` from ``data``, within ``memory``, however large the data is.
@@ -74,8 +80,13 @@ class Relation:
         ``data`` is anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB), an iterable of record
         batches, or a path to Parquet, Arrow IPC or CSV. ``key`` names the join columns; keys may repeat, and rows with
         a null key are kept apart, as the key joins them with nothing. Pages hold at most ``page_bytes`` (64 KiB unless
-        given), filled to ``fill_factor`` to leave room for updates. ``progress(phase, rows)`` is called as rows are
-        read and written. Either the whole relation is published or nothing of it is left.
+        given, 1 MiB with column groups), filled to ``fill_factor`` to leave room for updates. ``progress(phase,
+        rows)`` is called as rows are read and written. Either the whole relation is published or nothing of it is left.
+
+        Wide rows lie in column groups, so that a join with ``columns`` reads only the groups that hold them and the
+        key. ``column_groups`` says which columns are read together; one that names a column of the key is read with it,
+        so all columns in one group are read as a whole. Those not named lie with the key if rows are narrow (up to 128
+        bytes), else a few neighbours in each group.
         """
         build_relation(
             data,
@@ -85,6 +96,7 @@ class Relation:
             memory=memory,
             fill_factor=fill_factor,
             overwrite=overwrite,
+            column_groups=column_groups,
             progress=progress,
         )
         return cls.open(path)
@@ -95,9 +107,8 @@ class Relation:
         folder = Path(path)
         number = get_current(folder) if version is None else require_version(folder, version)
         manifest = read_manifest(folder, number)
-        with pa.OSFile(str(check_whole(folder, manifest.page_table))) as source:
-            table = PageTable.from_arrow(pa.ipc.open_file(source).read_all())
-        return cls(folder, manifest, table, np.zeros(len(table), np.bool_))
+        groups = tuple(range(manifest.num_groups))
+        return cls(folder, manifest, _read_table(folder, manifest, groups), groups)
 
     @property
     def version(self) -> int:
@@ -131,7 +142,10 @@ class Relation:
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of the pages: what a full scan reads, and what a share like "10%" is a share of."""
+        """Bytes of the pages: what a full scan reads, and what a share like "10%" is a share of.
+
+        Of a relation that was narrowed, those of the column groups that are read.
+        """
         return int(self.table.nbytes.sum())
 
     @cached_property
@@ -150,10 +164,26 @@ class Relation:
         table = self.table
         return int(table.rows.sum()), float((table.rows / table.nbytes).max(initial=0.0))
 
-    def reading(self, columns: Sequence[str]) -> Self:
-        """The relation for a join that needs only some columns: this one, as pages are read whole."""
-        del columns
-        return self
+    def reading(self, columns: Sequence[str]) -> Relation:
+        """The relation for a join that needs only some columns: this one, if it reads no more groups than it must.
+
+        Else the same version, of which pages have only the column groups with these columns and the key: so do
+        `table`, `layout`, `nbytes` and all that is read. `schema` still has all columns. It works both ways: of a
+        relation that was narrowed, columns in other groups can be read too.
+        """
+        holding = enumerate(self.manifest.column_groups)
+        groups = tuple(i for i, group in holding if i == 0 or not set(columns).isdisjoint(group)) or (0,)
+        if groups == self.groups:
+            return self
+        if groups not in self._narrowed:
+            self._narrowed[groups] = replace(self, table=self._table_of(groups), groups=groups, _narrowed={})
+        return self._narrowed[groups]
+
+    def _table_of(self, groups: tuple[int, ...]) -> PageTable:
+        if set(groups) <= set(self.groups):
+            return self.table.with_segments([self.groups.index(group) for group in groups])
+        whole = _read_table(self.path, self.manifest, groups)
+        return whole.take(slice(self.first_page, self.first_page + len(self.table)))
 
     @cached_property
     def codec(self) -> KeyCodec:
@@ -162,13 +192,32 @@ class Relation:
 
     @cached_property
     def layout(self) -> PageLayout:
-        """How pages are laid out."""
-        return PageLayout.of(self.schema, self.key, self.codec)
+        """How pages are laid out, as far as they are read."""
+        groups = self.manifest.column_groups
+        return self._layout_of([groups[i] for i in self.groups] if groups else [])
+
+    @cached_property
+    def whole_layout(self) -> PageLayout:
+        """How pages with all column groups are laid out."""
+        return self._layout_of(self.manifest.column_groups)
+
+    def _layout_of(self, groups: Sequence[Sequence[str]]) -> PageLayout:
+        return PageLayout.of(self.schema, self.key, self.codec, groups)
+
+    @property
+    def segments(self) -> int:
+        """In how many places a page lies: one for each column group that is read."""
+        return len(self.groups)
 
     @property
     def data_files(self) -> list[Path]:
-        """The files that the page table refers to by number."""
-        return [self.path / file.name for file in self.manifest.files]
+        """The files that are read: those of the first column group, by their numbers in the page table, then others."""
+        return [file for files in self._segment_files for file in files]
+
+    @property
+    def _segment_files(self) -> list[list[Path]]:
+        """The files of each column group that is read, by their numbers in the page table."""
+        return [[self.path / file.name for file in self.manifest.files_of(group)] for group in self.groups]
 
     def disk(self, disk: str | Disk = "auto") -> Disk:
         """A disk to read this relation through."""
@@ -179,12 +228,11 @@ class Relation:
         return RunReader(
             self.table,
             self.layout,
-            self.data_files,
+            self._segment_files,
             self.disk(disk),
             run_bytes=run_bytes,
             buffers=buffers,
             threads=threads,
-            verified=self.verified,
         )
 
     def read_pages(
@@ -202,7 +250,7 @@ class Relation:
         """All rows, page by page in the order of their codes, then those with a null key."""
         names = self.require_columns(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
-        return pa.RecordBatchReader.from_batches(schema, self._scan(names, schema, disk))
+        return pa.RecordBatchReader.from_batches(schema, self.reading(names)._scan(names, schema, disk))
 
     def _scan(self, names: list[str], schema: pa.Schema, disk: str | Disk) -> Iterator[pa.RecordBatch]:
         no_rows = pa.RecordBatch.from_pylist([], schema=schema)
@@ -220,7 +268,8 @@ class Relation:
         ``keys`` is a list or Arrow array of values, or for several key columns a table (or anything that makes one)
         with columns called like the relation's.
         """
-        return lookup_rows(self, keys, self.require_columns(columns))
+        names = self.require_columns(columns)
+        return lookup_rows(self.reading(names), keys, names)
 
     def update(self, upserts: Any = None, deletes: Any = None) -> Relation:
         """Publish the next version: rows of ``upserts`` replace all rows of their key, ``deletes`` names keys to drop.
@@ -241,7 +290,7 @@ class Relation:
         begin = 0 if first_code is None else int(np.searchsorted(table.last_code, first_code, "left"))
         end = len(table) if end_code is None else int(np.searchsorted(table.first_code, end_code, "left"))
         pages = slice(begin, max(begin, end))
-        return Relation(self.path, self.manifest, table.take(pages), self.verified[pages])
+        return replace(self, table=table.take(pages), first_page=self.first_page + begin, _narrowed={})
 
     def refreshed(self) -> Relation:
         """The version published last: this object if that is still the one."""
@@ -284,3 +333,8 @@ class Relation:
             if name not in self.schema.names:
                 raise ColumnNotFound(name, self.schema.names, where=f"relation {self.path}")
         return names
+
+
+def _read_table(folder: Path, manifest: Manifest, groups: Sequence[int]) -> PageTable:
+    with pa.OSFile(str(check_whole(folder, manifest.page_table))) as source:
+        return PageTable.from_arrow(pa.ipc.open_file(source).read_all(), groups)

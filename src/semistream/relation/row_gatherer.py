@@ -62,8 +62,9 @@ class RowGatherer:
             gather_columns(run.view(value_type), run.positions, buffers, page, row, values[:, begin:end])
         for i in self._others:
             self._append_other(i, run, page, row)
+        filled = run.filled
         for i, buffer in self._validity:
-            if run.filled[buffer]:
+            if filled[buffer]:
                 valid = self._valid.setdefault(i, np.ones(self._capacity, np.bool_))
                 gather_bits(run.buffer, run.positions[:, buffer], page, row, valid[begin:end])
         self.rows = end

@@ -6,28 +6,32 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from semistream.errors import CorruptRelation, InvalidArgument
-from semistream.kernels.types import Bools, Bytes, Int64s
+from semistream.kernels.types import Bytes, Int64s
 from semistream.kernels.xxhash64 import hash_ranges
-from semistream.relation.disk import Disk, allocate_buffer, buffer_bytes
+from semistream.relation.disk import ALIGNMENT, Disk, ReadRequest, allocate_buffer, buffer_bytes
 from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
-from semistream.relation.page_table import PageTable
+from semistream.relation.page_table import PageTable, SegmentTable
+from semistream.relation.read_lane import ReadLane
 from semistream.relation.read_plan import Pages, PageSequence
 
 T = TypeVar("T")
+
+_SEGMENT_THREADS = 3  # for pages of several segments, whose requests are short: a disk takes some at a time
 
 
 class RunReader:
     """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by ``threads``.
 
-    ``verified`` says which pages need no check of their checksum any more, and is kept up to date. Only what was asked
-    for is read, so that the counts of the disk are the same every time. Errors of the thread are
+    Of a run one request reads the segments of each column group in ``table``; ``files`` are those of each group. The
+    table keeps which segments need no check of their checksum any more. Only what was asked for is read, so that the
+    counts of the disk are the same every time: a page counts once for each of its segments. Errors of the thread are
     raised where the run would have been taken.
     """
 
@@ -35,13 +39,12 @@ class RunReader:
         self,
         table: PageTable,
         layout: PageLayout,
-        files: list[Path],
+        files: list[list[Path]],
         disk: Disk,
         *,
         run_bytes: int,
         buffers: int = 2,
         threads: int = 1,
-        verified: Bools | None = None,
     ) -> None:
         if buffers < 1:
             raise InvalidArgument(f"buffers is {buffers}; a reader needs at least 1.")
@@ -50,17 +53,23 @@ class RunReader:
         self._files = files
         self._disk = disk
         self._run_bytes = run_bytes
-        self._free: deque[Bytes] = deque(allocate_buffer(buffer_bytes(run_bytes)) for _ in range(buffers))
-        self._pending: deque[tuple[Future[Any], Bytes, int]] = deque()  # and the pages of the run
+        self._free: deque[Bytes] = deque(allocate_buffer(self._buffer_bytes) for _ in range(buffers))
+        self._pending: deque[tuple[Future[PageRun] | _LaneRun, Bytes, int]] = deque()  # and the pages of the run
         self._taken: Bytes | None = None
-        self._threads = threads
+        self._threads = threads if len(table.segments) == 1 else max(threads, min(buffers, _SEGMENT_THREADS))
         self._pool: ThreadPoolExecutor | None = None
-        self._verified = np.zeros(len(table), np.bool_) if verified is None else verified
+        self._in_lanes = buffers > 1 and ReadLane.supported() and len(table.segments) <= ReadLane.most_reads
+        self._lanes: list[ReadLane] = []
+        self._idle: list[ReadLane] = []
 
     @staticmethod
-    def memory_bytes(run_bytes: int, buffers: int = 2) -> int:
-        """Bytes that the buffers of a reader take."""
-        return buffers * buffer_bytes(run_bytes)
+    def memory_bytes(run_bytes: int, buffers: int = 2, segments: int = 1) -> int:
+        """Bytes that the buffers of a reader take, for pages of so many segments, each aligned on its own."""
+        return buffers * (buffer_bytes(run_bytes) + 2 * ALIGNMENT * (segments - 1))
+
+    @property
+    def _buffer_bytes(self) -> int:
+        return self.memory_bytes(self._run_bytes, 1, len(self._table.segments))
 
     @property
     def run_bytes(self) -> int:
@@ -78,13 +87,13 @@ class RunReader:
         held = [*self._free, *(buffer for _, buffer, _ in self._pending)]
         if self._taken is not None:
             held.append(self._taken)
-        return all(buffer.size == buffer_bytes(self._run_bytes) for buffer in held)
+        return all(buffer.size == self._buffer_bytes for buffer in held)
 
     def resize(self, run_bytes: int) -> None:
         """Take runs of up to ``run_bytes`` from now on. Buffers in use are replaced when they are given back."""
         self._run_bytes = run_bytes
         free, self._free = len(self._free), deque()  # the old ones are let go before there are new ones
-        self._free.extend(allocate_buffer(buffer_bytes(run_bytes)) for _ in range(free))
+        self._free.extend(allocate_buffer(self._buffer_bytes) for _ in range(free))
 
     @property
     def room(self) -> int:
@@ -103,22 +112,37 @@ class RunReader:
 
     @property
     def costs(self) -> DiskCosts:
-        """What plans take a request of the disk to cost."""
-        return self._disk.costs
+        """What plans take a run to cost: a request of the disk for each segment."""
+        return self._disk.costs.in_segments(len(self._table.segments))
 
     def ask(self, run: Pages | PageSequence) -> None:
-        """Start to read a run: pages that lie one behind the other in one file, or a sequence of a read plan.
+        """Start to read a run: pages that lie one behind the other, or a sequence of a read plan.
 
         Of a sequence all that lies between its pages is read and counted by the disk, but only the pages it names are
         checked and given.
         """
         pages, span_pages = run if isinstance(run, PageSequence) else (run, run.size)
-        span = self._span(pages)
-        self._require_readable(pages, span_pages, span[1])
-        file = self._files[int(self._table.file[pages[0]])]
-        read = self._disk.request(file, *span, pages=span_pages)
+        self._require_readable(pages, span_pages)
+        number = int(self._table.file[pages[0]])
+        requests, begin = [], 0
+        for files, segments in zip(self._files, self._table.segments, strict=True):
+            offset, nbytes = _span(segments, pages)
+            read = self._disk.request(files[number], offset, nbytes, pages=span_pages)
+            requests.append(_SegmentRequest(segments, read, begin))
+            begin += buffer_bytes(nbytes)
         buffer = self._free.popleft()
-        self._pending.append((self.submit(self._read, read, file, pages, buffer), buffer, pages.size))
+        coming: Future[PageRun] | _LaneRun
+        if self._in_lanes and all(request.is_plain(pages) for request in requests):
+            coming = _LaneRun(self, self._lane(), requests, pages, buffer)
+        else:
+            coming = self.submit(self._read, requests, pages, buffer)
+        self._pending.append((coming, buffer, pages.size))
+
+    def _lane(self) -> ReadLane:
+        if not self._idle:
+            self._idle.append(ReadLane())
+            self._lanes.append(self._idle[0])
+        return self._idle.pop()
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
         """Do something else in the reader's threads."""
@@ -136,9 +160,9 @@ class RunReader:
         """Say that the run taken last is no longer needed: its buffer can be read into again."""
         if self._taken is not None:
             buffer, self._taken = self._taken, None
-            if buffer.size != buffer_bytes(self._run_bytes):
+            if buffer.size != self._buffer_bytes:
                 del buffer  # before there is a new one
-                buffer = allocate_buffer(buffer_bytes(self._run_bytes))
+                buffer = allocate_buffer(self._buffer_bytes)
             self._free.append(buffer)
 
     def read_all(self, runs: Iterable[Pages | PageSequence]) -> Iterator[PageRun]:
@@ -152,15 +176,11 @@ class RunReader:
             yield self.take()
             self.give_back()
 
-    def _span(self, pages: Pages) -> tuple[int, int]:
-        """Where a run starts in its file, and how many bytes it has there with all between its pages."""
-        table, last = self._table, pages[-1]
-        start = int(table.offset[pages[0]])
-        return start, int(table.offset[last] + table.nbytes[last]) - start
-
-    def _require_readable(self, pages: Pages, span_pages: int, nbytes: int) -> None:
+    def _require_readable(self, pages: Pages, span_pages: int) -> None:
         """Refuse what would be miscounted, or is larger than a buffer."""
-        if span_pages == pages.size and nbytes != self._table.nbytes[pages].sum():
+        table = self._table
+        nbytes = int(_span(table, pages)[1])
+        if span_pages == pages.size and nbytes != table.nbytes[pages].sum():
             raise InvalidArgument(
                 f"the {pages.size} pages from {pages[0]} to {pages[-1]} do not lie one behind the other. Ask for runs "
                 "of PageTable.cut_runs, or for the sequences of a read plan."
@@ -171,34 +191,21 @@ class RunReader:
                 f"{self._run_bytes}. Raise run_bytes, or ask for shorter runs."
             )
 
-    def _read(self, read: Callable[[Bytes], int], file: Path, pages: Pages, buffer: Bytes) -> PageRun:
-        table = self._table
-        starts = table.offset[pages] - table.offset[pages[0]] + read(buffer)
-        lengths = table.nbytes[pages]
-        self._verify(file, pages, buffer, starts, lengths)
-        return PageRun(self._layout, buffer, pages, starts, table.rows[pages], lengths)
+    def _read(self, requests: list[_SegmentRequest], pages: Pages, buffer: Bytes) -> PageRun:
+        run = self._run(requests, pages, buffer, [request.read(buffer[request.begin :]) for request in requests])
+        for request, starts, nbytes in zip(requests, run.starts, run.nbytes, strict=True):
+            request.verify(pages, buffer, starts, nbytes)
+        return run
 
-    def _verify(self, file: Path, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
-        """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
-
-        A page is checked once for each relation that a process has open. Files never change once they are published,
-        so a page that is read again is trusted for what was seen.
-        """
-        fresh = np.flatnonzero(~self._verified[pages])
-        if fresh.size == 0:
-            return
-        sums = np.zeros(fresh.size, np.uint64)
-        hash_ranges(starts[fresh], lengths[fresh], buffer, sums)
-        pages = pages[fresh]
-        wrong = np.flatnonzero(sums != self._table.checksum[pages])
-        if wrong.size:
-            page = int(pages[wrong[0]])
-            offset = int(self._table.offset[page])
-            raise CorruptRelation(
-                f"page {page} ({file}, bytes {offset} to {offset + int(self._table.nbytes[page])}) does not match its "
-                "checksum. Restore the file from a copy, or build the relation again."
-            )
-        self._verified[pages] = True
+    def _run(self, requests: list[_SegmentRequest], pages: Pages, buffer: Bytes, before: list[int]) -> PageRun:
+        """Pages that were read to a buffer; ``before`` are the bytes of each request that come before those wanted."""
+        starts = np.empty((len(requests), pages.size), np.int64)
+        lengths = np.empty_like(starts)
+        for number, request in enumerate(requests):
+            offset = request.segments.offset[pages]
+            np.subtract(offset, offset[0] - (request.begin + before[number]), out=starts[number])
+            lengths[number] = request.segments.nbytes[pages]
+        return PageRun(self._layout, buffer, pages, starts, self._table.rows[pages], lengths)
 
     def close(self) -> None:
         """Wait for the threads, end them, and close the disk's files."""
@@ -206,4 +213,75 @@ class RunReader:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
         self._pending.clear()
+        self._idle.clear()
+        while self._lanes:
+            self._lanes.pop().close()
         self._disk.close()
+
+
+class _LaneRun:
+    """A run that a lane reads, like a future."""
+
+    def __init__(
+        self, reader: RunReader, lane: ReadLane, requests: list[_SegmentRequest], pages: Pages, buffer: Bytes
+    ) -> None:
+        self._reader, self._lane, self._requests, self._pages, self._buffer = reader, lane, requests, pages, buffer
+        address = buffer.ctypes.data
+        reads = [request.read.system_read() for request in requests]
+        self._before = [before for *_, before in reads]
+        lane.start(
+            [
+                (descriptor, address + request.begin, nbytes, start)
+                for request, (descriptor, start, nbytes, _) in zip(requests, reads, strict=True)
+            ]
+        )
+
+    def result(self) -> PageRun:
+        """Wait for the run."""
+        got = self._lane.wait(len(self._requests))
+        self._reader._idle.append(self._lane)
+        for i, request in enumerate(self._requests):
+            if got[i] < self._before[i] + request.read.nbytes:  # read again to say why, or because it was interrupted
+                self._before[i] = request.read(self._buffer[request.begin :])
+        return self._reader._run(self._requests, self._pages, self._buffer, self._before)
+
+
+class _SegmentRequest(NamedTuple):
+    """What is read of a run in one column group, and where in the buffer it is put to."""
+
+    segments: SegmentTable
+    read: ReadRequest
+    begin: int
+
+    def is_plain(self, pages: Pages) -> bool:
+        """Whether nothing is to be done but to read: all pages were checked before."""
+        return self.read.plain and bool(self.segments.verified[pages].all())
+
+    def verify(self, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
+        """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
+
+        A page is checked once for each relation that a process has open. Files never change once they are published,
+        so a page that is read again is trusted for what was seen.
+        """
+        table = self.segments
+        fresh = np.flatnonzero(~table.verified[pages])
+        if fresh.size == 0:
+            return
+        sums = np.zeros(fresh.size, np.uint64)
+        hash_ranges(starts[fresh], lengths[fresh], buffer, sums)
+        pages = pages[fresh]
+        wrong = np.flatnonzero(sums != table.checksum[pages])
+        if wrong.size:
+            page = int(pages[wrong[0]])
+            offset, nbytes = int(table.offset[page]), int(table.nbytes[page])
+            raise CorruptRelation(
+                f"page {page} ({self.read.path}, bytes {offset} to {offset + nbytes}) does not match its "
+                "checksum. Restore the file from a copy, or build the relation again."
+            )
+        table.verified[pages] = True
+
+
+def _span(table: PageTable | SegmentTable, pages: Pages) -> tuple[int, int]:
+    """Where a run starts in its file, and how many bytes it has there with all between its pages."""
+    start, last = int(table.offset[pages[0]]), pages[-1]
+    return start, int(table.offset[last] + table.nbytes[last]) - start

@@ -55,9 +55,11 @@ class _Update:
         touched = np.logical_or.reduce([table.pages_holding(keys.codes) for keys in self._touched])
         if len(table):
             touched[home] = True
-        name = self._draft.name_file("0")
+        groups = manifest.num_groups
+        names = self._draft.name_files("0", groups)
+        paths = [relation.path / name for name in names]
         options = PageOptions(manifest.page_bytes, manifest.fill_factor)
-        writer = PageWriter(relation.path / name, relation.layout, self._by, page_bytes=options.fill_bytes)
+        writer = PageWriter(paths, relation.layout, self._by, page_bytes=options.fill_bytes)
         origin: list[npt.NDArray[np.intp]] = []  # for each new page, the old page in whose place it stands
         try:
             for page, kept in self._kept_rows(np.flatnonzero(touched)):
@@ -65,7 +67,7 @@ class _Update:
                 before = writer.pages
                 writer.write_apart(self._merge(kept, int(begin), int(end)), most_bytes=options.page_bytes)
                 origin.append(np.full(writer.pages - before, page))
-            file, pages = writer.close(name, len(manifest.files))
+            entries, pages = writer.close(names, len(manifest.files) // groups)
         except BaseException:
             writer.abandon()
             raise
@@ -73,19 +75,21 @@ class _Update:
         merged = PageTable.concat([table.take(stays), pages])
         merged = merged.take(np.argsort(np.concatenate([stays, *origin]), kind="stable"))
         used, merged_files = np.unique(merged.file, return_inverse=True)
-        files = [*manifest.files, file]
-        if used.size and used[-1] < len(manifest.files):
-            (relation.path / name).unlink()  # it has no pages: none was touched, or nothing of them stays
+        files = [*manifest.files, *entries]
+        if used.size and used[-1] < len(manifest.files) // groups:
+            for path in paths:
+                path.unlink()  # it has no pages: none was touched, or nothing of them stays
         self._draft.publish(
             key=relation.key,
             schema=relation.schema,
             page_bytes=manifest.page_bytes,
             fill_factor=manifest.fill_factor,
-            files=[files[i] for i in used] or [file],
+            files=[files[i * groups + group] for i in used for group in range(groups)] or entries,
             table=merged.with_files(merged_files.astype(np.int32)),
             null_files=[*manifest.null_files, *self._nulls.close()],
             null_key_rows=manifest.null_key_rows + self._nulls.rows,
             changes=np.unique(np.concatenate([keys.codes for keys in self._touched])),
+            column_groups=manifest.column_groups,
         )
 
     def _sorted_inserts(self, upserts: pa.Table) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +31,6 @@ def verify_relation(relation: Relation) -> Verified:
     """Every checksum, the order of the codes within and between pages, and the row counts."""
     get_current(relation.path)
     relation = type(relation).open(relation.path, relation.version)  # read again, and whole if it is a part
-    relation = replace(relation, verified=np.zeros(len(relation.table), np.bool_))  # whatever was read before
     manifest, table = relation.manifest, relation.table
     nbytes = 0
     for file in manifest.files:

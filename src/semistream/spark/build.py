@@ -15,9 +15,9 @@ from semistream.errors import InvalidArgument, RelationError
 from semistream.keys import KeyCodec
 from semistream.relation import Relation
 from semistream.relation.build import PageOptions, key_names
+from semistream.relation.column_groups import choose_groups
 from semistream.relation.draft import Draft, new_version
 from semistream.relation.manifest import DATA, DataFile, WholeFile
-from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_table import PageTable
 from semistream.relation.page_writer import PageWriter, code_column
 from semistream.spark.arrow_types import arrow_schema_of
@@ -36,13 +36,14 @@ def build_relation(
     page_bytes: int | None = None,
     fill_factor: float = 1.0,
     overwrite: bool = False,
+    column_groups: Sequence[Sequence[str]] | None = None,
     partitions: int | None = None,
 ) -> Relation:
     """Build a relation at ``path`` from a batch DataFrame, written by all executors.
 
     The rows are what `Relation.build` would store of them, in as many files as there are partitions: ``partitions``,
     or as many as Spark finds right. ``path`` must be one that the driver and all executors see. Rows are sorted within
-    Spark's memory and spill to its local disks.
+    Spark's memory and spill to its local disks. With column groups each partition has a file for each of them.
 
     Either the whole relation is published, by one pointer swap, or nothing of it is left. A task that fails, or that
     Spark runs twice, leaves no trace: every attempt writes to files of its own in a folder of the draft, the driver
@@ -55,16 +56,17 @@ def build_relation(
         raise InvalidArgument(f"partitions is {partitions}; it must be at least 1.")
     schema = arrow_schema_of(df)
     names = key_names(key, schema)
-    options = PageOptions(page_bytes, fill_factor)
+    groups = choose_groups(schema, names, column_groups)
+    options = PageOptions(page_bytes, fill_factor, grouped=bool(groups))
     codec = KeyCodec.of(names, [schema.field(name).type for name in names])
     folder = Path(path).absolute()
     with new_version(folder, create=True, overwrite=overwrite) as draft:
         (draft.scratch / DATA).mkdir(parents=True)
-        plan = WritePlan(str(draft.scratch), draft.version, schema, names, options.fill_bytes)
+        plan = WritePlan(str(draft.scratch), draft.version, schema, names, options.fill_bytes, groups)
         parts = _run(_sorted(df, names, codec, partitions), plan)
         files, table, null_files = _take_over(draft, parts)
         if not files:
-            files, table = _empty_file(draft, PageLayout.of(schema, names, codec), names, options)
+            files, table = _empty_files(draft, plan)
         draft.publish(
             key=names,
             schema=schema,
@@ -74,6 +76,7 @@ def build_relation(
             table=table,
             null_files=null_files,
             null_key_rows=sum(part.null_rows for part in parts),
+            column_groups=groups,
         )
     return Relation.open(folder)
 
@@ -101,8 +104,8 @@ def _write(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
 
 def _take_over(draft: Draft, parts: list[WrittenPart]) -> tuple[list[DataFile], PageTable, list[WholeFile]]:
     """Move the files of the draft's parts to where the version refers to them, in the order of their codes."""
-    filled = sorted((p for p in parts if p.file is not None), key=lambda part: int(part.table.first_code[0]))
-    files = [part.file for part in filled if part.file is not None]
+    filled = sorted((part for part in parts if part.files), key=lambda part: int(part.table.first_code[0]))
+    files = [file for part in filled for file in part.files]
     tables = [part.table.with_files(np.full(len(part.table), i, np.int32)) for i, part in enumerate(filled)]
     null_files = [part.null_file for part in parts if part.null_file is not None]
     table = PageTable.concat(tables) if tables else PageTable.empty()
@@ -122,11 +125,9 @@ def _take_over(draft: Draft, parts: list[WrittenPart]) -> tuple[list[DataFile], 
     return files, table, null_files
 
 
-def _empty_file(
-    draft: Draft, layout: PageLayout, names: tuple[str, ...], options: PageOptions
-) -> tuple[list[DataFile], PageTable]:
-    """The one file of a relation without rows that can be joined: readers expect one to probe the disk with."""
-    name = draft.name_file("0")
-    writer = PageWriter(draft.folder / name, layout, code_column(layout, names), page_bytes=options.fill_bytes)
-    file, table = writer.close(name, 0)
-    return [file], table
+def _empty_files(draft: Draft, plan: WritePlan) -> tuple[list[DataFile], PageTable]:
+    """The files of a relation without rows that can be joined: readers expect one to probe the disk with."""
+    layout = plan.layout
+    names = draft.name_files("0", len(layout.segments))
+    paths = [draft.folder / name for name in names]
+    return PageWriter(paths, layout, code_column(layout, plan.key), page_bytes=plan.fill_bytes).close(names, 0)

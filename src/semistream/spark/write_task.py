@@ -13,6 +13,7 @@ import pyarrow as pa
 from semistream.errors import RelationError
 from semistream.keys import KeyCodec
 from semistream.relation.build import NullKeyRows, with_codes
+from semistream.relation.column_groups import Groups
 from semistream.relation.draft import Draft
 from semistream.relation.manifest import DATA, DataFile, WholeFile
 from semistream.relation.page_layout import PageLayout
@@ -30,13 +31,27 @@ class WritePlan:
     schema: pa.Schema
     key: tuple[str, ...]
     fill_bytes: int
+    column_groups: Groups = ()
+
+    @property
+    def codec(self) -> KeyCodec:
+        """How key columns become codes."""
+        return KeyCodec.of(self.key, [self.schema.field(name).type for name in self.key])
+
+    @property
+    def layout(self) -> PageLayout:
+        """What pages are like."""
+        return PageLayout.of(self.schema, self.key, self.codec, self.column_groups)
 
 
 @dataclass(frozen=True)
 class WrittenPart:
-    """What one attempt of a task wrote. Names are relative to the scratch folder, and later to the relation's."""
+    """What one attempt of a task wrote: a file of pages for each column group, or none, and rows with a null key.
 
-    file: DataFile | None
+    Names are relative to the scratch folder, and later to the relation's.
+    """
+
+    files: list[DataFile]
     table: PageTable
     null_file: WholeFile | None
     null_rows: int
@@ -60,18 +75,18 @@ def write_part(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     wrote. If it is killed, the driver removes the folder.
     """
     _require_folder(plan)
-    codec = KeyCodec.of(plan.key, [plan.schema.field(name).type for name in plan.key])
-    layout = PageLayout.of(plan.schema, plan.key, codec)
+    codec, layout = plan.codec, plan.layout
     attempt = Draft(Path(plan.scratch), plan.version)  # draws a token, and names files by it
-    name = attempt.name_file("part")
+    names = attempt.name_files("part", len(layout.segments))
+    paths = [attempt.folder / name for name in names]
     nulls = NullKeyRows(attempt, plan.schema)
     by = code_column(layout, plan.key)
-    writer = PageWriter(attempt.folder / name, layout, by, page_bytes=plan.fill_bytes)
+    writer = PageWriter(paths, layout, by, page_bytes=plan.fill_bytes)
     try:
         rows = (convert_batch(batch, plan.schema) for batch in batches)
         for batch in _in_order(with_codes(rows, plan.key, codec, layout, nulls), by):
             writer.write(batch)
-        file, table = writer.close(name, 0)
+        files, table = writer.close(names, 0)
         null_files = nulls.close()
     except BaseException:
         writer.abandon()
@@ -79,9 +94,10 @@ def write_part(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         attempt.discard()
         raise
     if len(table) == 0:
-        (attempt.folder / name).unlink()
-    part = WrittenPart(file if len(table) else None, table, null_files[0] if null_files else None, nulls.rows)
-    if part.file is not None or part.null_file is not None:
+        for path in paths:
+            path.unlink()
+    part = WrittenPart(files if len(table) else [], table, null_files[0] if null_files else None, nulls.rows)
+    if part.files or part.null_file is not None:
         yield pa.record_batch({"part": pa.array([part.to_bytes()], pa.binary())})
 
 
