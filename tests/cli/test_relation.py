@@ -199,3 +199,16 @@ def test_vacuum_removes_old_versions_and_names_what_went(relation: Path) -> None
     assert any("000001" in name for name in answer.json["removed"])
     assert run("relation", "vacuum", relation, "--keep", 0).code == 2
     assert run("relation", "verify", relation).code == 0
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_where_there_is_no_relation_the_command_that_makes_one_is_named(exists: bool, tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    if exists:
+        path.mkdir()
+    for command in (("relation", "info"), ("relation", "verify"), ("relation", "vacuum")):
+        answer = run(*command, path)
+        assert answer.code == 1
+        said = " ".join(answer.err.split())
+        assert f"{path} {'is not a relation' if exists else 'does not exist'}" in said
+        assert said.endswith("`semistream relation build SOURCE PATH --key COLUMN` makes one.")

@@ -30,6 +30,11 @@ class Maker:
     kind: Callable[..., SemiStreamJoin]
     options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def takes_ranges(self) -> bool:
+        """Whether it takes a range of R's key as well as equality."""
+        return not (isinstance(self.kind, type) and issubclass(self.kind, SemiStreamJoin) and self.kind.needs_equality)
+
     def make(self, relation: Relation, case: Case, memory: int | str, **more: Any) -> SemiStreamJoin:
         options = {**self.options, **more}
         return self.kind(relation, case.stream_schema, on=case.on, how=case.how, memory=memory, **options)
@@ -108,16 +113,22 @@ RESTLESS = pytest.param(Maker(RestlessEngineJoin, {"seed": 3}), id="engine-restl
 """For what must hold however memory is split: its split is another one each time."""
 
 every_operator = pytest.mark.parametrize("maker", OPERATORS)
+every_range_operator = pytest.mark.parametrize("maker", [p for p in OPERATORS if p.values[0].takes_ranges])
 
 
-def every_operator_with(*, examples: int, **inputs: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
-    """Run a check of a maker and some inputs, drawn by Hypothesis, on every operator.
+def every_operator_with(
+    *, examples: int, ranges: bool = False, **inputs: st.SearchStrategy[Any]
+) -> Callable[[Callable[..., None]], Any]:
+    """Run a check of a maker and some inputs, drawn by Hypothesis, on every operator, or on all that take ``ranges``.
 
     All operators get the same inputs: to draw them, to build a relation and to ask the oracle takes far longer than a
     small join. To try one operator alone, name it: ``OPERATOR=sweep pytest ...``.
     """
+    named = {str(p.id): p.values[0] for p in [*OPERATORS, RESTLESS]}
     makers = [
-        (str(p.id), p.values[0]) for p in [*OPERATORS, RESTLESS] if os.environ.get("OPERATOR", str(p.id)) == str(p.id)
+        (name, maker)
+        for name, maker in named.items()
+        if os.environ.get("OPERATOR", name) == name and (maker.takes_ranges or not ranges)
     ]
 
     def decorate(check: Callable[..., None]) -> Any:

@@ -133,59 +133,89 @@ def test_hot_tuples_do_not_wait_for_cold_ones_ahead_of_them(tmp_path) -> None:
         assert join.stats.rows_waiting == 29
 
 
+Bounds = tuple[int | None, int | None]
+RANGES = pa.schema([("s", pa.int64()), ("t", pa.int64())])
+BETWEEN = "r.k BETWEEN s.s AND s.t"
+
+
 class _Model:
-    """HYBRIDJOIN one tuple at a time, on pages given as lists of keys; an iteration reads the oldest tuple's pages."""
+    """HYBRIDJOIN one tuple and one page at a time, on pages given as lists of keys.
+
+    An iteration reads the first page that the oldest tuple has not met, and all tuples meet it that need it.
+    """
 
     def __init__(self, pages: list[list[int]]) -> None:
-        self.pages_of = {k: {p for p, page in enumerate(pages) if page[0] <= k <= page[-1]} for k in range(-2, 40)}
-        self.rows = Counter(key for page in pages for key in page)
-        self.queue: list[int | None] = []
+        self.pages = pages
+        self.queue: list[tuple[Bounds, list[int]]] = []
         self.pages_read = 0
 
+    def push(self, ranges: list[Bounds]) -> None:
+        for low, high in ranges:
+            asked = low is not None and high is not None and low <= high
+            needed = [p for p, keys in enumerate(self.pages) if asked and keys[0] <= high and low <= keys[-1]]
+            self.queue.append(((low, high), needed))
+
     def step(self) -> list[int]:
-        with_page = [key for key in self.queue if key is not None and self.pages_of[key]]
-        self.queue = with_page
-        if not with_page:
+        self.queue = [(bounds, needed) for bounds, needed in self.queue if needed]
+        if not self.queue:
             return []
-        partition = self.pages_of[with_page[0]]
-        self.pages_read += len(partition)
-        served = [key for key in with_page if self.pages_of[key] <= partition]
-        self.queue = [key for key in with_page if not self.pages_of[key] <= partition]
-        return sorted(key for key in served for _ in range(self.rows[key]))
+        page = self.queue[0][1][0]
+        self.pages_read += 1
+        meeting = [bounds for bounds, needed in self.queue if page in needed]
+        self.queue = [(bounds, [p for p in needed if p != page]) for bounds, needed in self.queue]
+        self.queue = [(bounds, needed) for bounds, needed in self.queue if needed]
+        return sorted(low for low, high in meeting for key in self.pages[page] if low <= key <= high)
+
+
+small_keys = st.integers(0, 4).map(lambda key: key * 3)  # they repeat over several pages, and there are gaps between
+r_keys = st.lists(small_keys, max_size=60)
+
+
+def actions(bounds: st.SearchStrategy[Bounds]) -> st.SearchStrategy[list[int | list[Bounds]]]:
+    return st.lists(st.one_of(st.integers(1, 6), st.lists(bounds, max_size=12)))
+
+
+single = st.one_of(st.integers(-1, 13), st.none()).map(lambda key: (key, key))
+ranges = st.tuples(*2 * [st.one_of(st.integers(-1, 13), st.none())])
 
 
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
-@given(
-    st.lists(st.integers(0, 9).map(lambda key: key * 3), max_size=50),
-    st.lists(st.one_of(st.integers(1, 6), st.lists(st.one_of(st.integers(-1, 28), st.none()), max_size=12))),
-)
+@given(r_keys, actions(single))
 def test_random_deletion_is_that_of_the_algorithm_one_tuple_at_a_time(r_keys, actions) -> None:
     """Steps give what Fig. 5 gives, with keys that repeat over pages, and pages are read that often and no more."""
+    check_against_the_model(r_keys, actions, on={"s": "k"})
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@given(r_keys, actions(ranges))
+def test_ranges_are_met_page_by_page_as_by_the_algorithm_one_tuple_at_a_time(r_keys, actions) -> None:
+    check_against_the_model(r_keys, actions, where=BETWEEN)
+
+
+def check_against_the_model(r_keys: list[int], actions: list[int | list[Bounds]], **condition: object) -> None:
     filler = pa.array([b"\x00" * 700] * len(r_keys), pa.binary())
     table = pa.table({"k": pa.array(r_keys, pa.int64()), "filler": filler})
     with tempfile.TemporaryDirectory(dir=MEMORY_BACKED) as folder:
         relation = Relation.build(table, f"{folder}/r", key="k", page_bytes=4096)
-        check_against_the_model(relation, actions)
-
-
-def check_against_the_model(relation: Relation, actions: list[int | list[int | None]]) -> None:
-    runs = relation.read_pages(np.arange(relation.num_pages))
-    model = _Model([run.batch(i, ["k"]).column(0).to_pylist() for run in runs for i in range(run.pages.size)])
-    with hybrid(relation, pages_per_step=1) as join:
-        for action in [*actions, 100]:
-            if isinstance(action, int):
-                for _ in range(action):
-                    assert out(join.step()) == model.step()
-                    assert join.stats.rows_waiting == len(model.queue)
-            else:
-                assert out(join.push(keys(*action))) == []
-                model.queue += action
-        assert not model.queue
-        assert join.stats.pages_read == model.pages_read
+        runs = relation.read_pages(np.arange(relation.num_pages))
+        model = _Model([run.batch(i, ["k"]).column(0).to_pylist() for run in runs for i in range(run.pages.size)])
+        options = {"memory": "1MB", "columns": [], "pages_per_step": 1}
+        with HybridJoin(relation, RANGES, **options, **condition) as join:
+            for action in [*actions, 500]:
+                if isinstance(action, int):
+                    for _ in range(action):
+                        assert out(join.step()) == model.step()
+                        assert join.stats.rows_waiting == len(model.queue)
+                else:
+                    low, high = (pa.array([bounds[i] for bounds in action], pa.int64()) for i in range(2))
+                    assert out(join.push(pa.record_batch([low, high], schema=RANGES))) == []
+                    model.push(action)
+            assert not model.queue
+            assert join.stats.pages_read == model.pages_read
 
 
 def test_a_key_whose_rows_are_more_than_the_memory_streams_out(tmp_path) -> None:
-    """Its pages are read once for all tuples that have it; its neighbours on the first and last page come along."""
+    """Its pages are read once for all tuples that have it, a run at a time; neighbours on its pages come along."""
     r_keys = [1, 2, *[5] * 4000, 8, 9]
     table = pa.table({"k": r_keys, "text": [f"{i:0100}" for i in range(len(r_keys))]})
     relation = Relation.build(table, tmp_path / "r", key="k", page_bytes=2048)
@@ -195,12 +225,12 @@ def test_a_key_whose_rows_are_more_than_the_memory_streams_out(tmp_path) -> None
     with HybridJoin(relation, SCHEMA, on={"s": "k"}, memory=memory) as join:
         list(join.push(stream.to_batches()[0]))
         sizes, rows = [], []
-        for batch in join.step():
+        for batch in join.flush():
             sizes.append(batch.nbytes)
             rows.append(batch)
         stats = join.stats
     assert stats.rows_waiting == 0
-    assert stats.steps == 1
+    assert stats.steps == stats.requests > 6
     assert max(sizes) < memory / 3
     assert stats.pages_read == relation.num_pages
     assert stats.peak_bytes <= memory
@@ -208,18 +238,56 @@ def test_a_key_whose_rows_are_more_than_the_memory_streams_out(tmp_path) -> None
     assert multiset(pa.Table.from_batches(rows)) == multiset(expected)
 
 
-def test_a_tuple_is_left_for_later_if_only_some_of_its_pages_are_read(tmp_path) -> None:
-    """A key on both sides of a partition's end is joined when it is the oldest, not by halves before."""
+def test_a_tuple_meets_its_pages_whenever_they_are_read(tmp_path) -> None:
+    """A key on both sides of a partition's end is joined with each side as it comes, and leaves with the last."""
     r_keys = [1, 2, 3, 5, 5, 5, 7, 8, 9]
     table = pa.table({"k": r_keys, "filler": [b"\x00" * 850] * 9})
     relation = Relation.build(table, tmp_path / "r", key="k", page_bytes=4096)
-    assert relation.table.first_code[1] == relation.table.last_code[0]  # 5 is on two pages
+    assert relation.table.rows.tolist() == [4, 4, 1]  # 5 is on two pages
     with hybrid(relation, pages_per_step=1) as join:
         list(join.push(keys(2, 5)))
-        assert out(join.step()) == [2]
-        assert out(join.step()) == [5, 5, 5]
-        list(join.push(keys(5, 1, 9)))
-        assert out(join.step()) == [1, 5, 5, 5]
+        assert out(join.step()) == [2, 5]
+        assert join.stats.rows_waiting == 1
+        list(join.push(keys(5)))  # it has met nothing yet
+        assert out(join.step()) == [5, 5, 5, 5]
+        assert out(join.step()) == [5]
+        assert join.stats.rows_waiting == 0
+        assert join.stats.pages_read == 3
+        list(join.push(keys(9, 5, 1)))
+        assert out(join.flush()) == [1, 5, 5, 5, 9]
+
+
+def test_tuples_with_wide_ranges_share_one_pass_over_the_relation(tmp_path) -> None:
+    """Half of R for each tuple is not read anew for each: those that come on the way meet what is left of it."""
+    relation = pages_relation(tmp_path, pages=100, rows_per_page=2)
+    stream = [(low, 199) for low in range(0, 100)]
+    with HybridJoin(relation, RANGES, where=BETWEEN, memory="1MB", columns=[], pages_per_step=10) as join:
+        produced = Counter()
+        for begin in range(0, 100, 10):
+            low, high = (pa.array([bounds[i] for bounds in stream[begin : begin + 10]]) for i in range(2))
+            produced.update(out(join.push(pa.record_batch([low, high], schema=RANGES))))
+            produced.update(out(join.step()))
+        produced.update(out(join.flush()))
+    assert produced == Counter({low: high - low + 1 for low, high in stream})
+    assert join.stats.pages_read <= 2 * relation.num_pages
+
+
+def test_what_ranges_need_is_charged_only_to_those_who_ask_for_them(tmp_path) -> None:
+    relation = pages_relation(tmp_path, pages=100, rows_per_page=2)
+    with (
+        HybridJoin(relation, RANGES, on={"s": "k"}, memory="1MB") as equality,
+        HybridJoin(relation, RANGES, where=BETWEEN, memory="1MB") as by_range,
+    ):
+        assert equality.budget.by_name["page index"] < by_range.budget.by_name["page index"]
+        assert equality._queue.slots > by_range._queue.slots
+
+
+@pytest.mark.parametrize("where", ["s.s != r.k", "s.s = r.filler_length", "s.s < r.filler_length"])
+def test_conditions_that_no_ordered_index_serves_are_refused_by_name(tmp_path, where: str) -> None:
+    table = pa.table({"k": [1, 2], "filler_length": [3, 4]})
+    relation = Relation.build(table, tmp_path / "r", key="k")
+    with pytest.raises(InvalidArgument, match=r"operator 'hybrid' finds rows by.*MeshJoin \(operator='mesh'\)"):
+        HybridJoin(relation, SCHEMA, where=where, memory="1MB")
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])

@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import semistream
-from semistream import IndexNestedLoopJoin, MeshJoin, Relation, SemiStreamingIndexJoin, SemiStreamJoin
+from semistream import HybridJoin, IndexNestedLoopJoin, MeshJoin, Relation, SemiStreamingIndexJoin, SemiStreamJoin
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError
 from semistream.joins import emitter, sorted_ranges
 from semistream.joins.condition import Condition
 from semistream.joins.pair_check import PairCheck
+from semistream.joins.sweep import SweepJoin
 from semistream.relation.null_pages import NullKeyPages
 from tests.joins.cases import MEMORY_BACKED
 from tests.joins.checks import run
@@ -65,7 +66,13 @@ def check_operators(case: PredicateCase, extra: int, options: dict[str, int]) ->
         check(mesh, case, least_memory(mesh) + extra)
         condition = Condition.of(relation, case.schema, on=case.on, where=case.where)
         phases = {"input_threshold": 5, "stream_threshold": 11} if options else {}
-        for kind, by_index in ((IndexNestedLoopJoin, {}), (SemiStreamingIndexJoin, phases)):
+        short = {"pages_per_step": options.get("pages_per_step"), "seek_bytes": 2048} if options else {}
+        for kind, by_index in (
+            (IndexNestedLoopJoin, {}),
+            (SemiStreamingIndexJoin, phases),
+            (HybridJoin, short),
+            (SweepJoin, {}),
+        ):
             make = maker(kind, relation, case, **by_index)
             if condition.access == "scan":
                 with pytest.raises(InvalidArgument, match=f"operator '{kind.name}' finds rows by the relation's key"):
@@ -159,7 +166,7 @@ def test_checks_of_wide_values_are_cut_to_what_is_reserved(tmp_path: Path, monke
     case = PredicateCase(
         relation, ("k",), tuple(stream.to_batches(max_chunksize=20)), stream.schema, None, [where], where, "inner", 0
     )
-    for kind in (MeshJoin, IndexNestedLoopJoin, SemiStreamingIndexJoin):
+    for kind in (MeshJoin, IndexNestedLoopJoin, SemiStreamingIndexJoin, HybridJoin):
         make = maker(kind, built, case)
         memory = least_memory(make) + 20_000
         with make(memory) as operator:

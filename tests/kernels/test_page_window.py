@@ -17,7 +17,7 @@ def layouts(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nda
     pages = draw(st.integers(1, 9))
     nbytes = draw(st.lists(st.integers(1, 6), min_size=pages, max_size=pages))
     breaks = draw(st.lists(st.sampled_from([0, 0, 0, 1, 2]), min_size=pages, max_size=pages))
-    waiting = draw(st.lists(st.integers(0, 9), min_size=2 * pages, max_size=2 * pages))
+    waiting = draw(st.lists(st.integers(0, 9), min_size=pages, max_size=pages))
     file, offset = [0], [0]
     for page in range(1, pages):
         file.append(file[-1] + (breaks[page] == 1))
@@ -38,11 +38,11 @@ def test_no_other_pages_serve_more_tuples_for_their_time(layout, data, seek, spa
     end = data.draw(st.integers(first + 1, file.size))
     while end - first > 1 and not (is_run(file, offset, nbytes, first, end) and end - first <= run_pages):
         end -= 1
-    waiting[2 * first] += 1  # the tuple that they are read for
+    waiting[first] += 1  # the tuple that they are read for
     run_bytes = int(nbytes[first:end].sum()) + spare_bytes
 
     def rate(begin: int, stop: int) -> Fraction:
-        return Fraction(int(waiting[2 * begin : 2 * stop].sum()), seek + int(nbytes[begin:stop].sum()))
+        return Fraction(int(waiting[begin:stop].sum()), seek + int(nbytes[begin:stop].sum()))
 
     possible = [
         (begin, stop)

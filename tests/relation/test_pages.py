@@ -75,6 +75,32 @@ def test_no_type_makes_pages_larger_than_asked(name: str) -> None:
         assert relation.table.nbytes.max() <= 2048
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    columns=st.lists(st.tuples(st.sampled_from(sorted(PLAIN | NESTED)), st.booleans()), max_size=3),
+    texts=st.lists(st.integers(0, 90), min_size=1, max_size=150),
+    page_bytes=st.integers(512, 2100),
+    seed=st.integers(0, 1000),
+)
+def test_a_page_of_several_rows_is_never_larger_than_asked(
+    columns: list[tuple[str, bool]], texts: list[int], page_bytes: int, seed: int
+) -> None:
+    """Whatever Arrow pads buffers with that are cut out of larger ones."""
+    rng, rows = np.random.default_rng(seed), len(texts)
+    table = pa.table({"k": rng.integers(0, rows, rows), "text": ["x" * size for size in texts]})
+    for name, without_nulls in columns:
+        sample = (PLAIN | NESTED)[name]
+        values = sample.drop_null() if without_nulls and sample.null_count < len(sample) else sample
+        picked = values.take(pa.array(rng.integers(0, len(values), rows)))
+        table = table.append_column(f"{table.num_columns} {name}", picked)
+    for wanted in (table, table.drop_columns("text")):
+        with scratch_folder() as folder:
+            built = Relation.build(wanted, folder / "r", key="k", page_bytes=page_bytes)
+            for relation in (built, built.update(wanted.slice(0, rows // 3))):
+                several = relation.table.rows > 1
+                assert relation.table.nbytes[several].max(initial=0) <= page_bytes
+
+
 def test_pages_are_well_filled() -> None:
     table = pa.table({"k": np.arange(20_000), **{f"c{i}": np.arange(20_000) for i in range(14)}})
     with scratch_folder() as folder:

@@ -15,7 +15,7 @@ from semistream import __version__
 from semistream.cli.demo.command import demo
 from semistream.cli.join import join
 from semistream.cli.relation import app as relation
-from semistream.errors import SemistreamError
+from semistream.errors import NotARelation, SemistreamError
 
 
 class _Commands(TyperGroup):
@@ -24,6 +24,8 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except NotARelation as error:
+            message = _with_command(str(error))
         except SemistreamError as error:
             message = str(error)
         except OSError as error:
@@ -36,6 +38,12 @@ class _Commands(TyperGroup):
             message = f"the data cannot be read or written: {error}"
         typer.echo(f"semistream: {message}", err=True)
         raise typer.Exit(1)
+
+
+def _with_command(message: str) -> str:
+    """A message whose next step is a call in Python, with the command that does the same instead."""
+    finding, call, _ = message.rpartition(". Relation.build(")
+    return f"{finding}. `semistream relation build SOURCE PATH --key COLUMN` makes one." if call else message
 
 
 def _is_data_error(error: Exception) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Unpack
 
 import numpy as np
@@ -12,9 +13,9 @@ from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.memory_split import MemorySplit
-from semistream.joins.partition import Partition, Partitioner, Reading
+from semistream.joins.page_chains import PageNeeds, PageSpan, Stretches
+from semistream.joins.partition import Partitioner
 from semistream.joins.stream_queue import StreamQueue
-from semistream.kernels.merge import match_pages
 from semistream.kernels.types import Int64s
 from semistream.relation import PageRun, Relation
 
@@ -29,31 +30,33 @@ class HybridJoin(SemiStreamJoin):
 
     All tuples in memory that this part can serve are joined with it and leave at once, wherever they stand in the
     queue, and the slots that they vacate are the room for new ones. So pages that many tuples ask for are read often,
-    pages that none asks for never, and no iteration waits for the stream: a step always finishes the oldest tuple, and
-    a stream that pauses gets out by steps alone. The result is exact.
+    pages that none asks for never, and no iteration waits for the stream: a step finishes the oldest tuple, unless its
+    pages are more than one run, and a stream that pauses gets out by steps alone. The result is exact. Conditions may
+    be ranges of R's key; a tuple then needs all pages in its range.
 
     =====================  ===================================================================================
     HYBRID                 here
     =====================  ===================================================================================
     w                      tuples admitted between two iterations: as many as slots were vacated
     h_S                    ``slots`` of `StreamQueue`: what the memory left by the other parts can hold
-    H, Q                   `StreamQueue`: a chain of tuples for each page of R, and their order of arrival
-    p, v_P                 `Partition`, and the pages in it: at most ``pages_per_step`` (by default, up to 4 MB)
-    index on R             the page table, searched by `Partitioner`
+    Q                      `StreamQueue`: the tuples in their order of arrival
+    H                      `PageChains`: the tuples by the pages of R that they need
+    p, v_P                 a run of pages, and how many: at most ``pages_per_step`` (by default, up to 4 MB)
+    index on R             the page table, searched by `PageChains`
     c_I/O(v_P)             of ``seek_bytes``, what the disk reads in the time of a seek, and of the pages' bytes
     =====================  ===================================================================================
 
     Where it departs from Fig. 5:
 
-    - Keys of R may repeat, over any number of pages, and tuples may have no partner. So a tuple leaves when all pages
-      that may hold its code were read together, matched or not: the paper's unmatched tuples would stay for ever. If a
-      code has pages outside the partition its tuples are left for later, never joined by halves; only for the oldest
-      tuple the partition has all its pages, and these are read run by run if they are more than the buffer holds.
-      Tuples that no page can serve (a null key, a code between two pages) leave without a read.
-    - The partition lies around the oldest tuple's pages where most tuples wait for it, and is as long as it pays (see
-      `Partitioner`), instead of a fixed part: with few tuples in memory it is a page, and under load a full buffer.
-      Theorem 1 (no page is asked for more often than MESHJOIN reads it) holds for the oldest tuples' pages; pages that
-      are read along with them come on top, where the time to read them is less than that of the seeks they spare.
+    - A tuple may need several pages: keys of R may repeat over any number of them, and a range may have any number in
+      it. It meets each once, with whichever partition brings it, and leaves when it has met all, matched or not: the
+      paper's unmatched tuples would stay for ever. Tuples that no page can serve (a null key, a code between two pages)
+      leave without a read.
+    - The partition lies around the pages that the oldest tuple has yet to meet, where most tuples wait for it, and is
+      as long as it pays (see `Partitioner`), instead of a fixed part: with few tuples in memory it is a page, and under
+      load a full buffer. Theorem 1 (no page is asked for more often than MESHJOIN reads it) holds for the oldest
+      tuples' pages; pages that are read along with them come on top, where the time to read them is less than that of
+      the seeks they spare.
     - Line 3 waits for w tuples in the stream buffer. Here all tuples that came are taken as far as there are slots, and
       the stream buffer is the batch that was pushed.
     - The oldest tuple after an iteration is known before it, as others only come behind: so the next partition is read
@@ -61,7 +64,7 @@ class HybridJoin(SemiStreamJoin):
     """
 
     name = "hybrid"
-    needs_equality = True
+    needs_index = True
 
     def __init__(
         self,
@@ -83,19 +86,20 @@ class HybridJoin(SemiStreamJoin):
 
     def _arrange(self) -> None:
         relation, pages_per_step = self.relation, self._pages_per_step
+        needs = PageNeeds.of(relation.table, single_codes=self.spec.condition.single_codes)
         split = MemorySplit.of(
             self._memory,
             relation,
             self.spec,
             purpose=f"a hybrid join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + StreamQueue.bucket_bytes(relation.num_pages),
-            slots_bytes=StreamQueue.index_bytes,
+            index_bytes=relation.table.memory_bytes + needs.page_bytes,
+            slots_bytes=partial(StreamQueue.index_bytes, needs),
             run_buffers=_RUN_BUFFERS,
             run_pages=pages_per_step,
         )
         # A packet is copied twice when the queue is compacted; nothing is staged then.
         packet_bytes = min(split.staging_bytes // 2, _MOST_PACKET_BYTES)
-        self._queue = StreamQueue(split.slots, relation.table, self._memory, packet_bytes)
+        self._queue = StreamQueue(split.slots, needs, self._memory, packet_bytes)
         self._partitioner = Partitioner(
             relation.table,
             run_bytes=split.run_bytes,
@@ -107,7 +111,7 @@ class HybridJoin(SemiStreamJoin):
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._intake = Intake(self.spec, split, self._memory)
-        self._next: Partition | None = None  # its first run is asked for
+        self._next: PageSpan | None = None  # the partition that is asked for
 
     def _pages_to_drain(self) -> int:
         return max(self._queue.pages_wanted - self._reader.pages_waiting, 0)
@@ -149,63 +153,49 @@ class HybridJoin(SemiStreamJoin):
         if not self._queue.live:
             return
         self.stats.steps += 1
-        no_page = 2 * self.relation.num_pages
-        self._queue.serve(no_page, no_page + 1)
-        for tuples, _ in self._queue.leaving(no_page, no_page + 1):
+        for tuples in self._queue.chains.hopeless():
             yield from self._finish(tuples)
-        partition = self._next or self._ask_next(None)
+        partition = self._next or self._ask_next()
         if partition is not None:
             yield from self._join(partition)
         if self._queue.vacant_share >= _WORTH_GIVING_BACK:
             yield from self._compact()
 
-    def _ask_next(self, current: Partition | None) -> Partition | None:
-        """Begin to read the partition of the oldest tuple that ``current`` does not serve; None if there is none."""
-        code = self._queue.oldest_code(besides=current.codes if current else None)
-        if code is None:
+    def _ask_next(self, current: PageSpan | None = None) -> PageSpan | None:
+        """Begin to read the partition of the oldest tuple that waits for more than ``current``; None if none does."""
+        needed = self._queue.next_pages(self._partitioner.run_pages, current)
+        if needed is None:
             return None
-        partition = self._partitioner.around(code, self._queue.waiting)
-        self._reader.ask(partition.readings[0].pages)
+        partition = self._partitioner.around(needed, self._queue.chains.waiting)
+        self._reader.ask(np.arange(*partition))
         return partition
 
-    def _join(self, partition: Partition) -> Results:
-        """Join a partition with all tuples that it can serve; meanwhile, the next one is read."""
-        self._queue.serve(*partition.buckets)
-        for number, reading in enumerate(partition.readings, 1):
-            run = self._reader.take()
-            if number < len(partition.readings):
-                self._reader.ask(partition.readings[number].pages)
-            else:
-                self._next = self._ask_next(partition)
-            yield from self._join_run(run, reading)
-            self._reader.give_back()
-
-    def _join_run(self, run: PageRun, reading: Reading) -> Results:
+    def _join(self, partition: PageSpan) -> Results:
+        """Join a partition with all tuples that have yet to meet its pages; meanwhile, the next one is read."""
+        chains, run = self._queue.chains, self._reader.take()
+        chains.waiting[partition.begin : partition.end] = 0
+        self._next = self._ask_next(partition)
         self.stats.probes += int(run.rows.sum())
-        for tuples, codes in self._queue.leaving(reading.begin, reading.done):
-            yield from self._match(run, tuples, codes)
-            self.stats.expiries += tuples.size
-            yield from self._finish(tuples)
-        if reading.goes_on:
-            for tuples, codes in self._queue.staying(reading.done):
-                yield from self._match(run, tuples, codes)
+        for stretches in chains.meet(partition):
+            yield from self._match(run, stretches)
+            through = chains.through(stretches)
+            self.stats.expiries += through.size
+            yield from self._finish(through)
+        self._queue.met(partition)
+        self._reader.give_back()
 
-    def _match(self, run: PageRun, tuples: Int64s, codes: Int64s) -> Results:
-        """Pair tuples, in ascending order of codes, with the rows of a run."""
-        cursor = np.array([0, -1, -1], np.int64)
-        while cursor[0] < run.pages.size:
-            found = match_pages(
-                run.words, run.code_starts, run.rows, codes, cursor, self._position, self._page, self._row
-            )
-            if found:
-                pairs, page, row = tuples[self._position[:found]], self._page[:found], self._row[:found]
-                equal = self._emitter.verified(self._queue, pairs, run, page, row)
-                self._queue.mark(pairs[equal])
-                if self.spec.pairs:
-                    yield from self._emitter.stage(self._queue, pairs[equal], run, page[equal], row[equal])
+    def _match(self, run: PageRun, stretches: Stretches) -> Results:
+        """Pair tuples with the rows of their pages in a run."""
+        for tuples, page, row in self._queue.chains.pairs(stretches, run, self._position, self._page, self._row):
+            joined = self._emitter.verified(self._queue, tuples, run, page, row)
+            self._queue.mark(tuples[joined])
+            if self.spec.pairs:
+                yield from self._emitter.stage(self._queue, tuples[joined], run, page[joined], row[joined])
 
     def _finish(self, tuples: Int64s) -> Results:
         """Let tuples go that have met all their pages."""
+        if tuples.size == 0:
+            return
         matched = self._queue.matched(tuples)
         yield from self._emitter.finished_tuples(self._queue, tuples, matched)
         self._done(self._queue, tuples, matched)

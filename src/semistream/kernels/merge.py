@@ -98,6 +98,53 @@ def match_ranges(
 
 
 @njit(cache=True, nogil=True)
+def match_stretches(
+    run: Int64s,
+    code_starts: Int64s,
+    rows: Int32s,
+    first_page: int,
+    low: Int64s,
+    high: Int64s,
+    tuples: Int64s,
+    first: Int32s,
+    end: Int32s,
+    cursor: Int64s,
+    out_tuple: Int64s,
+    out_page: Int32s,
+    out_row: Int32s,
+) -> int:
+    """Pairs of (tuple, row of a page) where the row's code is in the tuple's range ``low`` to ``high``.
+
+    Each of ``tuples`` is matched with the pages from ``first`` to ``end``, which are numbered on from ``first_page`` in
+    the run; ``low`` and ``high`` are by tuple. ``cursor`` is (position in ``tuples``, page, row): where to go on; the
+    match is over when ``cursor[0] == tuples.size``.
+    """
+    found = 0
+    page, resume = cursor[1], cursor[2]
+    for position in range(cursor[0], tuples.size):
+        tuple_ = tuples[position]
+        if page < 0:
+            page = np.int64(first[position] - first_page)
+        while page < end[position] - first_page:
+            start, stop = code_starts[page], code_starts[page] + rows[page]
+            match = lower_bound(run, start, stop, low[tuple_]) if resume < 0 else start + resume
+            resume = np.int64(-1)
+            while match < stop and run[match] <= high[tuple_]:
+                if found == out_row.size:
+                    cursor[0], cursor[1], cursor[2] = position, page, match - start
+                    return found
+                out_tuple[found] = tuple_
+                out_page[found] = page
+                out_row[found] = match - start
+                found += 1
+                match += 1
+            page += 1
+        page = np.int64(-1)
+    cursor[0], cursor[1], cursor[2] = tuples.size, -1, -1
+    return found
+
+
+@njit(cache=True, nogil=True)
 def merge_sorted(
     left_codes: Int64s, left_values: Int64s, right_codes: Int64s, right_values: Int64s
 ) -> tuple[Int64s, Int64s]:

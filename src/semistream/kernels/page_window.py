@@ -20,8 +20,8 @@ def choose_pages(
     """The pages around those from ``first`` to ``end`` whose reading serves the most tuples for its time.
 
     Gives their begin and end. They lie one behind the other in one file and have at most ``run_bytes`` and
-    ``run_pages``; those from ``first`` to ``end`` must do so themselves. ``waiting[2 * p]`` and ``waiting[2 * p + 1]``
-    tuples wait for page p, some for a page from ``first`` on. The time is that of ``seek_bytes`` and of the pages'.
+    ``run_pages``; those from ``first`` to ``end`` must do so themselves. ``waiting[p]`` tuples wait for page p,
+    some for a page from ``first`` on. The time is that of ``seek_bytes`` and of the pages'.
 
     It is Dinkelbach's iteration (1967): given the rate of some pages, those that serve most tuples beyond that rate
     have a better one, until there is no better. Each round is one sweep over the begins, as their ends only move on.
@@ -54,7 +54,7 @@ def choose_pages(
     while True:
         served, spent = 0, seek_bytes
         for page in range(begin, stop):
-            served += waiting[2 * page] + waiting[2 * page + 1]
+            served += waiting[page]
             spent += nbytes[page]
         rate = served / spent
         if rate <= best_rate:
@@ -63,7 +63,7 @@ def choose_pages(
 
         left_gain = 0.0  # of the pages from a begin to first
         for page in range(low, first):
-            left_gain += waiting[2 * page] + waiting[2 * page + 1] - rate * nbytes[page]
+            left_gain += waiting[page] - rate * nbytes[page]
         used = left_bytes + must_bytes  # by the pages from a begin to reach
         reach = farthest = end
         gain = right_gain = 0.0  # of the pages from end to reach, and to farthest, where it is greatest
@@ -71,7 +71,7 @@ def choose_pages(
         for candidate in range(low, first + 1):
             while reach < high and used + nbytes[reach] <= run_bytes and reach + 1 - candidate <= run_pages:
                 used += nbytes[reach]
-                gain += waiting[2 * reach] + waiting[2 * reach + 1] - rate * nbytes[reach]
+                gain += waiting[reach] - rate * nbytes[reach]
                 reach += 1
                 if gain > right_gain:
                     right_gain, farthest = gain, reach
@@ -79,5 +79,5 @@ def choose_pages(
                 most = left_gain + right_gain
                 begin, stop = candidate, farthest
             if candidate < first:
-                left_gain -= waiting[2 * candidate] + waiting[2 * candidate + 1] - rate * nbytes[candidate]
+                left_gain -= waiting[candidate] - rate * nbytes[candidate]
                 used -= nbytes[candidate]

@@ -37,6 +37,18 @@ def lower_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int
 
 
 @njit(inline="always")
+def upper_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
+    """First position in ``values[low:high]`` that is greater than ``code``."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] <= code:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(inline="always")
 def find(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
     """First position in ``values[low:high]`` that is not less than ``code``.
 

@@ -118,8 +118,10 @@ class _SegmentFile:
             batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         for start, length in zip(cuts[:-1].tolist(), np.diff(cuts).tolist(), strict=True):
             page = batch.slice(start, length)
-            # Of nested values Arrow writes bitmaps that start at bit 0 to their end, far beyond the page: copy them.
-            self._writer.write_batch(pa.concat_batches([page, self._no_rows]) if self._nested else page)
+            # Of buffers that start at the first row Arrow writes up to 64 bytes more than the page has, if they are
+            # there; of nested values bitmaps that start at bit 0 to their end, far beyond the page: copy them.
+            copied = self._nested or start == 0
+            self._writer.write_batch(pa.concat_batches([page, self._no_rows]) if copied else page)
 
     def seal(self, name: str) -> tuple[DataFile, SegmentTable]:
         """Finish the file, force it to disk, and give its entry and where its segments are."""
@@ -143,7 +145,8 @@ def frame_bytes(layout: PageLayout) -> int:
     """What a page takes besides its rows: the messages' metadata, padding, the last offset of strings."""
     metadata = sum(_metadata_bytes(segment.schema) for segment in layout.segments)
     last_offsets = 8 * sum(count_offsets(column.type) for column in layout.columns)
-    return metadata + 8 * layout.num_buffers + last_offsets
+    further_bytes = 56 * sum(column.kind == "binary" for column in layout.columns)  # Arrow pads those of strings to 64
+    return metadata + 8 * layout.num_buffers + last_offsets + further_bytes
 
 
 def _metadata_bytes(schema: pa.Schema) -> int:
