@@ -23,9 +23,9 @@ from semistream.kernels.types import Int32s
 from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 
 _MISSED = "missed tuples"
-_AGED_AFTER = 4  # stream tuples for each cached row; and as many that were missed are through as wait
+_AGED_AFTER = 2  # stream tuples for each cached row; and as many that were missed are through as wait
 _STABLE = 1.3  # growth of the cache in a period, from which nothing is concluded
-_WORTH = 2  # hits more in a period, for each row that is taken into a full cache, from which it is worth it
+_WORTH = 1  # hits more in a period, for each row that is taken into a full cache, from which it is worth it
 
 
 class Front(NamedTuple):
@@ -292,8 +292,11 @@ class FrontStage(SemiStreamJoin):
     def _observe(self, run: PageRun, page: Int32s, row: Int32s) -> None:
         """Learn from pairs that the wrapped join has found. The cache may change: nothing is looked up meanwhile."""
         front = self._front
-        if front is not None and isinstance(front.hot, HotKeys):
-            front.hot.observe(self.relation.table, run, page, row)
+        if (
+            front is not None
+            and isinstance(front.hot, HotKeys)
+            and front.hot.observe(self.relation.table, run, page, row)
+        ):
             self._settle(front)
 
     def _settle(self, front: Front) -> None:
@@ -305,16 +308,19 @@ class FrontStage(SemiStreamJoin):
 
     def _admit(self, front: Front) -> None:
         """Take rows that wait into the cache; if it is full, only if they are asked for so much more often than those
-        they replace that it is worth to write pages anew.
+        they replace that it is worth to write pages anew. From then on so much is asked of others, too.
         """
         new, cache, hot = front.hot.take(front.cache), front.cache, front.hot
         if new is None:
             return
-        replaced = np.sort(cache.frequency)[: new.frequency.size]
-        if not cache.nearly_full or int(new.frequency.sum()) - int(replaced.sum()) > _WORTH * replaced.size:
+        if not cache.nearly_full:
             hot.threshold = max(cache.admit(new), 1)
-        else:
-            hot.threshold += 1
+            return
+        replaced = _least(cache.frequency, new.frequency.size)
+        if int(new.frequency.sum()) - int(replaced.sum()) > _WORTH * replaced.size:
+            cache.admit(new)
+            replaced = _least(cache.frequency, new.frequency.size)
+        hot.threshold = int(replaced.max(initial=0)) + _WORTH
 
     def _grow_old(self, front: Front, rows: int) -> Results:
         """Let frequencies fade when they have counted for a while, and with them the claim on memory."""
@@ -390,6 +396,11 @@ class CachedMeshJoin(FrontStage):
 
     name = "cmesh"
     wraps = MeshJoin
+
+
+def _least(frequency: Int32s, rows: int) -> Int32s:
+    """The least of some frequencies."""
+    return np.partition(frequency, rows)[:rows] if rows < frequency.size else frequency
 
 
 def _changed_codes(before: Relation, after: Relation) -> Any:

@@ -52,10 +52,12 @@ class HotKeys:
         """Bytes of the rows that wait."""
         return self._gatherer.rows * self._fixed_bytes + self._varying_bytes
 
-    def observe(self, table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> None:
-        """Count pairs of a stream tuple and a row of a run, all that have equal codes, and note hot keys."""
+    def observe(self, table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> bool:
+        """Count pairs of a stream tuple and a row of a run, all that have equal codes, and note hot keys; gives whether
+        there were any.
+        """
         if self.full:
-            return
+            return True
         if table is not self._table:
             self._table, self._page_rows = table, int(table.rows.max(initial=0))
         page, row, count = self._counters.count(
@@ -63,6 +65,7 @@ class HotKeys:
         )
         if page.size:
             self._note(table, run, page, row, count)
+        return bool(page.size)
 
     def _note(self, table: PageTable, run: PageRun, page: Int32s, row: Int32s, count: Int32s) -> None:
         begin = self._gatherer.rows
