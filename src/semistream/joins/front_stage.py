@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import Any, ClassVar, NamedTuple, Unpack
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.batch_rows import BatchRows
 from semistream.joins.cache_index import ProbeRoom
 from semistream.joins.emitter import Emitter
+from semistream.joins.front import Front
 from semistream.joins.front_memory import FrontMemory
 from semistream.joins.hot_keys import HotKeys
 from semistream.joins.mesh import MeshJoin
@@ -25,17 +26,6 @@ from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 _MISSED = "missed tuples"
 _AGED_AFTER = 2  # stream tuples for each cached row; and as many that were missed are through as wait
 _STABLE = 1.3  # growth of the cache in a period, from which nothing is concluded
-_WORTH = 1  # hits more in a period, for each row that is taken into a full cache, from which it is worth it
-
-
-class Front(NamedTuple):
-    """What the stage in front is made of, if there is memory for it."""
-
-    memory: FrontMemory
-    cache: TupleCache
-    hot: HotKeys | ScatteredHotKeys
-    emitter: Emitter
-    room: ProbeRoom
 
 
 class FrontStage(SemiStreamJoin):
@@ -50,18 +40,18 @@ class FrontStage(SemiStreamJoin):
     =====================  ===================================================================================
     FRONT                  here
     =====================  ===================================================================================
-    H_R                    `TupleCache`: sorted by key code instead of hashed, as tuples are probed in order
+    H_R                    `TupleCache`: rows in pages like R's, found by a hash index of their key codes
     H_S, Q, w, b           the wrapped join's
-    frequency recorder     `TupleCache.frequency` for cached rows, `HotKeys` for those that are missed
-    thresholdValue         ``threshold``: rises when rows are noted that are not worth it, and sinks again with time
+    frequency recorder     the frequencies of cached rows, `HotKeys` for those that are missed
+    thresholdValue         ``threshold``: a little over the frequency of the rows that would be replaced
     h_R                    rows of ``cache_share`` of the memory
     =====================  ===================================================================================
 
-    Where it departs from Algorithm 1: tuples are probed a chunk at a time, in the order of their codes, so that the
-    cache is walked and not jumped about in. f counts the matches of a row in all that waits when its page comes by, and
-    is carried over from pass to pass in a counter that is halved now and then, like the cached rows' own counts: both
-    follow the stream. Rows enter in bulk, when enough wait. Keys of which R has several rows, unmatched tuples, hashed
-    keys, and left, semi and anti joins are handled, which the paper leaves out.
+    Where it departs from Algorithm 1: tuples are looked up a piece of a batch at a time, what they find is copied page
+    by page of the cache, and those that are missed are passed on many at once. f counts the matches of a row in all
+    that waits when its page comes by, and is carried over from pass to pass in a counter that is halved now and then,
+    like the cached rows' own counts: both follow the stream. Rows enter in bulk, when enough wait. Keys of which R has
+    several rows, unmatched tuples, hashed keys, and left, semi and anti joins are handled, which the paper leaves out.
 
     Over plain Parquet it takes equality with any columns, before a join that takes Parquet (`MeshJoin` or
     `AdaptiveMeshJoin`). The rows of a key may lie anywhere there, so they are collected over a whole pass of R before
@@ -196,7 +186,7 @@ class FrontStage(SemiStreamJoin):
             self.stats.rows_in += begin - before
             self._count()
             if self._front is not None:
-                self._settle(self._front)
+                self._front.settle()
                 yield from self._grow_old(self._front, begin - before)
 
     def _meet_cache(self, front: Front, batch: pa.RecordBatch, begin: int) -> Generator[pa.RecordBatch, None, int]:
@@ -286,7 +276,7 @@ class FrontStage(SemiStreamJoin):
         while self.wrapped.stats.rows_waiting:
             yield from self.wrapped._step()
             if self._front is not None:
-                self._settle(self._front)
+                self._front.settle()
         self._count()
 
     def _observe(self, run: PageRun, page: Int32s, row: Int32s) -> None:
@@ -297,30 +287,7 @@ class FrontStage(SemiStreamJoin):
             and isinstance(front.hot, HotKeys)
             and front.hot.observe(self.relation.table, run, page, row)
         ):
-            self._settle(front)
-
-    def _settle(self, front: Front) -> None:
-        """Take rows that wait into the cache: when they are many for it while it fills, else when no more can wait."""
-        cache, hot = front.cache, front.hot
-        worth = hot.waiting_bytes >= front.memory.worth_rebuilding(cache.used_bytes)
-        if hot.full or (hot.waiting_bytes and worth and not cache.nearly_full):
-            self._admit(front)
-
-    def _admit(self, front: Front) -> None:
-        """Take rows that wait into the cache; if it is full, only if they are asked for so much more often than those
-        they replace that it is worth to write pages anew. From then on so much is asked of others, too.
-        """
-        new, cache, hot = front.hot.take(front.cache), front.cache, front.hot
-        if new is None:
-            return
-        if not cache.nearly_full:
-            hot.threshold = max(cache.admit(new), 1)
-            return
-        replaced = _least(cache.frequency, new.frequency.size)
-        if int(new.frequency.sum()) - int(replaced.sum()) > _WORTH * replaced.size:
-            cache.admit(new)
-            replaced = _least(cache.frequency, new.frequency.size)
-        hot.threshold = int(replaced.max(initial=0)) + _WORTH
+            front.settle()
 
     def _grow_old(self, front: Front, rows: int) -> Results:
         """Let frequencies fade when they have counted for a while, and with them the claim on memory."""
@@ -331,13 +298,11 @@ class FrontStage(SemiStreamJoin):
             or behind.rows_done - self._through < behind.rows_waiting
         ):
             return
-        self._admit(front)
+        front.admit()
         share = self.cache_share
         if cache.rows < _STABLE * max(self._rows_before, 1):
             share = self._better_share(front, (self._hits - self._hits_seen) / self._seen)
-        front.hot.threshold = max(front.hot.threshold // 2, 1)
-        cache.age()
-        front.hot.age()
+        front.age()
         if share != self.cache_share:
             yield from self._give(share)
         else:
@@ -396,11 +361,6 @@ class CachedMeshJoin(FrontStage):
 
     name = "cmesh"
     wraps = MeshJoin
-
-
-def _least(frequency: Int32s, rows: int) -> Int32s:
-    """The least of some frequencies."""
-    return np.partition(frequency, rows)[:rows] if rows < frequency.size else frequency
 
 
 def _changed_codes(before: Relation, after: Relation) -> Any:
