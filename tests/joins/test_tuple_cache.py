@@ -7,7 +7,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.joins.tuple_cache import CacheRows, TupleCache
+from semistream.joins.cache_index import ProbeRoom
+from semistream.joins.cache_rows import CacheRows
+from semistream.joins.tuple_cache import TupleCache
 from semistream.relation.page_layout import PageLayout
 
 SCHEMA = pa.schema([("name", pa.string()), ("n", pa.int64()), ("tags", pa.list_(pa.int16()))])
@@ -32,12 +34,14 @@ def contents(cache: TupleCache) -> dict[int, list[tuple[str, int, list[int]]]]:
     """Every cached row by code, read back by probing for it."""
     codes = np.unique(cache.codes)
     found: dict[int, list[tuple[str, int, list[int]]]] = {}
-    position, (page, row) = np.empty(7, np.int64), (np.empty(7, np.int32) for _ in range(2))
-    for at, pages, rows in cache.probe(codes, position, page, row):
+    room = ProbeRoom(codes.size + 1, 7)
+    for at, pages, rows in cache.probe(codes, None, room):
+        assert np.all(np.diff(pages) >= 0)
         values = zip(*(a.to_pylist() for a in cache.run.gather(cache.columns, pages, rows)), strict=True)
         for code, value in zip(codes[at].tolist(), values, strict=True):
             found.setdefault(code, []).append(value)
-    return found
+    assert room.missed.size == 0
+    return {code: sorted(rows) for code, rows in found.items()}
 
 
 keys = st.dictionaries(
@@ -58,11 +62,13 @@ def test_a_key_is_held_with_all_its_rows_or_not_at_all(batches: list[dict], nbyt
         cut = cache.admit(rows)
         for code in new:
             one = rows.batch.filter(pa.array(rows.codes == code))
-            given_rows[code] = list(zip(*(c.to_pylist() for c in one.columns[1:]), strict=True))
+            given_rows[code] = sorted(zip(*(c.to_pylist() for c in one.columns[1:]), strict=True))
         held = contents(cache)
         assert all(held[code] == given_rows[code] for code in held)
-        assert np.all(np.diff(cache.codes) >= 0)
-        assert cache.rows == sum(map(len, held.values())) == cache.codes.size
+        assert cache.rows == sum(map(len, held.values())) == cache.codes.size == cache.frequency.size
+        assert cache.everything().batch.num_rows == cache.rows
+        asked = np.array([*held, *batch, 2**62 + 1], np.int64)
+        assert cache.holds(asked).tolist() == [code in held for code in asked.tolist()]
         if cut == 0 and nbytes == 900_000:
             assert all(code in held for code, (_, _, width) in new.items() if width < 3000)
     gone = sorted(contents(cache))[::2]
@@ -90,9 +96,10 @@ def test_the_keys_asked_for_least_give_way() -> None:
 def test_probing_counts_and_ageing_halves() -> None:
     cache = TupleCache(COLUMNS, 300_000)
     cache.admit(rows_of(cache, {5: (2, 0, 0), 9: (1, 0, 0)}))
-    position, page, row = np.empty(64, np.int64), np.empty(64, np.int32), np.empty(64, np.int32)
-    for _ in cache.probe(np.array([4, 5, 5, 5, 9]), position, page, row):
+    room = ProbeRoom(8, 64)
+    for _ in cache.probe(np.array([4, 5, 5, 9, 5, 9]), np.array([True] * 5 + [False]), room):
         pass
     assert cache.frequency.tolist() == [3, 3, 1]
+    assert room.missed.tolist() == [0, 5]
     cache.age()
     assert cache.frequency.tolist() == [1, 1, 0]

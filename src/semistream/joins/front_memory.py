@@ -2,85 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
-import numpy as np
-import pyarrow as pa
-
-from semistream.joins.row_sizes import fixed_row_bytes, is_regular, row_sizes
+from semistream.joins.batch_rows import BatchRows
+from semistream.joins.cache_index import ProbeRoom
+from semistream.joins.memory_split import expected_row_bytes
+from semistream.joins.row_sizes import fixed_row_bytes, is_regular
 from semistream.joins.spec import JoinSpec
-from semistream.kernels.page_cuts import cut_pages
+from semistream.kernels.types import Int64s
 
-_CHUNK_ROWS = 1 << 16  # tuples probed at once: they should stay in the processor's cache
-_CHUNK_ROW_BYTES = 64  # a tuple's code, its place in the order, its pair with a cached row, and flags
-_LEAST_CHUNK = 32
+_PIECE_ROWS = 1 << 12  # tuples looked up at once: their codes and pairs should stay in the processor's cache
+_PIECE_ROW_BYTES = 8 + 1 + 1  # a tuple's code, whether it can match, and whether it does
+_OUTCOME_BYTES = 1 + 8 + 1  # if more than pairs come out of it: whether it is answered, its row, whether it matches
+_CHECKED_BYTES = 8  # if pairs are checked: of each that passes
+_LEAST_PIECE = 32
+_MISSED_ROWS = 1 << 17  # passed on at once
 _BATCH_BYTES = 1 << 20
+_LEAST_STAGING = 1 << 13
+_PIECE, _STAGING, _COUNTERS, _CHECKS = 12, 5, 12, 8  # parts of all that they are one of
 _WAITING, _COLLECTED = 8, 3  # parts that rows on their way to the cache get one of: those of a pass, if it takes one
 
 
 @dataclass(frozen=True)
 class FrontMemory:
-    """The parts, in bytes: for a chunk of tuples, results, checks, rows that wait for the cache, and the cache."""
+    """The parts, in bytes: for a piece of a batch, results, checks, rows that wait for the cache, and the cache.
 
-    chunk_rows: int
-    chunk_bytes: int
+    Up to ``piece_rows`` are looked up at once, with all that it takes in ``piece_bytes``. What they find is staged in
+    ``staging_bytes``. When it has been given out, up to ``missed_rows`` are copied there, to be passed on.
+    """
+
+    piece_rows: int
+    piece_bytes: int
+    missed_rows: int
     staging_bytes: int
-    batch_bytes: int
     check_bytes: int
     waiting_bytes: int
     counter_bits: int
     cache_bytes: int
+    row_bytes: int | None  # of a stream tuple, if all are alike
 
     @classmethod
     def of(cls, nbytes: int, spec: JoinSpec) -> FrontMemory | None:
         """Split ``nbytes``; None if they are too few for anything."""
-        eighth = nbytes // 8
-        row_bytes = 2 * fixed_row_bytes(spec.stream_schema) + _CHUNK_ROW_BYTES  # those passed on are copied
-        chunk_rows = min(eighth // row_bytes, _CHUNK_ROWS)
-        if chunk_rows < _LEAST_CHUNK:
+        check, stream = spec.condition.check, spec.stream_schema
+        row_bytes = _PIECE_ROW_BYTES + ProbeRoom.memory_bytes(0, 1)
+        row_bytes += (0 if spec.how == "inner" else _OUTCOME_BYTES) + (_CHECKED_BYTES if check else 0)
+        piece_rows = min(nbytes // _PIECE // row_bytes, _PIECE_ROWS)
+        staging = max(min(nbytes // _STAGING, 2 * _BATCH_BYTES), _LEAST_STAGING)
+        missed_rows = max(min(staging // expected_row_bytes(stream), _MISSED_ROWS), piece_rows)
+        checked = 0 if check is None or check.same_bytes else min(nbytes // _CHECKS, 2 * _BATCH_BYTES)
+        counter_bits = max((nbytes // _COUNTERS).bit_length() - 1, 0)
+        piece_bytes = piece_rows * row_bytes + ProbeRoom.memory_bytes(missed_rows, 0)
+        rest = nbytes - piece_bytes - staging - checked - (1 << counter_bits)
+        result_bytes = fixed_row_bytes(stream) + sum(column.fixed_bytes for column in spec.payload)
+        if piece_rows < _LEAST_PIECE or 2 * result_bytes > staging or rest <= 0:
             return None
-        chunk_bytes = chunk_rows * row_bytes
-        staging = min(eighth, 4 * _BATCH_BYTES)
-        check = min(eighth, 2 * _BATCH_BYTES) if spec.condition.check else 0
-        counter_bits = max((nbytes // 12).bit_length() - 1, 0)
-        rest = nbytes - chunk_bytes - staging - check - (1 << counter_bits)
         waiting = rest // (_COLLECTED if spec.condition.computes_codes else _WAITING)
         return cls(
-            chunk_rows=chunk_rows,
-            chunk_bytes=chunk_bytes,
+            piece_rows=piece_rows,
+            piece_bytes=piece_bytes,
+            missed_rows=missed_rows,
             staging_bytes=staging,
-            batch_bytes=min(staging // 2, _BATCH_BYTES),
-            check_bytes=check,
+            check_bytes=checked,
             waiting_bytes=waiting // 2,  # put in order when they go into the cache
             counter_bits=counter_bits,
             cache_bytes=rest - waiting,
+            row_bytes=fixed_row_bytes(stream) if is_regular(stream) else None,
         )
 
     @property
+    def batch_bytes(self) -> int:
+        """Bytes of a batch of results."""
+        return min(self.staging_bytes, _BATCH_BYTES)
+
+    @property
     def held_bytes(self) -> int:
-        """All but the results, which are charged as they are made."""
+        """All but results and tuples passed on, which are charged as they are made."""
         return (
-            self.chunk_bytes + self.check_bytes + 2 * self.waiting_bytes + (1 << self.counter_bits) + self.cache_bytes
+            self.piece_bytes + self.check_bytes + 2 * self.waiting_bytes + (1 << self.counter_bits) + self.cache_bytes
         )
 
-    def chunks(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of a batch, as many at a time as a chunk takes; a row that is larger than that stands alone."""
-        regular = is_regular(batch.schema)
-        for start in range(0, batch.num_rows, self.chunk_rows):
-            piece = batch.slice(start, self.chunk_rows)
-            if regular:
-                yield piece
-                continue
-            cuts = cut_pages(np.cumsum(row_sizes(piece)), self.chunk_bytes // 2).tolist()
-            for begin, end in pairwise([*cuts, piece.num_rows]):
-                yield piece.slice(begin, end - begin)
+    def next_sizes(self, tuples: BatchRows, begin: int) -> Int64s:
+        """Sizes of the tuples to look up next: no more than there is room to copy, unless it is a single one."""
+        sizes = tuples.sizes(begin, self.piece_rows)
+        if self.row_bytes is not None:
+            return sizes
+        return sizes[: max(int(sizes.cumsum().searchsorted(self.staging_bytes, "right")), 1)]
 
     def too_wide(self, row_bytes: int) -> bool:
-        """Whether a stream tuple is too wide for a chunk, a result, or a check."""
-        most = min(self.staging_bytes, self.chunk_bytes) // 2
+        """Whether a stream tuple is too wide for a result or a check."""
+        most = self.staging_bytes // 2
         return row_bytes > (min(most, self.check_bytes // 8) if self.check_bytes else most)
+
+    def total(self, sizes: Int64s) -> int:
+        """The bytes of tuples of such sizes."""
+        return int(sizes.sum()) if self.row_bytes is None else self.row_bytes * sizes.size
 
     def worth_rebuilding(self, cached_bytes: int) -> int:
         """Bytes of waiting rows from which the cache, which holds so much, is rebuilt to take them in."""

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Unpack
+from collections.abc import Generator, Mapping
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.errors import BudgetError, InvalidArgument
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.batch_rows import BatchRows
+from semistream.joins.cache_index import ProbeRoom
 from semistream.joins.emitter import Emitter
+from semistream.joins.front import Front
 from semistream.joins.front_memory import FrontMemory
 from semistream.joins.hot_keys import HotKeys
 from semistream.joins.mesh import MeshJoin
-from semistream.joins.row_sizes import row_sizes, widest
+from semistream.joins.row_sizes import widest
 from semistream.joins.scattered_hot_keys import ScatteredHotKeys
-from semistream.joins.sorted_batch import SortedBatch
 from semistream.joins.tuple_cache import TupleCache
-from semistream.relation import AnyRelation, DiskCounts, Relation
+from semistream.kernels.types import Int32s
+from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 
-_AGED_AFTER = 4  # stream tuples for each cached row; and R was read through, or as many were missed
+_MISSED = "missed tuples"
+_AGED_AFTER = 2  # stream tuples for each cached row; and as many that were missed are through as wait
 _STABLE = 1.3  # growth of the cache in a period, from which nothing is concluded
-_WORTH = 4  # rows of the cache for each hit more in a period, from which it is not rewritten
-
-
-class Front(NamedTuple):
-    """What the stage in front is made of, if there is memory for it."""
-
-    memory: FrontMemory
-    cache: TupleCache
-    hot: HotKeys | ScatteredHotKeys
-    emitter: Emitter
 
 
 class FrontStage(SemiStreamJoin):
@@ -46,18 +40,18 @@ class FrontStage(SemiStreamJoin):
     =====================  ===================================================================================
     FRONT                  here
     =====================  ===================================================================================
-    H_R                    `TupleCache`: sorted by key code instead of hashed, as tuples are probed in order
+    H_R                    `TupleCache`: rows in pages like R's, found by a hash index of their key codes
     H_S, Q, w, b           the wrapped join's
-    frequency recorder     `TupleCache.frequency` for cached rows, `HotKeys` for those that are missed
-    thresholdValue         ``threshold``: rises when rows are noted that are not worth it, and sinks again with time
+    frequency recorder     the frequencies of cached rows, `HotKeys` for those that are missed
+    thresholdValue         ``threshold``: a little over the frequency of the rows that would be replaced
     h_R                    rows of ``cache_share`` of the memory
     =====================  ===================================================================================
 
-    Where it departs from Algorithm 1: tuples are probed a chunk at a time, in the order of their codes, so that the
-    cache is walked and not jumped about in. f counts the matches of a row in all that waits when its page comes by, and
-    is carried over from pass to pass in a counter that is halved now and then, like the cached rows' own counts: both
-    follow the stream. Rows enter in bulk, when enough wait. Keys of which R has several rows, unmatched tuples, hashed
-    keys, and left, semi and anti joins are handled, which the paper leaves out.
+    Where it departs from Algorithm 1: tuples are looked up a piece of a batch at a time, what they find is copied page
+    by page of the cache, and those that are missed are passed on many at once. f counts the matches of a row in all
+    that waits when its page comes by, and is carried over from pass to pass in a counter that is halved now and then,
+    like the cached rows' own counts: both follow the stream. Rows enter in bulk, when enough wait. Keys of which R has
+    several rows, unmatched tuples, hashed keys, and left, semi and anti joins are handled, which the paper leaves out.
 
     Over plain Parquet it takes equality with any columns, before a join that takes Parquet (`MeshJoin` or
     `AdaptiveMeshJoin`). The rows of a key may lie anywhere there, so they are collected over a whole pass of R before
@@ -130,8 +124,6 @@ class FrontStage(SemiStreamJoin):
         if cache.frames < 2:
             return None
         self._memory.charge("tuple cache", memory.held_bytes)
-        self._position = np.empty(memory.chunk_rows, np.int64)
-        self._page, self._row = (np.empty(memory.chunk_rows, np.int32) for _ in range(2))
         room = {"nbytes": memory.waiting_bytes, "bits": memory.counter_bits}
         hot: HotKeys | ScatteredHotKeys
         if self.spec.condition.computes_codes:
@@ -139,11 +131,11 @@ class FrontStage(SemiStreamJoin):
             hot = ScatteredHotKeys(columns, cache.layout, wrapped, **room)
             wrapped.watch_runs(hot.meet)
         else:
-            hot = recorder = HotKeys(columns, cache.layout, **room)
-            wrapped.watch_pairs(lambda *pairs: recorder.observe(self.relation.table, *pairs))
+            hot = HotKeys(columns, cache.layout, **room)
+            wrapped.watch_pairs(self._observe)
         cached = dict(zip(columns, cache.columns, strict=True))
         emitter = Emitter(self.spec, memory, self._memory, cached=cached)
-        return Front(memory, cache, hot, emitter)
+        return Front(memory, cache, hot, emitter, ProbeRoom(memory.missed_rows, memory.piece_rows))
 
     @property
     def wrapped(self) -> SemiStreamJoin:
@@ -183,40 +175,84 @@ class FrontStage(SemiStreamJoin):
         super()._recount(counts[-4:])
 
     def _push(self, batch: pa.RecordBatch) -> Results:
-        for chunk in self._front.memory.chunks(batch) if self._front else [batch]:
-            front = self._front
-            if front is None or front.memory.too_wide(widest(row_sizes(chunk))):
-                yield from self._pass_on(chunk)
+        begin = 0
+        while begin < batch.num_rows:
+            before = begin
+            if self._front is None:
+                yield from self._pass_on(batch.slice(begin))
+                begin = batch.num_rows
             else:
-                yield from self._meet_cache(front, chunk)
-            self.stats.rows_in += chunk.num_rows
+                begin = yield from self._meet_cache(self._front, batch, begin)
+            self.stats.rows_in += begin - before
             self._count()
             if self._front is not None:
-                self._settle(self._front)
-                yield from self._grow_old(self._front, chunk.num_rows)
+                self._front.settle()
+                yield from self._grow_old(self._front, begin - before)
 
-    def _meet_cache(self, front: Front, chunk: pa.RecordBatch) -> Results:
-        """Join tuples whose keys are cached, and pass the others on."""
-        tuples = SortedBatch.of(chunk, self.spec.condition.ranges(chunk))
-        hit, matched = (np.zeros(chunk.num_rows, np.bool_) for _ in range(2))
-        cache, emitter = front.cache, front.emitter
-        for position, page, row in cache.probe(tuples.codes, self._position, self._page, self._row):
-            hit[position] = True
+    def _meet_cache(self, front: Front, batch: pa.RecordBatch, begin: int) -> Generator[pa.RecordBatch, None, int]:
+        """Join tuples from row ``begin`` on whose keys are cached, until many are missed, and pass these on.
+
+        Gives the row up to which it came.
+        """
+        tuples, room, memory = BatchRows(batch), front.room, front.memory
+        room.clear()
+        end, missed_bytes = begin, 0
+        while end < batch.num_rows:
+            sizes = memory.next_sizes(tuples, end)
+            wide, rows = memory.too_wide(widest(sizes)), room.missed_rows
+            full = rows + sizes.size > memory.missed_rows or missed_bytes + memory.total(sizes) > memory.staging_bytes
+            if end > begin and (wide or full):
+                break
+            if wide:
+                yield from self._pass_on(batch.slice(end, sizes.size))
+                return end + sizes.size
+            yield from self._look_up(front, tuples, batch.slice(end, sizes.size), end)
+            missed_bytes += memory.total(sizes[room.missed[rows:] - end])
+            end += sizes.size
+        yield from front.emitter.emit(tuples)
+        if room.missed_rows == end - begin:
+            yield from self._pass_on(batch.slice(begin, end - begin))
+        elif room.missed_rows:
+            yield from self._pass_on_copy(batch, room.missed, missed_bytes)
+        return end
+
+    def _look_up(self, front: Front, tuples: BatchRows, piece: pa.RecordBatch, begin: int) -> Results:
+        """Join tuples of a piece, which begins at a row of the batch, whose keys are cached."""
+        cache, emitter, room = front.cache, front.emitter, front.room
+        ranges, before = self.spec.condition.ranges(piece), room.missed_rows
+        matched = None if self._hits_match else np.zeros(piece.num_rows, np.bool_)
+        for position, page, row in cache.probe(ranges.low, ranges.possible, room, begin):
             kept = emitter.verified(tuples, position, cache.run, page, row)
-            matched[position[kept]] = True
+            if matched is not None:
+                matched[position[kept] - begin] = True
             if self.spec.pairs:
                 yield from emitter.stage(tuples, position[kept], cache.run, page[kept], row[kept])
-        yield from emitter.emit(tuples)
-        through = np.flatnonzero(hit)
-        if through.size:
-            yield from emitter.finished_tuples(tuples, through, matched[through])
-            self._done(tuples, through, matched[through])
-            self._hits += through.size
-            self._matched_hits += int(np.count_nonzero(matched))
-        if through.size < chunk.num_rows:
-            if isinstance(front.hot, ScatteredHotKeys):
-                front.hot.miss(tuples.codes[~hit[: tuples.codes.size]])
-            yield from self._pass_on(tuples.rows(np.flatnonzero(~hit)))
+        missed = room.missed[before:] - begin
+        hits = piece.num_rows - missed.size
+        self._hits += hits
+        self._matched_hits += hits if matched is None else int(np.count_nonzero(matched))
+        if matched is not None and hits:
+            answered = np.ones(piece.num_rows, np.bool_)
+            answered[missed] = False
+            rows = np.flatnonzero(answered)
+            yield from emitter.finished_tuples(tuples, rows + begin, matched[rows])
+            self._done(tuples, rows + begin, matched[rows])
+        if isinstance(front.hot, ScatteredHotKeys):
+            possible = missed if ranges.possible is None else missed[ranges.possible[missed]]
+            front.hot.miss(np.sort(ranges.low[possible]))
+
+    @property
+    def _hits_match(self) -> bool:
+        """Whether all that is found is a match and comes out as a pair, so that there is nothing more to say of it."""
+        return self.spec.how == "inner" and self.spec.condition.check is None and self._deadlines is None
+
+    def _pass_on_copy(self, batch: pa.RecordBatch, rows: Int32s, nbytes: int) -> Results:
+        """Pass on some tuples of a batch, which have so many bytes."""
+        self._memory.charge(_MISSED, nbytes)
+        try:
+            yield from self._pass_on(batch.take(pa.array(rows)))
+        finally:
+            self._memory.recharge(_MISSED, 0)
 
     def _pass_on(self, batch: pa.RecordBatch) -> Results:
         """Push tuples to the wrapped join. One that is too wide for its share takes the room of the cache."""
@@ -240,46 +276,33 @@ class FrontStage(SemiStreamJoin):
         while self.wrapped.stats.rows_waiting:
             yield from self.wrapped._step()
             if self._front is not None:
-                self._settle(self._front)
+                self._front.settle()
         self._count()
 
-    def _settle(self, front: Front) -> None:
-        """Take rows that wait into the cache: when they are many for it while it fills, else when no more can wait."""
-        cache, hot = front.cache, front.hot
-        worth = hot.waiting_bytes >= front.memory.worth_rebuilding(cache.used_bytes)
-        if hot.full or (hot.waiting_bytes and worth and not cache.nearly_full):
-            self._admit(front)
-
-    def _admit(self, front: Front) -> None:
-        """Take rows that wait into the cache; if it is full, only if they are asked for so much more often than those
-        they replace that it is worth to rewrite it.
-        """
-        new, cache, hot = front.hot.take(front.cache), front.cache, front.hot
-        if new is None:
-            return
-        replaced = np.sort(cache.frequency)[: new.frequency.size]
-        if not cache.nearly_full or int(new.frequency.sum()) - int(replaced.sum()) > cache.rows // _WORTH:
-            hot.threshold = max(cache.admit(new), 1)
-        else:
-            hot.threshold += 1
+    def _observe(self, run: PageRun, page: Int32s, row: Int32s) -> None:
+        """Learn from pairs that the wrapped join has found. The cache may change: nothing is looked up meanwhile."""
+        front = self._front
+        if (
+            front is not None
+            and isinstance(front.hot, HotKeys)
+            and front.hot.observe(self.relation.table, run, page, row)
+        ):
+            front.settle()
 
     def _grow_old(self, front: Front, rows: int) -> Results:
         """Let frequencies fade when they have counted for a while, and with them the claim on memory."""
         self._seen += rows
-        cache, read = front.cache, self._disk_counts.pages - self._pages_read
-        through = self.wrapped.stats.rows_done - self._through
-        if self._seen < _AGED_AFTER * max(cache.rows, front.memory.chunk_rows) or (
-            read < self.relation.num_pages * self.relation.segments
-            and through < _AGED_AFTER * max(cache.rows, front.memory.chunk_rows)
+        cache, behind = front.cache, self.wrapped.stats
+        if (
+            self._seen < _AGED_AFTER * max(cache.rows, front.memory.piece_rows)
+            or behind.rows_done - self._through < behind.rows_waiting
         ):
             return
-        self._admit(front)
+        front.admit()
         share = self.cache_share
         if cache.rows < _STABLE * max(self._rows_before, 1):
             share = self._better_share(front, (self._hits - self._hits_seen) / self._seen)
-        front.hot.threshold = max(front.hot.threshold - 1, 1)
-        cache.age()
-        front.hot.age()
+        front.age()
         if share != self.cache_share:
             yield from self._give(share)
         else:
@@ -295,7 +318,7 @@ class FrontStage(SemiStreamJoin):
 
     def _begin_period(self) -> None:
         self._seen, self._hits_seen, self._rows_before = 0, self._hits, self.cached_rows
-        self._pages_read, self._through = self._disk_counts.pages, self.wrapped.stats.rows_done
+        self._through = self.wrapped.stats.rows_done
 
     def _better_share(self, front: Front, hit_rate: float) -> float:
         """The share of the memory that the cache should have from now on: here, what it was given."""
@@ -317,7 +340,7 @@ class FrontStage(SemiStreamJoin):
         if self._front is not None and relation is not self.relation:
             self._front.hot.forget()
             changed = _changed_codes(self.relation, relation)
-            self._front.cache.drop(self._front.cache.codes if changed is None else changed)
+            self._front.cache.drop(np.sort(self._front.cache.codes) if changed is None else changed)
         if limit == self.budget.limit and relation.layout == self.relation.layout:
             try:
                 self.wrapped._rearrange(relation, self.wrapped.budget.limit)

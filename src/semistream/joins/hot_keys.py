@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from semistream.joins.cache_rows import CacheRows
 from semistream.joins.key_counters import KeyCounters
-from semistream.joins.tuple_cache import CacheRows, TupleCache
+from semistream.joins.tuple_cache import TupleCache
 from semistream.kernels.frequency import rows_of_keys
-from semistream.kernels.types import Bools, Int32s, Int64s
+from semistream.kernels.types import Int32s
 from semistream.relation import PageRun
 from semistream.relation.page_layout import ColumnLayout, PageLayout
 from semistream.relation.page_table import PageTable
-from semistream.relation.row_gatherer import row_bytes
+from semistream.relation.row_gatherer import RowGatherer, row_bytes
 
-_MOST_ROWS = 1 << 14  # noted of one run
+_MOST_ROWS = 1 << 12  # noted at once
+_NOTE_BYTES = 8 + 4 + 4  # a row's code, how often it was asked for, and when it was noted
+_GUESSED_BYTES = 32  # of a string or nested value
 
 
 class HotKeys:
@@ -22,84 +25,102 @@ class HotKeys:
 
     Keys are counted by `KeyCounters` with so many ``bits``. Rows of a key that comes to be counted more than
     ``threshold`` times are copied from the page at hand, all rows of the key together; a key that spans pages is left
-    out. They wait, in at most ``nbytes``, until `take`.
+    out. They wait, in at most ``nbytes``, until `take`, which needs as much again.
     """
 
     def __init__(self, columns: tuple[ColumnLayout, ...], layout: PageLayout, *, nbytes: int, bits: int) -> None:
         self.threshold = 2
+        self.full = False  # whether no more rows are taken in before `take`
         self._columns = columns
         self._layout = layout
         self._counters = KeyCounters(bits)
-        self._most_bytes = nbytes
-        self._waiting: list[CacheRows] = []
-        self.waiting_bytes = 0
+        varying = sum(column.kind in ("binary", "arrow") for column in columns)
+        self._fixed_bytes = _NOTE_BYTES + sum(column.fixed_bytes for column in columns)
+        self._most_rows = max(nbytes // (self._fixed_bytes + _GUESSED_BYTES * varying), 1)
+        self._most_bytes = nbytes if varying else None
+        self._gatherer = RowGatherer(columns, self._most_rows)
+        self._codes = np.empty(self._most_rows, np.int64)
+        self._asked, self._noted = (np.empty(self._most_rows, np.int32) for _ in range(2))
+        self._notes = 0  # since `take`
+        self._place = tuple(np.empty(min(self._most_rows, _MOST_ROWS), np.int32) for _ in range(3))
+        self._varying_bytes = 0
+        self._table: PageTable | None = None
+        self._page_rows = 0  # of the page with the most
 
     @property
-    def full(self) -> bool:
-        """Whether no more rows are taken in before `take`."""
-        return self.waiting_bytes >= self._most_bytes
+    def waiting_bytes(self) -> int:
+        """Bytes of the rows that wait."""
+        return self._gatherer.rows * self._fixed_bytes + self._varying_bytes
 
-    def observe(self, table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> None:
-        """Count pairs of a stream tuple and a row of a run, all that have equal codes, and note hot keys."""
+    def observe(self, table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> bool:
+        """Count pairs of a stream tuple and a row of a run, all that have equal codes, and note hot keys; gives whether
+        there were any.
+        """
         if self.full:
-            return
-        most_rows = int(run.rows.max(initial=0))
+            return True
+        if table is not self._table:
+            self._table, self._page_rows = table, int(table.rows.max(initial=0))
         page, row, count = self._counters.count(
-            run.words, run.code_starts, page, row, most_rows=most_rows, threshold=self.threshold
+            run.words, run.code_starts, page, row, most_rows=self._page_rows, threshold=self.threshold
         )
         if page.size:
-            whole = _within_page(table, run, page, row)
-            self._note(run, page[whole], row[whole], count[whole])
+            self._note(table, run, page, row, count)
+        return bool(page.size)
 
-    def _note(self, run: PageRun, page: Int32s, row: Int32s, count: Int32s) -> None:
-        all_page, all_row, key = (np.empty(_MOST_ROWS, np.int32) for _ in range(3))
-        rows = rows_of_keys(run.words, run.code_starts, run.rows, page, row, all_page, all_row, key)
-        all_page, all_row, key = all_page[:rows], all_row[:rows], key[:rows]
-        ends = np.cumsum(row_bytes(run, self._columns, all_page, all_row) + 8)
-        rows = int(np.searchsorted(ends, self._most_bytes - self.waiting_bytes, "right"))
-        while 0 < rows < key.size and key[rows] == key[rows - 1]:
-            rows -= 1  # all rows of a key or none
+    def _note(self, table: PageTable, run: PageRun, page: Int32s, row: Int32s, count: Int32s) -> None:
+        begin = self._gatherer.rows
+        all_page, all_row, key = (place[: self._most_rows - begin] for place in self._place)
+        pages = run.words, run.code_starts, run.rows, run.pages, table.first_code, table.last_code
+        rows, fit = rows_of_keys(*pages, page, row, all_page, all_row, key)
+        self.full = not fit
+        if self._most_bytes is not None:
+            rows = self._fitting(run, all_page[:rows], all_row[:rows], key[:rows])
         if rows == 0:
-            self.waiting_bytes = self._most_bytes
             return
-        all_page, all_row = all_page[:rows], all_row[:rows]
-        codes = run.words[run.code_starts[all_page] + all_row]
-        arrays = [pa.array(codes), *run.gather(self._columns, all_page, all_row)]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._layout.schema)
-        self._waiting.append(CacheRows(batch, count[key[:rows]]))
-        self.waiting_bytes += int(ends[rows - 1])
+        all_page, all_row, here = all_page[:rows], all_row[:rows], slice(begin, begin + rows)
+        self._codes[here] = run.words[run.code_starts[all_page] + all_row]
+        self._asked[here] = count[key[:rows]]
+        self._noted[here] = self._notes
+        self._notes += 1
+        self._gatherer.append(run, all_page, all_row)
+
+    def _fitting(self, run: PageRun, page: Int32s, row: Int32s, key: Int32s) -> int:
+        """How many rows there are bytes for, of which some vary: all of a key or none."""
+        assert self._most_bytes is not None
+        varying = np.cumsum(row_bytes(run, self._columns, page, row) + _NOTE_BYTES - self._fixed_bytes)
+        left = self._most_bytes - self._most_rows * self._fixed_bytes - self._varying_bytes
+        rows = int(np.searchsorted(varying, left, "right"))
+        if rows < key.size:
+            self.full = True
+            while rows and key[rows] == key[rows - 1]:
+                rows -= 1
+        self._varying_bytes += int(varying[rows - 1]) if rows else 0
+        return rows
 
     def take(self, cache: TupleCache) -> CacheRows | None:
         """The rows that wait, in the order of their codes, each key once and none that ``cache`` has; None if none."""
-        waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0
-        if not waiting:
+        rows = self._gatherer.rows
+        if rows == 0:
             return None
-        batch = pa.concat_batches([rows.batch for rows in waiting])
-        number = np.repeat(np.arange(len(waiting)), [rows.frequency.size for rows in waiting])
-        codes = batch.column(0).to_numpy()
-        order = np.lexsort((-number, codes))  # of a key noted twice the later rows: they were counted last
-        codes, number = codes[order], number[order]
+        columns = self._gatherer.finish()
+        self._clear()
+        batch = pa.RecordBatch.from_arrays([pa.array(self._codes[:rows]), *columns], schema=self._layout.schema)
+        order = np.lexsort((-self._noted[:rows], self._codes[:rows]))
+        codes, noted = self._codes[order], self._noted[order]
         first = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
-        latest = np.repeat(number[first], np.diff(np.append(first, codes.size)))
-        kept = (number == latest) & ~cache.holds(codes)
-        frequency = np.concatenate([rows.frequency for rows in waiting])[order][kept]
-        return CacheRows(batch.take(pa.array(order[kept])), frequency)
+        latest = np.repeat(noted[first], np.diff(np.append(first, rows)))
+        chosen = order[(noted == latest) & ~cache.holds(codes)]  # of a key noted twice, as it was counted last
+        return CacheRows(batch.take(pa.array(chosen)), self._asked[chosen]) if chosen.size else None
 
     def forget(self) -> None:
         """Let the rows that wait go: they may not be true any more."""
-        self._waiting, self.waiting_bytes = [], 0
+        if self._gatherer.rows:
+            self._gatherer.finish()
+        self._clear()
+
+    def _clear(self) -> None:
+        self.full, self._varying_bytes, self._notes = False, 0, 0
 
     def age(self) -> None:
         """Halve all counts."""
         self._counters.age()
-
-
-def _within_page(table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> Bools:
-    """Which rows have keys that lie in their page alone."""
-    number = run.pages[page]
-    code: Int64s = run.words[run.code_starts[page] + row]
-    before, after = np.maximum(number - 1, 0), np.minimum(number + 1, len(table) - 1)
-    begins = (number > 0) & (table.last_code[before] == code)
-    goes_on = (number < len(table) - 1) & (table.first_code[after] == code)
-    alone: Bools = ~(begins | goes_on)
-    return alone

@@ -34,7 +34,7 @@ class PackedStrings:
         """Those of a column."""
         buffers = column.buffers()
         data = np.empty(0, np.uint8) if buffers[2] is None else np.frombuffer(buffers[2], np.uint8)
-        offsets = _offsets(column)
+        offsets = string_offsets(column)
         return cls(offsets, data, *string_shape(offsets, data))
 
     @property
@@ -66,7 +66,7 @@ class PackedStrings:
         ]
 
 
-def _offsets(column: pa.Array) -> npt.NDArray[Any]:
+def string_offsets(column: pa.Array) -> npt.NDArray[Any]:
     """Where each value of a column starts, and the last one ends."""
     offset_type = _offset_type(column.type)
     return np.frombuffer(column.buffers()[1], offset_type, len(column) + 1, column.offset * offset_type().itemsize)

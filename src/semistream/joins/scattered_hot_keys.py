@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from semistream.joins.cache_rows import CacheRows
 from semistream.joins.key_counters import KeyCounters
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.run_codes import ComputedCodes, RunCodes
-from semistream.joins.tuple_cache import CacheRows, TupleCache
+from semistream.joins.tuple_cache import TupleCache
 from semistream.kernels.search import positions_of
 from semistream.kernels.types import Bools, Int64s
 from semistream.relation import PageRun

@@ -1,4 +1,4 @@
-"""The tuple cache of a front stage: rows of R by key, in memory, clustered like R itself."""
+"""The tuple cache of a front stage: rows of R by key, in memory, in pages like R's own."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from semistream.kernels.frequency import count_hits
+from semistream.joins.cache_index import ENTRY_BYTES, CacheIndex, ProbeRoom
+from semistream.joins.cache_rows import CacheRows, hottest
 from semistream.kernels.page_cuts import cut_pages
 from semistream.kernels.search import positions_of
-from semistream.kernels.sweep import match_levels
 from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.relation import PageRun
 from semistream.relation.disk import allocate_buffer
@@ -21,244 +21,244 @@ from semistream.relation.page_writer import frame_bytes
 from semistream.relation.row_ends import row_ends
 
 _MOST_FRAME, _LEAST_FRAME = 1 << 16, 1 << 12
-_MOST_REBUILT = 8  # pages rewritten at a time; fewer in a small cache
-_COPIES = 3  # of their rows that there are meanwhile
-_NEARLY = 0.9  # share of the pages from which the cache counts as full
-_FULL = 0.97  # share of the pages' room from which rows have to go
+_FRAMES = 64  # that a cache should have before they grow larger
+_COPIES = 4  # of a page's rows that there are while pages are written
+_LEAST_VALUE = 8  # bytes that a string or nested value counts for at least: it bounds the rows of a page
+_NEARLY = 0.9  # share of the room from which the cache counts as full
+_FULL = 0.97  # share of the room from which rows have to go
 _REFILLED = 0.95
-_TABLE_CODES = 0  # rows of the cache lie too far apart to be looked up in a table
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GONE = -1  # frequency of a row that is in a page but not in the cache
 
 
 @dataclass(frozen=True)
-class CacheRows:
-    """Rows in the order of their codes, all rows of each key, and how often each row's key was asked for."""
+class _Page:
+    """A page as it was written: its frame, its rows, and the bytes of these and of the whole."""
 
-    batch: pa.RecordBatch  # a column of codes, then the cached columns
-    frequency: Int32s
-
-    @property
-    def codes(self) -> Int64s:
-        """The rows' key codes."""
-        codes: Int64s = self.batch.column(0).to_numpy()
-        return codes
-
-    def filter(self, kept: Bools) -> CacheRows:
-        """Some of the rows."""
-        return self if kept.all() else CacheRows(self.batch.filter(pa.array(kept)), self.frequency[kept])
-
-    @classmethod
-    def merge(cls, parts: list[CacheRows]) -> CacheRows:
-        """Rows of several parts in the order of their codes."""
-        if len(parts) == 1:
-            return parts[0]
-        batch = pa.concat_batches([part.batch for part in parts])
-        frequency = np.concatenate([part.frequency for part in parts])
-        codes = batch.column(0).to_numpy()
-        if np.any(codes[1:] < codes[:-1]):
-            order = np.argsort(codes, kind="stable")
-            batch, frequency = batch.take(pa.array(order)), frequency[order]
-        return cls(batch, frequency)
+    frame: int
+    rows: int
+    row_bytes: int
+    nbytes: int
 
 
 @dataclass
-class _Pages:
-    """Pages as they are written: their frames, what they hold, and the keys of which some rows found no room."""
+class _Written:
+    """Pages as they are written, with the frequencies of their rows; and the codes of rows that found no room."""
 
-    frames: list[int] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-    nbytes: list[int] = field(default_factory=list)
+    pages: list[_Page] = field(default_factory=list)
     frequency: list[Int32s] = field(default_factory=list)
-    lost: list[int] = field(default_factory=list)
+    lost: list[Int64s] = field(default_factory=list)
 
 
 class TupleCache:
-    """Rows of R and their frequencies in pages of R's own format, ascending by code over all pages, in ``nbytes``.
+    """Rows of R and their frequencies in ``nbytes``: pages of R's own format, and an index of them by code.
 
-    Stream codes in order are matched with it by the kernel that matches pages of R, and rows are copied out by the same
-    gatherer. Of a key all rows are held or none. Rows come and go by rewriting all pages, a few at a time and in
-    place, so it is done for many rows at once.
+    Rows are found by the index and copied out by the gatherer that copies out of R's pages. Of a key all rows are held
+    or none. New rows are written to pages of their own. To make room for them, the pages with the most rows that are
+    asked for least are written anew without these, so that pages whose rows are all hot stay as they are, and what it
+    takes to admit a row does not grow with the cache. Rows that are dropped leave the index at once, and their page
+    when it is next written.
     """
 
     def __init__(self, columns: Sequence[ColumnLayout], nbytes: int) -> None:
         schema = pa.schema([pa.field(str(i), column.type) for i, column in enumerate(columns)])
         self.layout = PageLayout.with_codes(schema)
         self.columns = self.layout.columns[1:]
-        self._frame = max(min(_MOST_FRAME, nbytes // 128 // _LEAST_FRAME * _LEAST_FRAME), _LEAST_FRAME)
+        self._frame = max(min(_MOST_FRAME, nbytes // _FRAMES // _LEAST_FRAME * _LEAST_FRAME), _LEAST_FRAME)
         self._room = self._frame - frame_bytes(self.layout)
-        row_bytes = max(sum(column.fixed_bytes for column in columns), 8)
-        index_bytes = 64 + 8 * self.layout.num_buffers + 4 * self._frame // row_bytes  # of a page: where, frequencies
-        self._rebuilt = max(min(nbytes // self._frame // 16, _MOST_REBUILT), 1)
-        frames = (nbytes - _COPIES * self._rebuilt * self._frame) // (self._frame + index_bytes)
-        self.frames = max(frames, 0) if self._room > 0 else 0
+        self._least_row = 8 + sum(
+            column.width + (_LEAST_VALUE if column.kind in ("binary", "arrow") else 0) for column in columns
+        )
+        page_rows = max(self._room // self._least_row, 1)
+        bits, self.frames = self._sized(nbytes - _COPIES * self._frame, page_rows)
         self._arena = allocate_buffer(max(self.frames, 1) * self._frame)
+        self._index = CacheIndex(bits, self.frames, page_rows)
         self._free = list(range(self.frames))[::-1]
         self._nested = any(pa.types.is_nested(column.type) for column in columns)
         self._no_rows = pa.RecordBatch.from_pylist([], schema=self.layout.schema)
-        self._hold(_Pages())
+        self._spans_pages = False  # whether there was a key with rows in several pages
+        self._hold(_Written())
 
-    def _hold(self, pages: _Pages) -> None:
-        self._frames = np.array(pages.frames, np.int64)
-        rows, nbytes = np.array(pages.rows, np.int32), np.array(pages.nbytes, np.int64)
-        starts = (self._frames * self._frame)[np.newaxis]
-        self.run = PageRun(self.layout, self._arena, np.arange(rows.size), starts, rows, nbytes[np.newaxis])
-        self.frequency = np.concatenate(pages.frequency) if pages.frequency else np.empty(0, np.int32)
+    def _sized(self, nbytes: int, page_rows: int) -> tuple[int, int]:
+        """Bits of the index, and how many frames go with it."""
+        if self._room < self._least_row:
+            return 1, 0
+        page_bytes = self._frame + 64 + 8 * self.layout.num_buffers + 4 * page_rows  # where it is, and frequencies
+
+        def frames(bits: int) -> int:
+            left = max(nbytes - (ENTRY_BYTES << bits), 0) // page_bytes
+            return min(left, CacheIndex.most_rows(bits) // page_rows, CacheIndex.most_pages(page_rows))
+
+        bits = max(range(1, max(nbytes, 1).bit_length() + 1), key=frames)
+        return bits, frames(bits)
+
+    def _hold(self, written: _Written) -> None:
+        """Let the cache be these pages."""
+        self._pages = pages = written.pages
+        rows = np.array([page.rows for page in pages], np.int32)
+        nbytes = np.array([page.nbytes for page in pages], np.int64)
+        starts = np.array([page.frame for page in pages], np.int64) * self._frame
+        self.run = PageRun(self.layout, self._arena, np.arange(rows.size), starts[np.newaxis], rows, nbytes[np.newaxis])
+        self._every = np.concatenate(written.frequency) if pages else np.empty(0, np.int32)
         self._first_row = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows, dtype=np.int64)])
-        self.used_bytes = int(nbytes.sum())
+        self._reindex()
+
+    def _reindex(self) -> None:
+        self._index.fill(self.run, self._first_row, self._every)
+        self.rows = int(np.count_nonzero(self._alive))
+        written = sum(page.row_bytes for page in self._pages)
+        self.used_bytes = written * self.rows // max(self._every.size, 1)  # of the rows held, about
 
     @property
-    def rows(self) -> int:
-        """Rows held."""
-        return self.frequency.size
+    def _alive(self) -> Bools:
+        alive: Bools = self._every != _GONE
+        return alive
+
+    @property
+    def frequency(self) -> Int32s:
+        """How often the rows held were asked for."""
+        return self._every[self._alive]
 
     @property
     def fill(self) -> float:
-        """The share of the pages that is in use."""
-        return self.run.pages.size / self.frames if self.frames else 1.0
+        """The share of the room that is in use."""
+        return self.used_bytes / (self.frames * self._room) if self.frames else 1.0
 
     @property
     def nearly_full(self) -> bool:
-        """Whether there is hardly a page left for more."""
+        """Whether there is hardly room for more."""
         return self.fill >= _NEARLY
 
     @property
     def codes(self) -> Int64s:
-        """The codes of all rows, ascending."""
+        """The codes of the rows held."""
+        return self._codes()[self._alive]
+
+    def _codes(self) -> Int64s:
         bounds = zip(self.run.code_starts.tolist(), self.run.rows.tolist(), strict=True)
         parts = [self.run.words[start : start + rows] for start, rows in bounds]
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def holds(self, codes: Int64s) -> Bools:
         """Which codes have rows here."""
-        return positions_of(codes, self.codes)[0]
+        return self._index.holds(codes)
 
     def probe(
-        self, codes: Int64s, position: Int64s, page: Int32s, row: Int32s
+        self, codes: Int64s, possible: Bools | None, room: ProbeRoom, begin: int = 0
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Pairs of a position in the ascending ``codes`` and a row, as many at a time as the arrays given can hold."""
-        run, none = self.run, np.zeros(1, np.int64)
-        level = np.ascontiguousarray(codes).view(np.uint8), none, np.zeros(1, np.bool_), none, 0, np.array([codes.size])
-        passed, ever, cursors = np.zeros(run.pages.size, np.int64), (none, none + 1, none[:0]), np.zeros(1, np.int64)
-        cursor = np.array([0, 0, -1, -1], np.int64)
-        table = np.empty(_TABLE_CODES, np.int32)
-        while cursor[0] < run.pages.size:
-            found = match_levels(
-                run.words, run.code_starts, run.rows, passed, *level, none, *ever, cursors, table, cursor,
-                position, page, row,
-            )  # fmt: skip
-            count_hits(page[:found], row[:found], self._first_row, self.frequency)
-            yield position[:found], page[:found], row[:found]
+        """Pairs of a position in ``codes`` and a row of `run`, and the codes that are missed: see `CacheIndex`."""
+        return self._index.probe(codes, possible, room, begin)
 
     def everything(self) -> CacheRows:
         """Copies of all rows."""
-        return self._kept_rows(np.ones(self.rows, np.bool_), 0, self.run.pages.size)
+        return self._rows_of(range(len(self._pages)), self._alive)
 
     def age(self) -> None:
         """Halve all frequencies, so that what was hot long ago gives way."""
-        self.frequency >>= 1
+        self._every >>= 1  # which leaves those that are gone so
 
     def drop(self, codes: Int64s) -> int:
         """Let the rows of some keys, in ascending order, go; gives how many rows went."""
-        own = self.codes
-        if codes.size == 0 or own.size == 0:
-            return 0
-        gone, _ = positions_of(own, codes)
-        if gone.any():
-            self._rebuild(~gone, None)
-        return int(np.count_nonzero(gone))
+        before = self.rows
+        if codes.size and before:
+            gone, _ = positions_of(self._codes(), codes)
+            self._every[gone] = _GONE
+            self._reindex()
+        return before - self.rows
 
-    def admit(self, rows: CacheRows) -> int:
+    def admit(self, new: CacheRows) -> int:
         """Take in rows of keys that are not here, in place of rows of keys asked for less often.
 
         Gives the frequency below which nothing was kept: 0 while there is room.
         """
-        room = self.frames * self._room
-        needed = (
-            self.used_bytes + int(row_ends(rows.batch, self.layout)[-1]) if rows.frequency.size else self.used_bytes
-        )
-        if needed <= _FULL * room:
-            self._rebuild(np.ones(self.rows, np.bool_), rows)
+        if new.frequency.size == 0:
             return 0
-        every = np.concatenate([self.frequency, rows.frequency])
-        most = int(_REFILLED * room * every.size / needed)
-        cut = int(np.partition(every, every.size - most)[every.size - most]) if most else int(every.max()) + 1
-        # Many keys may be asked for just so often: old ones stay before new ones come, and a lot decides among equals.
-        kept, kept_new = self.frequency > cut, rows.frequency > cut
-        spare = most - int(np.count_nonzero(kept) + np.count_nonzero(kept_new))
-        at_cut = self.frequency == cut
-        kept |= at_cut & _drawn(self.codes, spare, int(np.count_nonzero(at_cut)))
-        spare -= int(np.count_nonzero(kept & at_cut))
-        at_cut = rows.frequency == cut
-        kept_new |= at_cut & _drawn(rows.codes, spare, int(np.count_nonzero(at_cut)))
-        self._rebuild(kept, rows.filter(kept_new))
+        kept, cut, room = self._alive, 0, self.frames * self._room
+        needed = self.used_bytes + int(self._row_ends(new.batch)[-1])
+        if needed > _FULL * room:
+            most = int(_REFILLED * room * (self.rows + new.frequency.size) / needed)
+            chosen, chosen_new, cut = hottest((self.frequency, self.codes), (new.frequency, new.codes), most)
+            kept[kept] = chosen
+            new = new.filter(chosen_new)
+        self._rewrite(self._pages_to_rewrite(kept, new), kept, new)
         return cut
 
-    def _rebuild(self, kept: Bools, new: CacheRows | None) -> None:
-        """Keep some rows and take new ones in: first room is made, then there is enough wherever the new ones go."""
-        if not kept.all():
-            self._rewrite(kept, None)
-        if new is not None and new.frequency.size:
-            self._rewrite(np.ones(self.rows, np.bool_), new)
+    def _pages_to_rewrite(self, kept: Bools, new: CacheRows) -> list[int]:
+        """Those with the most room to gain, until there is enough for new rows, and all that are not nearly full."""
+        wanted = int(self._row_ends(new.batch)[-1]) if new.frequency.size else 0
+        wanted += self._room * (1 - len(self._free))  # one more, as the last page will not be full
+        rows = np.diff(self._first_row)
+        gone = rows - np.add.reduceat(kept, self._first_row[:-1], dtype=np.int64) if rows.size else rows
+        row_bytes = np.array([page.row_bytes for page in self._pages], np.int64)
+        gained = self._room - row_bytes + row_bytes * gone // np.maximum(rows, 1)
+        by_gain = np.argsort(-gained, kind="stable")
+        enough = 0 if wanted <= 0 else int(np.searchsorted(np.cumsum(gained[by_gain]), wanted)) + 1
+        enough = max(enough, int(np.count_nonzero(gained > self._room // 4)))
+        if self._spans_pages:  # a key that goes must go from all of them
+            enough = max(enough, int(np.count_nonzero(gained > 0)))
+        chosen: list[int] = by_gain[:enough].tolist()
+        return chosen
 
-    def _rewrite(self, kept: Bools, new: CacheRows | None) -> None:
-        """Write all pages anew, a few at a time, with the rows to keep and new ones."""
-        pages, rest = _Pages(), None
-        count = self.run.pages.size
-        last_codes = self.codes[self._first_row[1:] - 1]
-        taken = 0
-        for begin in range(0, max(count, 1), self._rebuilt):
-            end = min(begin + self._rebuilt, count)
-            parts = [] if rest is None else [rest]
-            parts.append(self._kept_rows(kept, begin, end))
-            if new is not None:
-                codes = new.codes
-                stop = codes.size if end == count else int(np.searchsorted(codes, last_codes[end - 1], "right"))
-                parts.append(CacheRows(new.batch.slice(taken, stop - taken), new.frequency[taken:stop]))
-                taken = stop
-            self._free.extend(self._frames[begin:end].tolist())
-            rest = self._write(CacheRows.merge(parts), pages, to_the_end=end == count)
-        self._hold(pages)
-        if pages.lost:
-            self.drop(np.unique(np.array(pages.lost, np.int64)))
+    def _rewrite(self, numbers: list[int], kept: Bools, new: CacheRows) -> None:
+        """Write some pages anew, one at a time, with the rows to keep, and new ones behind them."""
+        gone, written, rest = set(numbers), _Written(), None
+        for number, page in enumerate(self._pages):
+            if number not in gone:
+                written.pages.append(page)
+                written.frequency.append(self._every[self._first_row[number] : self._first_row[number + 1]])
+        for number in numbers:
+            rest = self._write(self._rows_of([number], kept), rest, written, self._pages[number].frame)
+        bounds = cut_pages(self._row_ends(new.batch), self._room).tolist() if new.frequency.size else []
+        for begin, end in pairwise([*bounds, new.frequency.size]):
+            rest = self._write(new.slice(begin, end), rest, written)
+        if rest is not None:
+            self._write_page(rest, written)
+        self._hold(written)
+        if written.lost:
+            self.drop(np.unique(np.concatenate(written.lost)))
 
-    def _kept_rows(self, kept: Bools, begin: int, end: int) -> CacheRows:
-        first = int(self._first_row[begin])
-        rows = np.flatnonzero(kept[first : int(self._first_row[end])]) + first
-        page = (np.searchsorted(self._first_row, rows, "right") - 1).astype(np.int32)
-        row = (rows - self._first_row[page]).astype(np.int32)
+    def _rows_of(self, numbers: Sequence[int], kept: Bools) -> CacheRows:
+        """Copies of the rows of some pages that are to be kept."""
+        first = self._first_row
+        parts = [np.flatnonzero(kept[first[i] : first[i + 1]]).astype(np.int32) for i in numbers]
+        row = np.concatenate(parts) if parts else np.empty(0, np.int32)
+        page = np.repeat(np.array(numbers, np.int32), [part.size for part in parts])
         arrays = self.run.gather(self.layout.columns, page, row)
-        return CacheRows(pa.RecordBatch.from_arrays(arrays, schema=self.layout.schema), self.frequency[rows])
+        return CacheRows(pa.RecordBatch.from_arrays(arrays, schema=self.layout.schema), self._every[first[page] + row])
 
-    def _write(self, rows: CacheRows, pages: _Pages, *, to_the_end: bool) -> CacheRows | None:
-        """Write full pages; gives back the rows of the last one unless it is the end."""
+    def _row_ends(self, batch: pa.RecordBatch) -> Int64s:
+        """Bytes that rows 0..i take, for each i, where a row takes no less than what bounds the rows of a page."""
+        ends = row_ends(batch, self.layout)
+        if any(column.kind in ("binary", "arrow") for column in self.columns):
+            ends = np.cumsum(np.maximum(np.diff(ends, prepend=0), self._least_row))
+        return ends
+
+    def _write(
+        self, rows: CacheRows, rest: CacheRows | None, written: _Written, frame: int | None = None
+    ) -> CacheRows | None:
+        """Write full pages of rows behind the ``rest`` of others; gives those of the last page, which is not full.
+
+        The ``frame`` that they stood in before is free from now on.
+        """
+        if frame is not None:
+            self._free.append(frame)
+        rows = rows if rest is None else CacheRows.concat([rest, rows])
+        if rows.frequency.size == 0:
+            return None
+        cuts = cut_pages(self._row_ends(rows.batch), self._room).tolist()
+        for begin, end in pairwise(cuts):
+            self._spans_pages |= bool(rows.codes[end - 1] == rows.codes[end])
+            self._write_page(rows.slice(begin, end), written)
+        last = rows.slice(cuts[-1], rows.frequency.size)
+        return last if len(cuts) == 1 else CacheRows(pa.concat_batches([last.batch, self._no_rows]), last.frequency)
+
+    def _write_page(self, rows: CacheRows, written: _Written) -> None:
         batch = rows.batch
-        if batch.num_rows == 0:
-            return None
-        cuts = cut_pages(row_ends(batch, self.layout), self._room).tolist()
-        for begin, end in pairwise([*cuts, batch.num_rows] if to_the_end else cuts):
-            page = batch.slice(begin, end - begin)
-            message = (pa.concat_batches([page, self._no_rows]) if self._nested else page).serialize()
-            if message.size > self._frame or not self._free:
-                pages.lost.extend(np.unique(rows.codes[begin:end]).tolist())
-                continue
-            frame = self._free.pop()
-            at = frame * self._frame
-            self._arena[at : at + message.size] = np.frombuffer(message, np.uint8)
-            pages.frames.append(frame)
-            pages.rows.append(end - begin)
-            pages.nbytes.append(message.size)
-            pages.frequency.append(rows.frequency[begin:end])
-        if to_the_end:
-            return None
-        return CacheRows(batch.slice(cuts[-1]), rows.frequency[cuts[-1] :])
-
-
-def _drawn(codes: Int64s, rows: int, among: int) -> Bools:
-    """A lot for each row, the same for all rows of a key, that lets about ``rows`` of ``among`` win."""
-    if rows >= among:
-        return np.ones(codes.size, np.bool_)
-    if rows <= 0:
-        return np.zeros(codes.size, np.bool_)
-    lots = (codes.view(np.uint64) * _GOLDEN) >> np.uint64(32)
-    won: Bools = lots < np.uint64(rows / among * 2**32)
-    return won
+        message = (pa.concat_batches([batch, self._no_rows]) if self._nested else batch).serialize()
+        if message.size > self._frame or not self._free:
+            written.lost.append(rows.codes)
+            return
+        frame = self._free.pop()
+        self._arena[frame * self._frame :][: message.size] = np.frombuffer(message, np.uint8)
+        row_bytes = int(self._row_ends(batch)[-1])
+        written.pages.append(_Page(frame, batch.num_rows, row_bytes, message.size))
+        written.frequency.append(rows.frequency)

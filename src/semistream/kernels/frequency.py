@@ -78,32 +78,35 @@ def rows_of_keys(
     run: Int64s,
     code_starts: Int64s,
     rows: Int32s,
+    numbers: Int64s,
+    first_code: Int64s,
+    last_code: Int64s,
     page: Int32s,
     row: Int32s,
     out_page: Int32s,
     out_row: Int32s,
     out_key: Int32s,
-) -> int:
-    """All rows of the keys whose first rows are given, each with the number of its key; gives how many.
+) -> tuple[int, bool]:
+    """All rows of the keys whose first rows are given, each with the number of its key; gives how many, and whether the
+    output has room for all of them. It stops before a key whose rows do not all fit.
 
-    It stops before a key whose rows do not all fit the output.
+    A key that has rows in another page too is left out: ``numbers`` are those of the run's pages in the page table,
+    which has the first and last code of every page.
     """
     found = 0
     for key in range(page.size):
-        start = code_starts[page[key]]
+        number, start = numbers[page[key]], code_starts[page[key]]
+        code = run[start + row[key]]
+        if (number > 0 and last_code[number - 1] == code) or (
+            number + 1 < first_code.size and first_code[number + 1] == code
+        ):
+            continue
         end = row[key]
-        while end < rows[page[key]] and run[start + end] == run[start + row[key]]:
+        while end < rows[page[key]] and run[start + end] == code:
             end += 1
         if found + end - row[key] > out_row.size:
-            return found
+            return found, False
         for at in range(row[key], end):
             out_page[found], out_row[found], out_key[found] = page[key], at, key
             found += 1
-    return found
-
-
-@njit(cache=True, nogil=True)
-def count_hits(page: Int32s, row: Int32s, first_rows: Int64s, frequency: Int32s) -> None:
-    """Add one to the frequency of every row named; ``first_rows`` numbers the first row of each page."""
-    for i in range(page.size):
-        frequency[first_rows[page[i]] + row[i]] += 1
+    return found, True
