@@ -32,7 +32,7 @@ _LEAST_RUN_BYTES = 640 << 10  # rather than shorter runs there are fewer
 _SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=16, admit=9)
 _HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
 _ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
-_BATCH_BYTES = 5 << 19  # of a batch of results: about those of a run, if many tuples wait
+_BATCH_BYTES = 8 << 20  # of a batch of results, if that much is kept for them: the larger, the fewer steps
 _SMALL, _LEAST_ROWS = 4, 256  # batches of less than one part in so many of a level wait for others, if levels have rows
 _LEVELS = 4  # at least; but the fewer and larger they are, the faster they are joined
 
