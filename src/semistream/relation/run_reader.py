@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from semistream.errors import CorruptRelation, InvalidArgument
-from semistream.kernels.types import Bytes, Int64s
-from semistream.kernels.xxhash64 import hash_ranges
+from semistream.errors import InvalidArgument
+from semistream.kernels.types import Bytes
 from semistream.relation.disk import ALIGNMENT, Disk, allocate_buffer, buffer_bytes
 from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
-from semistream.relation.page_table import PageTable, SegmentTable
+from semistream.relation.page_table import PageTable
 from semistream.relation.read_plan import Pages, PageSequence
+from semistream.relation.segment_request import SegmentRequest, span_of
 
 T = TypeVar("T")
 
@@ -122,7 +121,7 @@ class RunReader:
         self._require_readable(pages, span_pages)
         number = int(self._table.file[pages[0]])
         requests = [
-            _SegmentRequest.of(self._disk, files[number], segment, pages, span_pages)
+            SegmentRequest.of(self._disk, files[number], segment, pages, span_pages)
             for files, segment in zip(self._files, self._table.segments, strict=True)
         ]
         buffer = self._free.popleft()
@@ -163,7 +162,7 @@ class RunReader:
     def _require_readable(self, pages: Pages, span_pages: int) -> None:
         """Refuse what would be miscounted, or is larger than a buffer."""
         table = self._table
-        nbytes = int(_span(table, pages)[1])
+        nbytes = int(span_of(table, pages)[1])
         if span_pages == pages.size and nbytes != table.nbytes[pages].sum():
             raise InvalidArgument(
                 f"the {pages.size} pages from {pages[0]} to {pages[-1]} do not lie one behind the other. Ask for runs "
@@ -175,7 +174,7 @@ class RunReader:
                 f"{self._run_bytes}. Raise run_bytes, or ask for shorter runs."
             )
 
-    def _read(self, requests: list[_SegmentRequest], pages: Pages, buffer: Bytes) -> PageRun:
+    def _read(self, requests: list[SegmentRequest], pages: Pages, buffer: Bytes) -> PageRun:
         starts = np.empty((len(requests), pages.size), np.int64)
         lengths = np.empty_like(starts)
         begin = 0
@@ -191,55 +190,3 @@ class RunReader:
             self._pool = None
         self._pending.clear()
         self._disk.close()
-
-
-@dataclass(frozen=True)
-class _SegmentRequest:
-    """What is read of a run in one column group: ``nbytes`` of a file, which ``read`` puts into a buffer."""
-
-    file: Path
-    segments: SegmentTable
-    nbytes: int
-    read: Callable[[Bytes], int]
-
-    @classmethod
-    def of(cls, disk: Disk, file: Path, segments: SegmentTable, pages: Pages, span_pages: int) -> _SegmentRequest:
-        """Have the disk count it."""
-        offset, nbytes = _span(segments, pages)
-        return cls(file, segments, nbytes, disk.request(file, offset, nbytes, pages=span_pages))
-
-    def read_into(self, buffer: Bytes, begin: int, pages: Pages) -> tuple[Int64s, Int64s]:
-        """Read into the buffer from ``begin`` on; gives where the pages' segments start, and their bytes."""
-        offset, lengths = self.segments.offset[pages], self.segments.nbytes[pages]
-        starts = offset - offset[0] + (begin + self.read(buffer[begin:]))
-        self._verify(pages, buffer, starts, lengths)
-        return starts, lengths
-
-    def _verify(self, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
-        """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
-
-        A page is checked once for each relation that a process has open. Files never change once they are published,
-        so a page that is read again is trusted for what was seen.
-        """
-        table = self.segments
-        fresh = np.flatnonzero(~table.verified[pages])
-        if fresh.size == 0:
-            return
-        sums = np.zeros(fresh.size, np.uint64)
-        hash_ranges(starts[fresh], lengths[fresh], buffer, sums)
-        pages = pages[fresh]
-        wrong = np.flatnonzero(sums != table.checksum[pages])
-        if wrong.size:
-            page = int(pages[wrong[0]])
-            offset = int(table.offset[page])
-            raise CorruptRelation(
-                f"page {page} ({self.file}, bytes {offset} to {offset + int(table.nbytes[page])}) does not match its "
-                "checksum. Restore the file from a copy, or build the relation again."
-            )
-        table.verified[pages] = True
-
-
-def _span(table: PageTable | SegmentTable, pages: Pages) -> tuple[int, int]:
-    """Where a run starts in its file, and how many bytes it has there with all between its pages."""
-    start, last = int(table.offset[pages[0]]), pages[-1]
-    return start, int(table.offset[last] + table.nbytes[last]) - start
