@@ -29,7 +29,7 @@ def _rows(*keys: int, v: int = 7) -> pa.Table:
 def _entries(relation: Relation) -> set[tuple[str, int, int, int]]:
     """Every page by the file, place and checksum that it has."""
     table, files = relation.table, relation.manifest.files
-    columns = (table.file.tolist(), table.offset.tolist(), table.nbytes.tolist(), table.checksum.tolist())
+    columns = (table.file.tolist(), table.offset.tolist(), table.nbytes.tolist(), table.segments[0].checksum.tolist())
     return {(files[f].name, offset, nbytes, sum_) for f, offset, nbytes, sum_ in zip(*columns, strict=True)}
 
 
