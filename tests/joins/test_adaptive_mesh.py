@@ -123,7 +123,7 @@ def check_all_is_charged(join: AdaptiveMeshJoin) -> None:
     held = [*reader._free, *(buffer for _, buffer, _ in reader._pending)] + [
         b for b in [reader._taken] if b is not None
     ]
-    assert sum(buffer.size for buffer in held) <= charged["page buffers"]
+    assert sum(buffer.data.size for buffer in held) <= charged["page buffers"]
     assert join._window._matched.size == join._window.slots >= join._window.held
     single = join.spec.condition.single_codes
     assert join._window.index_bytes(join._window.slots, single_codes=single) <= charged["stream index"]

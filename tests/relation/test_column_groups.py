@@ -146,7 +146,7 @@ def test_every_data_file_is_an_arrow_file_of_its_groups_columns(wide_relation: R
 
 
 def test_narrow_rows_are_written_as_ever(tmp_path: Path) -> None:
-    relation = Relation.build(wide(500, columns=15), tmp_path / "r", key="k")  # 128 bytes
+    relation = Relation.build(wide(500, columns=31), tmp_path / "r", key="k")  # 256 bytes
     record = json.loads((relation.path / "versions/000001.json").read_text())
     assert record["format"] == 1
     assert "column_groups" not in record["manifest"]
@@ -158,11 +158,11 @@ def test_narrow_rows_are_written_as_ever(tmp_path: Path) -> None:
 
 
 def test_wide_rows_lie_in_groups_of_neighbours() -> None:
-    assert choose_groups(wide(1, columns=15).schema, ("k",)) == ()
-    groups = choose_groups(wide(1, columns=16).schema, ("k",))
-    assert groups == (("k",), *((f"c{i}", f"c{i + 1}") for i in range(0, 16, 2)))
+    assert choose_groups(wide(1, columns=31).schema, ("k",)) == ()
+    groups = choose_groups(wide(1, columns=32).schema, ("k",))
+    assert groups == (("k",), *((f"c{i}", f"c{i + 1}") for i in range(0, 32, 2)))
     mixed = pa.schema(
-        [("x", pa.string()), *((f"b{i}", pa.bool_()) for i in range(20)), ("k", pa.int64()), ("y", pa.binary(90))]
+        [("x", pa.string()), *((f"b{i}", pa.bool_()) for i in range(20)), ("k", pa.int64()), ("y", pa.binary(240))]
     )
     assert choose_groups(mixed, ("k",)) == (
         ("k",),

@@ -59,9 +59,9 @@ def test_it_writes_column_groups(spark, tmp_path):
     assert built.reading(names[:1]).nbytes < built.nbytes
     joined = join(frame(spark, s_table("string")), built, on="k", memory="500kB", columns=["r", "r_text"])
     assert multiset(joined) == spark_join(spark, s_table("string"), r_table("string"), ["k"], "inner")
-    wide = spark.range(0).selectExpr("id", *(f"id AS c{i}" for i in range(20)))
+    wide = spark.range(0).selectExpr("id", *(f"id AS c{i}" for i in range(36)))
     empty = build_relation(wide, tmp_path / "empty", key="id")
-    assert (empty.segments, len(empty.manifest.files), empty.verify().rows) == (11, 11, 0)
+    assert (empty.segments, len(empty.manifest.files), empty.verify().rows) == (19, 19, 0)
 
 
 def test_a_frame_without_rows_makes_a_relation_without_rows(spark, tmp_path):

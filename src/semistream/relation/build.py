@@ -20,7 +20,7 @@ from semistream.relation.sort import sort_batches
 from semistream.relation.sources import open_source
 
 DEFAULT_PAGE_BYTES = 64 * 1024
-GROUPED_PAGE_BYTES = 1024 * 1024  # with column groups: what a page has in one of them should be worth a request
+SEGMENT_BYTES = 40 * 1024  # of a page in each column group, on the average: it should be worth a request
 LEAST_PAGE_BYTES = 512
 LEAST_MEMORY = 128 * 10**6
 
@@ -46,7 +46,7 @@ def build_relation(
     source = open_source(data)
     names = key_names(key, source.schema)
     groups = choose_groups(source.schema, names, column_groups)
-    options = PageOptions(page_bytes, fill_factor, grouped=bool(groups))
+    options = PageOptions(page_bytes, fill_factor, groups=len(groups))
     codec = KeyCodec.of(names, [source.schema.field(name).type for name in names])
     layout = PageLayout.of(source.schema, names, codec, groups)
     with new_version(path, create=True, overwrite=overwrite) as draft:
@@ -81,8 +81,8 @@ def build_relation(
 class PageOptions:
     """How large pages are and how full they are made, checked."""
 
-    def __init__(self, page_bytes: int | None, fill_factor: float, *, grouped: bool = False) -> None:
-        default = GROUPED_PAGE_BYTES if grouped else DEFAULT_PAGE_BYTES
+    def __init__(self, page_bytes: int | None, fill_factor: float, *, groups: int = 0) -> None:
+        default = max(groups * SEGMENT_BYTES, DEFAULT_PAGE_BYTES)
         self.page_bytes = default if page_bytes is None else page_bytes
         if self.page_bytes < LEAST_PAGE_BYTES:
             raise InvalidArgument(f"page_bytes is {self.page_bytes}; give at least {LEAST_PAGE_BYTES}.")

@@ -10,7 +10,7 @@ from semistream.errors import ColumnNotFound, InvalidArgument
 
 Groups = tuple[tuple[str, ...], ...]
 
-NARROW_ROW_BYTES = 128
+NARROW_ROW_BYTES = 256
 """Rows up to so wide lie in one group: to read them whole takes one request and hardly more time."""
 
 GROUP_BYTES = 16

@@ -80,12 +80,12 @@ class Relation:
         ``data`` is anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB), an iterable of record
         batches, or a path to Parquet, Arrow IPC or CSV. ``key`` names the join columns; keys may repeat, and rows with
         a null key are kept apart, as the key joins them with nothing. Pages hold at most ``page_bytes`` (64 KiB unless
-        given, 1 MiB with column groups), filled to ``fill_factor`` to leave room for updates. ``progress(phase,
+        given, 40 KiB for each column group), filled to ``fill_factor`` to leave room for updates. ``progress(phase,
         rows)`` is called as rows are read and written. Either the whole relation is published or nothing of it is left.
 
         Wide rows lie in column groups, so that a join with ``columns`` reads only the groups that hold them and the
         key. ``column_groups`` says which columns are read together; one that names a column of the key is read with it,
-        so all columns in one group are read as a whole. Those not named lie with the key if rows are narrow (up to 128
+        so all columns in one group are read as a whole. Those not named lie with the key if rows are narrow (up to 256
         bytes), else a few neighbours in each group.
         """
         build_relation(

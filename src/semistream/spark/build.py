@@ -57,7 +57,7 @@ def build_relation(
     schema = arrow_schema_of(df)
     names = key_names(key, schema)
     groups = choose_groups(schema, names, column_groups)
-    options = PageOptions(page_bytes, fill_factor, grouped=bool(groups))
+    options = PageOptions(page_bytes, fill_factor, groups=len(groups))
     codec = KeyCodec.of(names, [schema.field(name).type for name in names])
     folder = Path(path).absolute()
     with new_version(folder, create=True, overwrite=overwrite) as draft:
