@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -138,7 +139,7 @@ def test_what_cannot_work_is_refused_by_name(products: Relation, tmp_path: Path)
         joined(products, how="outer")
     with pytest.raises(InvalidArgument, match="operator is 'hash'; give 'auto', 'engine', 'mesh', 'adaptive_mesh'"):
         joined(products, operator="hash")
-    with pytest.raises(InvalidArgument, match="'engine' has no option 'speed'; it has cache_share, wraps, options, on"):
+    with pytest.raises(InvalidArgument, match="'engine' has no option 'speed'; it has cache_share, on, where"):
         joined(products, speed=11)
     with pytest.raises(ColumnNotFound, match="'colour'"):
         joined(products, columns=["colour"])
@@ -167,3 +168,20 @@ def test_a_stream_row_wider_than_the_budget_is_refused(products: Relation) -> No
         semistream.join(wide, products, on="id", memory="1MB").read_all()
     least = refused.value.least_bytes
     assert semistream.join(wide, products, on="id", memory=least).read_all().num_rows == 1
+
+
+def test_an_option_is_offered_if_it_is_taken_and_only_then(products: Relation) -> None:
+    """What an operator fixes itself is refused before it gets there; what a class of a user's hands on is not."""
+
+    class Handing(MeshJoin):
+        def __init__(self, *arguments: Any, loud: bool = False, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self.loud = loud
+
+    for name in ("wraps", "options"):
+        with pytest.raises(InvalidArgument, match=f"'engine' has no option '{name}'"):
+            joined(products, **{name: MeshJoin})
+    assert joined(products, operator="cmesh", options={"pages_per_step": 1}, cache_share=0.1).num_rows == 3
+    assert joined(products, operator=Handing, loud=True, rows_per_step=2, ordered=True).num_rows == 3
+    with pytest.raises(InvalidArgument, match="it has loud, rows_per_step, pages_per_step, on"):
+        joined(products, operator=Handing, quiet=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from abc import ABC, abstractmethod
-from bisect import bisect_left
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import ClassVar, Self, TypedDict, cast
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget, parse_bytes
 from semistream.errors import BudgetError, InvalidArgument, JoinFailed, JoinInProgress
+from semistream.joins.arrangement import Arrangement
 from semistream.joins.condition import JoinOn
 from semistream.joins.deadlines import DEADLINE_COLUMN, Clock, DeadlineRule, Deadlines, DrainCost, Lateness
 from semistream.joins.emitter import Emitter, PairWatcher, StreamRows
@@ -42,7 +42,7 @@ class JoinArguments(TypedDict, total=False):
     clock: Clock
 
 
-class SemiStreamJoin(ABC):
+class SemiStreamJoin(Arrangement):
     """Joins a stream, pushed batch by batch, with a relation on disk.
 
     `push` takes a batch of any size and makes room by stepping, `step` does one iteration of the operator's loop, and
@@ -186,13 +186,6 @@ class SemiStreamJoin(ABC):
         return self._disk.costs.in_segments(self.relation.segments)
 
     @abstractmethod
-    def _arrange(self) -> None:
-        """Make all that depends on R's version and on the budget. No tuple waits; caches may hold what is still true.
-
-        It is called when an operator is made, and again after `refresh` and `set_memory`.
-        """
-
-    @abstractmethod
     def _push(self, batch: pa.RecordBatch) -> Results: ...
 
     @abstractmethod
@@ -270,54 +263,6 @@ class SemiStreamJoin(ABC):
             self._busy = None
             raise
 
-    def _rearrange(self, relation: Relation, limit: int) -> None:
-        self._take_apart(relation, limit)
-        self._put_together()
-
-    def _take_apart(self, relation: Relation, limit: int) -> None:
-        self.close()
-        self.budget.clear()
-        self.budget.resize(limit)
-        self._open(relation)
-        self.stats.budget_bytes = limit
-
-    def _open(self, relation: Relation) -> None:
-        """Join with this version from now on; if it was built anew, its pages may be laid out in another way."""
-        self.relation = relation
-        self.spec = self.spec.laid_out(relation.layout)
-
-    def _put_together(self) -> None:
-        """Set aside what order and deadlines cost, and let the operator arrange itself in the rest."""
-        limit = self.budget.limit
-        whole = self._deadlines is None and not self._ordered
-        self._memory = self.budget if whole else self.budget.part(max(self._operator_bytes(limit), 1))
-        try:
-            self._arrange()
-        except BudgetError as error:
-            raise self._of_whole(error) from None
-        if self._deadlines is not None:
-            self.budget.charge("deadlines", Deadlines.memory_bytes(limit))
-        if self._ordered:
-            self._order = OrderedOutput(self.budget.part(self.budget.free), self._push_through, self._forget)
-        self._attach_watcher()
-
-    def _operator_bytes(self, limit: int) -> int:
-        """What a budget leaves for the operator itself, besides order and deadlines."""
-        if self._deadlines is not None:
-            limit -= Deadlines.memory_bytes(limit)
-        return limit - limit // 2 if self._ordered else limit
-
-    def _of_whole(self, error: BudgetError) -> BudgetError:
-        """An error that speaks of the operator's part of the budget, as one of the whole."""
-        if error.least_bytes is None or self._memory is self.budget:
-            return error
-        least = bisect_left(range(4 * error.least_bytes + (1 << 20)), error.least_bytes, key=self._operator_bytes)
-        return BudgetError(
-            f"{error} With what is set aside for order and deadlines, memory must be {least} bytes; it is "
-            f"{self.budget.limit}.",
-            least_bytes=least,
-        )
-
     def _accept(self, relation: AnyRelation) -> Relation:
         """The relation for what this join needs of it; an operator refuses one that it has no use for."""
         if isinstance(relation, ParquetRelation) and not self.takes_unclustered:
@@ -326,13 +271,6 @@ class SemiStreamJoin(ABC):
         self._whole_bytes = relation.nbytes  # what shares of memory are of, however little of it is read
         # What only a Relation has is used by operators that take nothing else.
         return cast(Relation, relation.reading(self.spec.relation_columns))
-
-    def _arrange_anew(self) -> None:
-        """Let the operator arrange itself again in its memory, in the middle of a push; no tuple waits in it."""
-        self.close()
-        self._memory.clear()
-        self._arrange()
-        self._attach_watcher()
 
     def _push_through(self, batch: pa.RecordBatch) -> Results:
         """Join some tuples to their end."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
-from semistream.joins.base import Results, SemiStreamJoin
+from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.condition import Condition, JoinOn
 from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import CachedMeshJoin
@@ -68,11 +68,22 @@ def choose_operator(
 
 def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
     """Refuse options that an operator does not have, naming those it has."""
-    signatures = [inspect.signature(kind.__init__) for kind in operator.__mro__ if issubclass(kind, SemiStreamJoin)]
-    known = list(dict.fromkeys(p.name for s in signatures for p in s.parameters.values() if p.kind is p.KEYWORD_ONLY))
+    known = _options_of(operator)
     for name in options:
         if name not in known:
             raise InvalidArgument(f"operator {operator.name!r} has no option {name!r}; it has {', '.join(known)}.")
+
+
+def _options_of(operator: type[SemiStreamJoin]) -> list[str]:
+    """The options that an operator takes, its own first: not those of a class it is made from that it fixes itself."""
+    known: list[str] = []
+    for kind in operator.__mro__:
+        if "__init__" in vars(kind):
+            parameters = inspect.signature(vars(kind)["__init__"]).parameters.values()
+            known += [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in known]
+            if any(p.kind is p.VAR_KEYWORD and JoinArguments.__name__ in str(p.annotation) for p in parameters):
+                return known + list(JoinArguments.__annotations__)  # it hands on what all operators take, and no more
+    return known
 
 
 class JoinedStream:

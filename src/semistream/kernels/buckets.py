@@ -162,8 +162,11 @@ def meet_pages(
             from_, to = max(begin, (bucket << level) - base), min(end, ((bucket + 1) << level) - base)
             tuple_ = np.int64(head[bucket] if before < 0 else following[before])
             while tuple_ >= earliest:
-                page = max(page, lower_bound(last_code, from_, to, low[tuple_]))
-                stop = upper_bound(first_code, min(page, to), to, high[tuple_])
+                if level == 0:
+                    page, stop = from_, to
+                else:
+                    page = max(page, lower_bound(last_code, from_, to, low[tuple_]))
+                    stop = upper_bound(first_code, min(page, to), to, high[tuple_])
                 while page < stop:
                     if several and met[page] > tuple_:
                         page += 1

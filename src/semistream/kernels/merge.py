@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from semistream.kernels.search import lower_bound
+from semistream.kernels.search import find, lower_bound
 from semistream.kernels.types import Int32s, Int64s
 
 
@@ -127,7 +127,7 @@ def match_stretches(
             page = np.int64(first[position] - first_page)
         while page < end[position] - first_page:
             start, stop = code_starts[page], code_starts[page] + rows[page]
-            match = lower_bound(run, start, stop, low[tuple_]) if resume < 0 else start + resume
+            match = find(run, start, stop, low[tuple_]) if resume < 0 else start + resume
             resume = np.int64(-1)
             while match < stop and run[match] <= high[tuple_]:
                 if found == out_row.size:
