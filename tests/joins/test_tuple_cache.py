@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -103,3 +104,30 @@ def test_probing_counts_and_ageing_halves() -> None:
     assert room.missed.tolist() == [0, 5]
     cache.age()
     assert cache.frequency.tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize("cold_rows", range(60, 140, 20))
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_key_with_rows_in_several_pages_goes_from_all_of_them(cold_rows: int, moved: bool) -> None:
+    """It goes as soon as there is no room, although it has more rows than need to go, also after a move to a cache of
+    another size, where its rows do not follow each other.
+    """
+    cache = TupleCache(COLUMNS, 100_000)
+    hot = iter(range(1, 10_000))
+
+    def admit_hot(keys: int) -> None:
+        assert np.count_nonzero(cache.codes == 0) == cold_rows
+        cache.admit(rows_of(cache, {next(hot): (1, 9, 20) for _ in range(keys)}))
+
+    cache.admit(rows_of(cache, {0: (cold_rows, 0, 20)}))
+    for _ in range(20):
+        admit_hot(9)
+    assert np.unique(cache.run.pages).size > 2
+    if moved:
+        rows, cache = cache.everything(), TupleCache(COLUMNS, 120_000)
+        cache.admit(rows)
+    while np.any(cache.codes == 0):
+        assert cache.rows == np.count_nonzero(cache.codes) + cold_rows
+        admit_hot(5)
+    assert cache.fill > 0.8
+    assert cache.rows == cache.codes.size == np.unique(cache.codes).size

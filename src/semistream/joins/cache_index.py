@@ -50,6 +50,7 @@ class CacheIndex:
         self._table = np.zeros(1 << self._bits, np.uint32)
         self._counts = np.empty(pages + 1, np.int64)
         self._run: PageRun | None = None
+        self.scattered = False  # whether a code has rows that do not follow each other in one page
 
     @staticmethod
     def _row_bits_of(page_rows: int) -> int:
@@ -69,8 +70,9 @@ class CacheIndex:
         """Let the index be that of a run, without rows whose frequency is below zero."""
         self._run, self._first_rows, self._frequency = run, first_rows, frequency
         self._table[:] = 0
-        if run.pages.size:
-            index_rows(run.words, run.code_starts, run.rows, first_rows, frequency, self._table, *self._shape)
+        self.scattered = bool(run.pages.size) and index_rows(
+            run.words, run.code_starts, run.rows, first_rows, frequency, self._table, *self._shape
+        )
 
     @property
     def _shape(self) -> tuple[int, int, int]:

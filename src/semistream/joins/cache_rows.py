@@ -43,7 +43,7 @@ class CacheRows:
 
 
 def hottest(held: tuple[Int32s, Int64s], new: tuple[Int32s, Int64s], most: int) -> tuple[Bools, Bools, int]:
-    """Which rows to keep so that they are about ``most``: of those held and of new ones, by (frequency, codes) of each.
+    """Which rows to keep, up to ``most`` of those held and of new ones, by (frequency, codes) of each.
 
     Rows of one key have one frequency, and are kept together or not at all. Gives also the frequency below which
     nothing is kept. Many keys may be asked for just so often: old ones stay before new ones come, and among equals a
@@ -52,25 +52,23 @@ def hottest(held: tuple[Int32s, Int64s], new: tuple[Int32s, Int64s], most: int) 
     every = np.concatenate([held[0], new[0]])
     cut = int(np.partition(every, every.size - most)[every.size - most]) if most > 0 else int(every.max()) + 1
     spare = most - int(np.count_nonzero(every > cut))
-    kept, drawn = _from_cut(*held, cut, spare)
-    kept_new, _ = _from_cut(*new, cut, spare - drawn)
+    kept = _from_cut(*held, cut, spare)
+    kept_new = _from_cut(*new, cut, spare - int(np.count_nonzero(held[0] == cut)))
     return kept, kept_new, cut
 
 
-def _from_cut(frequency: Int32s, codes: Int64s, cut: int, spare: int) -> tuple[Bools, int]:
-    """Rows asked for more often than ``cut``, and about ``spare`` of those just so often; and how many of these."""
+def _from_cut(frequency: Int32s, codes: Int64s, cut: int, spare: int) -> Bools:
+    """Rows asked for more often than ``cut``, and up to ``spare`` of those just so often."""
     kept: Bools = frequency > cut
     at_cut = np.flatnonzero(frequency == cut)
-    if at_cut.size > spare:
-        at_cut = at_cut[_drawn(codes[at_cut], spare)]
+    if at_cut.size > max(spare, 0):
+        at_cut = at_cut[_drawn(codes[at_cut], max(spare, 0))]
     kept[at_cut] = True
-    return kept, at_cut.size
+    return kept
 
 
 def _drawn(codes: Int64s, rows: int) -> Bools:
-    """Which rows win if about so many may: each key draws a lot, for all its rows."""
-    if rows <= 0:
-        return np.zeros(codes.size, np.bool_)
+    """Which rows win if so many may, of more: each key draws a lot, for all its rows; one with too many loses."""
     lots = codes.view(np.uint64) * _GOLDEN
-    won: Bools = lots <= np.partition(lots, rows - 1)[rows - 1]
+    won: Bools = lots < np.partition(lots, rows)[rows]
     return won

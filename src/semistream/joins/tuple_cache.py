@@ -75,7 +75,6 @@ class TupleCache:
         self._free = list(range(self.frames))[::-1]
         self._nested = any(pa.types.is_nested(column.type) for column in columns)
         self._no_rows = pa.RecordBatch.from_pylist([], schema=self.layout.schema)
-        self._spans_pages = False  # whether there was a key with rows in several pages
         self._hold(_Written())
 
     def _sized(self, nbytes: int, page_rows: int) -> tuple[int, int]:
@@ -193,7 +192,7 @@ class TupleCache:
         by_gain = np.argsort(-gained, kind="stable")
         enough = 0 if wanted <= 0 else int(np.searchsorted(np.cumsum(gained[by_gain]), wanted)) + 1
         enough = max(enough, int(np.count_nonzero(gained > self._room // 4)))
-        if self._spans_pages:  # a key that goes must go from all of them
+        if self._index.scattered:  # a key that goes must go from all of them
             enough = max(enough, int(np.count_nonzero(gained > 0)))
         chosen: list[int] = by_gain[:enough].tolist()
         return chosen
@@ -246,7 +245,6 @@ class TupleCache:
             return None
         cuts = cut_pages(self._row_ends(rows.batch), self._room).tolist()
         for begin, end in pairwise(cuts):
-            self._spans_pages |= bool(rows.codes[end - 1] == rows.codes[end])
             self._write_page(rows.slice(begin, end), written)
         last = rows.slice(cuts[-1], rows.frequency.size)
         return last if len(cuts) == 1 else CacheRows(pa.concat_batches([last.batch, self._no_rows]), last.frequency)

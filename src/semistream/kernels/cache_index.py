@@ -43,8 +43,9 @@ def index_rows(
     bits: int,
     row_bits: int,
     place_bits: int,
-) -> None:
-    """Fill an empty table with the rows that are there."""
+) -> bool:
+    """Fill an empty table with the rows that are there; gives whether there is a code with several stretches."""
+    several = False
     last = np.uint64(table.size - 1)
     more, places = _ONE << np.uint64(place_bits), (_ONE << np.uint64(place_bits)) - _ONE
     for page in range(rows.size):
@@ -62,9 +63,10 @@ def index_rows(
                 if (entry & ~(more | places)) == tag:
                     other = place >> row_bits
                     if words[code_starts[other] + (place & ((1 << row_bits) - 1))] == code:
-                        table[slot] = np.uint32(entry | more)
+                        table[slot], several = np.uint32(entry | more), True
                 slot = (slot + _ONE) & last
             table[slot] = np.uint32(tag | np.uint64(((page << row_bits) | row) + 1))
+    return several
 
 
 @njit(cache=True, nogil=True)
