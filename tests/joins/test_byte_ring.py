@@ -7,7 +7,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.joins.byte_ring import ByteRing, aligned
+from semistream.joins.byte_ring import ByteRing, Place, aligned
 
 SIZE = 400
 
@@ -47,3 +47,29 @@ def test_what_is_too_short_at_the_end_is_left_out_for_one_round() -> None:
     ring.free()
     assert ring.room(30) == (0, 40)
     assert ring.room(10) == (80, aligned(100) - 80)
+
+
+@settings(deadline=None)
+@given(data=st.data(), sizes=st.lists(st.integers(1, 120), min_size=1, max_size=30))
+def test_what_is_shrunk_keeps_its_first_bytes_and_leaves_one_free_place(data: st.DataObject, sizes: list[int]) -> None:
+    ring = ByteRing(SIZE)
+    held: deque[tuple[Place, bytes]] = deque()
+    for number, nbytes in enumerate(sizes):
+        while (place := ring.room(nbytes)).nbytes < nbytes:
+            ring.free()
+            held.popleft()
+        content = bytes((number + i) % 251 for i in range(nbytes))
+        ring.block[place.begin : place.begin + nbytes] = list(content)
+        ring.take(place.begin, nbytes)
+        held.append((Place(place.begin, nbytes), content))
+        if data.draw(st.booleans()):
+            kept = [data.draw(st.integers(0, place.nbytes)) for place, _ in held]
+            begins = ring.shrink(kept)
+            held = deque(
+                (Place(begin, size), content[:size])
+                for begin, size, (_, content) in zip(begins, kept, held, strict=True)
+            )
+            free = SIZE - sum(aligned(size) for size in kept)
+            assert ring.room(SIZE).nbytes == free
+        for taken, content in held:
+            assert ring.block[taken.begin : taken.begin + taken.nbytes].tobytes() == content

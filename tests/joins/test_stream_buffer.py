@@ -79,12 +79,25 @@ def test_tuples_come_out_as_they_went_in(batches: list[pa.RecordBatch], seed: in
             assert ends is None
             stored.append((level, piece, order))
             done += level.rows
+            if not buffer.unpacked and generator.random() < 0.5:
+                kept = [some_rows(level.matchable, generator) for level, _, _ in stored]
+                buffer.keep(kept)
+                stored = [
+                    (level, piece, np.concatenate([order[begin:end] for begin, end in ranges]))
+                    for ranges, (level, piece, order) in zip(kept, stored, strict=True)
+                ]
     check_all(buffer, stored, generator)
+
+
+def some_rows(rows: int, generator: Any) -> list[tuple[int, int]]:
+    """Up to three ranges of rows, some of them empty."""
+    bounds = np.sort(generator.integers(0, rows + 1, 6)).tolist()
+    return list(zip(bounds[::2], bounds[1::2], strict=True))[generator.integers(0, 3) :]
 
 
 def check_all(buffer: StreamBuffer, stored: list[tuple[Any, pa.RecordBatch, np.ndarray]], generator: Any) -> None:
     view = buffer.view
-    numbers = np.concatenate([level.numbers for level, _, _ in stored])
+    numbers = np.concatenate([level.numbers(0, level.rows) for level, _, _ in stored])
     expected = pa.Table.from_batches([piece.take(pa.array(order)) for _, piece, order in stored])
     shuffled = generator.permutation(numbers.size)
     taken = view.take(numbers[shuffled])

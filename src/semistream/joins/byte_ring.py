@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from semistream.relation.disk import allocate_buffer
@@ -27,12 +30,13 @@ class ByteRing:
         self.block = allocate_buffer(aligned(nbytes))
         self._taken: deque[Place] = deque()
         self._next = 0
+        self._held = 0  # bytes that are taken
 
     def room(self, wanted: int) -> Place:
         """The place to take next: if it can be, one of ``wanted`` bytes. All that is free is in one place if nothing
         is taken.
         """
-        if not self._taken:
+        if not self._held:
             self._next = 0
             return Place(0, self.block.size)
         first = self._taken[0].begin
@@ -45,10 +49,35 @@ class ByteRing:
         """Take the beginning of the place that `room` has given."""
         self._taken.append(Place(begin, nbytes))
         self._next = begin + aligned(nbytes)
+        self._held += aligned(nbytes)
+
+    def shrink(self, sizes: Sequence[int]) -> list[int]:
+        """Let each place that is taken have fewer bytes, its first ones, and move all of them together, so that what is
+        free is in one place; gives where each begins now.
+        """
+        taken = list(self._taken)
+        from_end = sum(place.begin >= taken[0].begin for place in taken) if self._wraps else 0
+        spans = [aligned(size) for size in sizes]
+        at_end, in_front = spans[:from_end], spans[from_end:]
+        begins = [*accumulate(at_end, initial=self.block.size - sum(at_end))][:-1]
+        begins += [*accumulate(in_front, initial=0)][:-1]
+        upwards = reversed(range(from_end))  # none is moved over one that was not moved yet
+        start = self.block.ctypes.data
+        for i in [*upwards, *range(from_end, len(taken))]:
+            ctypes.memmove(start + begins[i], start + taken[i].begin, sizes[i])
+        self._taken = deque(Place(begin, size) for begin, size in zip(begins, sizes, strict=True))
+        self._next = begins[-1] + spans[-1]
+        self._held = sum(spans)
+        return begins
+
+    @property
+    def _wraps(self) -> bool:
+        """Whether what was taken last stands before what was taken first."""
+        return self._taken[-1].begin < self._taken[0].begin
 
     def free(self) -> None:
         """Free what was taken first."""
-        self._taken.popleft()
+        self._held -= aligned(self._taken.popleft().nbytes)
 
 
 def aligned(nbytes: int) -> int:

@@ -17,7 +17,7 @@ from semistream.relation import Relation
 
 _FIRST_SHARE = 1 / 8
 _LEAST_SHARE, _MOST_SHARE = 1 / 64, 1 / 2
-_SWEEP_S, _CACHE_S = 120e-9, 120e-9  # what a tuple takes of the processor in the sweep, and to be looked up in a cache
+_SWEEP_S, _CACHE_S = 120e-9, 250e-9  # what a tuple takes of the processor in the sweep, and to be looked up in a cache
 _RUN_S = 300e-6  # what a run of pages takes of it
 _LONGEST_RUN = 4 << 20  # from where on runs are no longer with more memory
 _GAIN = 0.8  # of the time without a cache, that the time with one must come down to before there is one
@@ -94,7 +94,7 @@ class EngineJoin(FrontStage):
     def _time_with(self, cache_share: float, hit_rate: float) -> float:
         """Seconds that a tuple takes with a cache that has a share of the memory and answers a share of the stream."""
         r, left = self.relation, (1 - cache_share) / (1 - self.cache_share)
-        waiting = max(self._sweep.capacity * left, 1)
+        waiting = max(self._sweep.pass_rows * left, 1)
         run_bytes = max(min(self._sweep.run_bytes * left, _LONGEST_RUN), 1)
         disk_s = self._read_costs.request_s(r.nbytes, r.num_pages) / waiting
         processor_s = _SWEEP_S + r.nbytes / run_bytes * _RUN_S / waiting

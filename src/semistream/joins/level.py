@@ -50,18 +50,28 @@ class Level:
     leaves_at: int = 0
     charged: int = 0  # bytes of ``rest``
 
-    @property
-    def numbers(self) -> Int64s:
-        """Of all its tuples: see `semistream.kernels.packed`."""
-        begin = self.number << 32
-        return np.arange(begin, begin + self.rows)
+    def move_to(self, begin: int) -> None:
+        """Its bytes were moved there."""
+        by, self.place = begin - self.place.begin, Place(begin, self.place.nbytes)
+        self.matched += by
+        self.codes = _moved(self.codes, by)
+        self.columns = {i: [_moved(part, by) for part in parts] for i, parts in self.columns.items()}
+        self.valid = {i: _moved(flags, by) for i, flags in self.valid.items()}
+
+    def numbers(self, begin: int, end: int) -> Int64s:
+        """Of tuples from one to before another: see `semistream.kernels.packed`."""
+        first = self.number << 32
+        return np.arange(first + begin, first + end)
+
+
+def _moved(packed: Packed, by: int) -> Packed:
+    return packed._replace(at=packed.at + by)
 
 
 class LevelView:
     """Levels as they were at one time, in the order in which they came; tuples are named by their numbers.
 
-    A level's bytes stay as they are until it leaves, which is after the last page that it meets was joined. So a view
-    may be joined with runs of pages in another thread while tuples are admitted.
+    It is true until a level leaves or tuples are let go; tuples may be admitted meanwhile.
     """
 
     def __init__(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.joins.packed_column import Packed, PackedLevels, PackedWriter
-from semistream.kernels.packed import pack_strings, same_bytes, string_shape, take_bytes, take_lengths
+from semistream.joins.packed_column import Packed, PackedLevels, PackedWriter, RowRanges
+from semistream.kernels.packed import move_offsets, pack_strings, same_bytes, string_shape, take_bytes, take_lengths
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 from semistream.relation import PageRun
 from semistream.relation.arrow_memory import new_array
@@ -83,6 +84,33 @@ class PackedBinary:
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
         self._offset_type = _offset_type(type_)
+
+    def keep(self, writer: PackedWriter, parts: Sequence[Packed], kept: RowRanges) -> list[Packed]:
+        """Store some rows of a level once more, further in front."""
+        (at, width, base), (data_at, prefix, _) = parts
+        if width == 0:
+            starts, _ = writer.reserve(0)
+            ranges = [(first * base, end * base) for first, end in kept]
+        else:
+            starts, ranges = self._keep_offsets(writer, at, kept)
+        begin, _ = writer.reserve(prefix + sum(end - first for first, end in ranges))
+        writer.move(data_at, [(0, prefix), *((prefix + first, prefix + end) for first, end in ranges)], begin)
+        return [Packed(starts, width, base), Packed(begin, prefix, 0)]
+
+    @staticmethod
+    def _keep_offsets(writer: PackedWriter, at: int, kept: RowRanges) -> tuple[int, list[tuple[int, int]]]:
+        """Where the offsets of some rows stand now, and which ranges of bytes these rows have."""
+        rows = sum(end - first for first, end in kept)
+        starts, ends = writer.reserve(_OFFSET_BYTES * (rows + 1))
+        offsets = writer.block[at:].view(np.uint32)
+        ranges = [(int(offsets[first]), int(offsets[end])) for first, end in kept]
+        to, before = starts, 0
+        for (first, end), (begin, stop) in zip(kept, ranges, strict=True):
+            move_offsets(writer.block, at + _OFFSET_BYTES * first, end - first, before - begin, to)
+            to += _OFFSET_BYTES * (end - first)
+            before += stop - begin
+        writer.block[ends - _OFFSET_BYTES : ends].view(np.uint32)[0] = before
+        return starts, ranges
 
     def lengths(self, block: Bytes, first: int, levels: list[PackedLevels], numbers: Int64s) -> Int64s:
         """Bytes of some tuples' values; one number for all, that takes no memory, if it is the same in all levels."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +18,9 @@ from semistream.relation.arrow_memory import new_array, packed_bits
 _INTEGERS: dict[int, type[np.signedinteger[Any]]] = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _STORED: dict[int, type[np.integer[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.int64}
 _LONG = 16  # bytes of a value that is stored as two integers
+
+RowRanges = Sequence[tuple[int, int]]
+"""Some rows of a level: from the first of each range to before the last, in ascending order."""
 
 
 class Packed(NamedTuple):
@@ -61,6 +66,10 @@ class PackedColumn:
         width = 1 if self._bits else type_.bit_width // 8
         self.parts = 2 if width == _LONG else 1
         self._integer = _INTEGERS[min(width, 8)]
+
+    def keep(self, writer: PackedWriter, parts: Sequence[Packed], kept: RowRanges) -> list[Packed]:
+        """Store some rows of a level once more, further in front."""
+        return [writer.keep(part, kept) for part in parts]
 
     def integers(self, column: pa.Array) -> list[npt.NDArray[Any]]:
         """The values of a column, part by part. Where there is none, it is any number."""
@@ -120,6 +129,19 @@ class PackedWriter:
         if values.width:
             pack_rows(values.values, order, values.base, self.block[begin:end].view(_STORED[values.width]))
         return Packed(begin, values.width, values.base)
+
+    def keep(self, stored: Packed, kept: RowRanges) -> Packed:
+        """Store some rows once more that stand at ``at`` or behind it."""
+        begin, _ = self.reserve(stored.width * sum(end - first for first, end in kept))
+        self.move(stored.at, [(first * stored.width, end * stored.width) for first, end in kept], begin)
+        return stored._replace(at=begin)
+
+    def move(self, at: int, ranges: RowRanges, to: int) -> None:
+        """Move ranges of bytes, counted from ``at``, to where they stand one behind the other, not behind ``at``."""
+        start = self.block.ctypes.data
+        for first, end in ranges:
+            ctypes.memmove(start + to, start + at + first, end - first)
+            to += end - first
 
     def clear(self, nbytes: int) -> int:
         """Store zeros; gives where."""

@@ -34,6 +34,7 @@ class PageSweep:
         self._limits = {"most_bytes": run_bytes, "most_pages": run_pages}
         self._slots = PageSlots.of(relation.table)
         self._order = relation.table.scan_order()
+        self.in_key_order = bool(np.all(np.diff(self._order) > 0))
         self._places = np.empty(self._order.size, np.int32)
         self._places[self._order] = np.arange(self._order.size, dtype=np.int32)
         self._wanted = np.zeros(self._order.size, np.bool_)  # by place
@@ -57,6 +58,16 @@ class PageSweep:
             change = np.bincount(begin, minlength=first.size + 1) - np.bincount(end, minlength=first.size + 1)
             self._wanted[self._places[np.cumsum(change[:-1]) > 0]] = True
         self._plan.clear()
+
+    def codes_met(self, since: int, met: int) -> tuple[int | None, int, bool]:
+        """Codes of which all pages were passed between two counts, less than ``num_pages`` apart: those after the
+        first, if it is not None, and before the second; or, if the third says so, those that are either.
+
+        Pages must be in the order of their codes on the disk.
+        """
+        begin, end = since % self.num_pages, met % self.num_pages
+        after = int(self._table.last_code[begin - 1]) if begin else None
+        return after, int(self._table.first_code[end]), met // self.num_pages > since // self.num_pages
 
     @property
     def pages_wanted(self) -> int:

@@ -13,7 +13,14 @@ import pyarrow as pa
 from semistream.joins.byte_ring import ByteRing, Place, aligned
 from semistream.joins.level import NARROW, Level, LevelView
 from semistream.joins.packed_binary import PackedBinary, PackedStrings
-from semistream.joins.packed_column import Packed, PackedColumn, PackedValues, PackedWriter, is_packable
+from semistream.joins.packed_column import (
+    Packed,
+    PackedColumn,
+    PackedValues,
+    PackedWriter,
+    RowRanges,
+    is_packable,
+)
 from semistream.joins.row_sizes import fixed_row_bytes, is_binary
 from semistream.kernels.sort import CodeSorter
 from semistream.kernels.types import Int64s
@@ -23,7 +30,7 @@ _OVERHEAD = 24  # bytes for each column of a level, at most, besides the tuples'
 
 
 class StreamBuffer:
-    """Stream tuples in levels of ascending codes, that leave level by level as they came.
+    """Stream tuples in levels of ascending codes, that leave level by level as they came, or before it (`keep`).
 
     A tuple costs its values, 8 bytes for its code (none if the code is a column of the stream) and a flag: no pointer,
     no hash table, no second copy; 16 bytes more if it asks for a range. Values of a level that lie close together are
@@ -192,6 +199,41 @@ class StreamBuffer:
         self._view = None
         self._ring.free()
         self.levels.popleft()
+
+    def position(self, level: Level, code: int, *, behind: bool) -> int:
+        """How many tuples of a level ask for less than a code, or for less or just it if that is to be ``behind``."""
+        codes, base, shift, _ = self.asked(level)
+        distance = (code >> shift) - base
+        bounds = np.iinfo(codes.dtype)
+        if not bounds.min <= distance <= bounds.max:
+            return 0 if distance < bounds.min else level.matchable
+        return int(np.searchsorted(codes, codes.dtype.type(distance), "right" if behind else "left"))
+
+    def keep(self, kept: Sequence[RowRanges]) -> None:
+        """Let all tuples go but some of each level, and have all that is free in one place.
+
+        Levels must not have ranges or columns that cannot be packed. All that was named by number before has new ones.
+        """
+        for level, rows in zip(self.levels, kept, strict=True):
+            self._keep(level, rows)
+        begins = self._ring.shrink([level.place.nbytes for level in self.levels])
+        for level, begin in zip(self.levels, begins, strict=True):
+            level.move_to(begin)
+        self._view = None
+
+    def _keep(self, level: Level, kept: RowRanges) -> None:
+        """Move some tuples of a level together, in the order in which `store` has written their columns."""
+        writer = PackedWriter(self._ring.block, level.place.begin)
+        level.codes = writer.keep(level.codes, kept)
+        own = [i for i in level.columns if i != self._code_column]
+        columns = {i: self._columns[i].keep(writer, level.columns[i], kept) for i in own}
+        if self._code_column is not None:
+            columns[self._code_column] = [level.codes]
+        level.columns = columns
+        level.valid = {i: writer.keep(flags, kept) for i, flags in level.valid.items()}
+        level.matched = writer.keep(Packed(level.matched, 1, 0), kept).at
+        level.rows = level.matchable = sum(end - first for first, end in kept)
+        level.place = Place(level.place.begin, writer.at - level.place.begin)
 
     @property
     def view(self) -> LevelView:

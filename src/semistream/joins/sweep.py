@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Unpack
 
 import numpy as np
@@ -16,8 +17,9 @@ from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.byte_ring import Place
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
-from semistream.joins.level import Level
+from semistream.joins.level import Level, LevelView
 from semistream.joins.memory_split import MemorySplit, Shares, expected_row_bytes
+from semistream.joins.packed_column import RowRanges
 from semistream.joins.page_sweep import PageSweep
 from semistream.joins.small_batches import SmallBatches
 from semistream.joins.stream_buffer import StreamBuffer
@@ -33,7 +35,8 @@ _SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=1
 _HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
 _ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
 _BATCH_BYTES = 8 << 20  # of a batch of results, if that much is kept for them: the larger, the fewer steps
-_SMALL, _LEAST_ROWS = 4, 256  # batches of less than one part in so many of a level wait for others, if levels have rows
+_SMALL, _LEAST_ROWS = 2, 256  # batches of less than one part in so many of a level wait for others, if levels have rows
+_LEAST_TRIMMED = 64  # tuples for each level, and in all, for which it is worth it to move those that stay together
 _LEVELS = 4  # at least; but the fewer and larger they are, the faster they are joined
 
 
@@ -48,7 +51,11 @@ class SweepJoin(SemiStreamJoin):
     out. Results come in the order of the sweep.
 
     Each tuple meets each page that it needs exactly once, so the result is exact: it enters at a count of pages passed,
-    runs asked for before do not meet it, and it leaves when all of R has passed after that.
+    runs asked for before do not meet it, and it leaves when all of R has passed after that. When room is wanted,
+    tuples of which all pages have passed leave before the others of their level, which are moved together. Half of
+    those that came in a pass have left by its end, so nearly twice as many come in a pass as can wait. That takes pages
+    that lie on the disk in the order of their codes, as they do until R is updated, and tuples that ask for one code
+    and have no nested values.
 
     While the stream goes on, the sweep keeps pace with it: for each tuple that comes it goes on by as many pages as
     there are for each tuple that can wait. So levels of tuples enter all around R and leave one by one, and to sort the
@@ -108,6 +115,8 @@ class SweepJoin(SemiStreamJoin):
         self._in_before = 0  # tuples that are taken in now and were counted before
         self._met = self._due = 0  # counts of pages: that were met, and that should be before more tuples come in
         self._sweep = PageSweep(relation, self._read_costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
+        self._trims = condition.single_codes and not unpacked and self._sweep.in_key_order
+        self._trimmed = 0  # the count at which tuples were last let go before their level
 
     def _split(self, stored: dict[str, Any]) -> tuple[MemorySplit, int]:
         """The parts of the budget, and how many runs are held: one if there is not enough for more."""
@@ -142,6 +151,15 @@ class SweepJoin(SemiStreamJoin):
         return self._buffer.capacity
 
     @property
+    def pass_rows(self) -> int:
+        """Stream tuples that can come in a pass over R, if there is to be room for the next ones in time.
+
+        If each goes when it has met its pages, half of those that came in the last pass wait.
+        """
+        waiting = max(self._buffer.capacity - 2 * self._level_rows, 1)
+        return 2 * waiting if self._trims else waiting
+
+    @property
     def run_bytes(self) -> int:
         """The most that is read at once."""
         return self._reader.run_bytes
@@ -169,6 +187,9 @@ class SweepJoin(SemiStreamJoin):
             left = batch.num_rows - done
             rows = -(-left // -(-left // self._level_rows))  # levels of the same size
             place = self._buffer.room(rows)
+            if place is None and self._worth_trimming(rows):
+                yield from self._trim()
+                place = self._buffer.room(rows)
             taken = None if place is None else self._intake.take(batch, done, rows)
             if place is None or taken is None:
                 yield from self._iterate()
@@ -177,6 +198,47 @@ class SweepJoin(SemiStreamJoin):
             while goes_on and self._buffer.levels and self._met < self._due:
                 yield from self._iterate()
             done += self._enter(level.result(), *taken)
+
+    def _worth_trimming(self, rows: int) -> bool:
+        """Whether about so many tuples have met all their pages since it was last done, and can go before their level.
+
+        As levels enter all around R, the tuples that wait are half of those that come in a pass.
+        """
+        waiting, levels = sum(level.rows for level in self._buffer.levels), len(self._buffer.levels)
+        passed = self._joined_to - self._trimmed
+        return (
+            self._trims
+            and waiting >= _LEAST_TRIMMED * levels
+            and 2 * waiting * passed >= max(rows, _LEAST_TRIMMED) * self._sweep.num_pages
+        )
+
+    @property
+    def _joined_to(self) -> int:
+        """The count before which all pages that were wanted are joined."""
+        return int(self._asked[0][0]) if self._asked else self._sweep.passed
+
+    def _trim(self) -> Results:
+        """Let tuples go that have met all pages that may hold their codes."""
+        view, kept = self._buffer.view, []
+        yield from self._emitter.emit(view)
+        for level in self._buffer.levels:
+            kept.append(self._not_met(level))
+            bounds = [0, *chain.from_iterable(kept[-1]), level.rows]
+            for begin, end in zip(bounds[::2], bounds[1::2], strict=True):
+                yield from self._let_go(view, level, begin, end)
+        self._buffer.keep(kept)
+        self._trimmed = self._joined_to
+
+    def _not_met(self, level: Level) -> RowRanges:
+        """The tuples of a level that have yet to meet a page."""
+        if self._joined_to <= level.enters_at:
+            return [(0, level.matchable)]
+        after, before, either = self._sweep.codes_met(level.enters_at, self._joined_to)
+        begin = 0 if after is None else self._buffer.position(level, after, behind=True)
+        end = self._buffer.position(level, before, behind=False)
+        if either:
+            return [(end, begin)]
+        return [(0, begin), (max(end, begin), level.matchable)]  # a code may have rows in all pages that were passed
 
     def _stored(self, place: Place, batch: pa.RecordBatch, sizes: Int64s) -> Level | None:
         return self._buffer.store(place, batch, sizes, self._intake.ranges(batch))
@@ -191,8 +253,7 @@ class SweepJoin(SemiStreamJoin):
             return 0
         level.charged = 0 if charged is None else int(charged[:rows].sum())
         passed, pages = self._sweep.passed, self._sweep.num_pages
-        kept = max(self._buffer.capacity - 2 * rows, 1)  # there is room for the next levels when it is their turn
-        self._due = max(self._due, self._met) + rows * pages // kept
+        self._due = max(self._due, self._met) + rows * pages // self.pass_rows
         self._buffer.enter(level, passed, passed + pages)
         self._sweep.want(*self._buffer.asked(level))
         counted = min(rows, self._in_before)
@@ -259,12 +320,16 @@ class SweepJoin(SemiStreamJoin):
         """Let the oldest level go: its tuples have met all of R."""
         level, view = self._buffer.levels[0], self._buffer.view
         yield from self._emitter.emit(view)
-        numbers, matched = level.numbers, view.matched(level)
-        yield from self._emitter.finished_tuples(view, numbers, matched)
-        self._done(view, numbers, matched)
-        self.stats.expiries += level.matchable
+        yield from self._let_go(view, level, 0, level.rows)
         self._buffer.leave()
         self._intake.give_back(level.charged)
+
+    def _let_go(self, view: LevelView, level: Level, begin: int, end: int) -> Results:
+        """Give out what is to come of tuples of a level that need no page any more, and count them."""
+        numbers, matched = level.numbers(begin, end), view.matched(level)[begin:end]
+        yield from self._emitter.finished_tuples(view, numbers, matched)
+        self._done(view, numbers, matched)
+        self.stats.expiries += min(end, level.matchable) - min(begin, level.matchable)
 
     def close(self) -> None:
         """End the threads and close files."""

@@ -132,6 +132,15 @@ def pack_strings(
             out_offsets[i + 1] = end
 
 
+@njit(cache=True, nogil=True)
+def move_offsets(block: Bytes, source: int, count: int, change: int, target: int) -> None:
+    """Add ``change`` to ``count`` offsets from byte ``source`` on, and let them stand at ``target``, not behind it."""
+    words = block.view(np.uint32)
+    begin, to = source >> 2, target >> 2
+    for i in range(count):
+        words[to + i] = np.int64(words[begin + i]) + change
+
+
 @njit(inline="always")
 def _own(words: npt.NDArray[Any], at: int, width: int, base: int, row: int) -> tuple[Any, Any]:
     """Where the bytes that a string has besides the prefix start among those of its level, and how many they are."""

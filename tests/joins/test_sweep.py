@@ -1,0 +1,118 @@
+"""SweepJoin: a tuple waits until the sweep has passed its pages, and no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semistream import Relation
+from semistream.errors import BudgetError
+from semistream.joins import sweep
+from semistream.joins.sweep import SweepJoin
+from semistream.relation import SimulatedDisk
+from tests.oracle import batch_join, multiset
+
+KEYS = 1200
+Sides = tuple[Relation, pa.Table]
+
+
+def keys_of(numbers: Any, kind: str) -> pa.Array:
+    """Integers in the order of their codes, or strings in the order of a hash."""
+    return pa.array(numbers, pa.int64()) if kind == "int" else pa.array([f"k{number}" for number in numbers])
+
+
+@pytest.fixture(scope="module")
+def relations(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Sides]:
+    """R with a row for most keys, and as many as are asked for, which may span pages, for some of them."""
+    made = {}
+    for kind in ("int", "string"):
+        for copies in (1, 300):
+            generator = np.random.default_rng(copies)
+            once = np.flatnonzero(generator.random(KEYS) < 0.8)
+            keys = np.concatenate([once, np.repeat(generator.integers(0, KEYS, 10), copies)])
+            table = pa.table({"key": keys_of(keys, kind), "row": np.arange(keys.size)})
+            path = tmp_path_factory.mktemp("sweep") / "r"
+            made[kind, copies] = Relation.build(table, path, key="key", page_bytes=2048), table
+    return made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trimmed_often() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweep, "_LEAST_TRIMMED", 4)
+        yield
+
+
+def stream(seed: int, rows: int, kind: str) -> pa.RecordBatch:
+    """Keys of R and others, before, among and behind them, some of them null."""
+    generator = np.random.default_rng(seed)
+    keys = keys_of(generator.integers(-20, KEYS + 20, rows), kind)
+    key = pc.if_else(pa.array(generator.random(rows) < 0.02), pa.scalar(None, keys.type), keys)
+    note = pa.array([f"{n % 97}" if n % 5 else None for n in range(rows)])
+    return pa.record_batch({"key": key, "seq": np.arange(rows), "note": note, "flag": pc.is_null(note)})
+
+
+def least_memory(r: Relation, schema: pa.Schema, how: str) -> int:
+    with pytest.raises(BudgetError) as refused:
+        SweepJoin(r, schema, on="key", how=how, memory=1)
+    assert refused.value.least_bytes is not None
+    return refused.value.least_bytes
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    kind=st.sampled_from(["int", "string"]),
+    copies=st.sampled_from([1, 300]),
+    how=st.sampled_from(["inner", "left", "semi", "anti"]),
+    columns=st.sampled_from([["key"], ["key", "seq"], ["seq", "note", "key", "flag"]]),
+    spare=st.integers(0, 20_000),
+    pushed=st.lists(st.integers(1, 800), min_size=3, max_size=7),
+    steps=st.integers(0, 2),
+)
+def test_tuples_that_go_before_their_level_have_met_all_their_rows(
+    relations: dict[tuple[str, int], Sides],
+    kind: str,
+    copies: int,
+    how: str,
+    columns: list[str],
+    spare: int,
+    pushed: list[int],
+    steps: int,
+) -> None:
+    r, table = relations[kind, copies]
+    s = stream(spare, sum(pushed), kind).select(columns)
+    results: list[pa.RecordBatch] = []
+    with SweepJoin(r, s.schema, on="key", how=how, memory=least_memory(r, s.schema, how) + spare) as operator:
+        done = 0
+        for rows in pushed:
+            results += operator.push(s.slice(done, rows))
+            done += rows
+            for _ in range(steps):
+                results += operator.step()
+        results += operator.flush()
+        stats = operator.stats
+    expected = batch_join(pa.Table.from_batches([s]), table, {"key": "key"}, how, ["row"])
+    assert multiset(pa.Table.from_batches(results, operator.schema)) == multiset(expected)
+    assert stats.rows_done == stats.matched + stats.unmatched == s.num_rows
+    assert stats.expiries == stats.inserts
+
+
+def test_nearly_twice_as_many_tuples_come_in_a_pass_as_can_wait(relations: dict[tuple[str, int], Sides]) -> None:
+    r, _ = relations["int", 1]
+    s = stream(1, 100_000, "int").select(["key", "seq"])
+    memory, most_waiting = least_memory(r, s.schema, "inner") + 40_000, 0
+    with SweepJoin(r, s.schema, on="key", memory=memory, disk=SimulatedDisk(seek_s=0, transfer_s=1)) as operator:
+        for begin in range(0, s.num_rows, 1000):
+            for _ in operator.push(s.slice(begin, 1000)):
+                pass
+            most_waiting = max(most_waiting, operator.stats.rows_waiting)
+        passes = operator.stats.pages_read / r.num_pages
+        assert most_waiting < 0.1 * s.num_rows
+        assert 1.5 < s.num_rows / passes / most_waiting < 2
