@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ from hypothesis import strategies as st
 
 from semistream import Relation
 from semistream.errors import BudgetError
-from semistream.joins import sweep
 from semistream.joins.sweep import SweepJoin
 from semistream.relation import SimulatedDisk
+from tests.joins.operators import TrimmingSweepJoin
 from tests.oracle import batch_join, multiset
 
 KEYS = 1200
@@ -41,13 +40,6 @@ def relations(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int],
             path = tmp_path_factory.mktemp("sweep") / "r"
             made[kind, copies] = Relation.build(table, path, key="key", page_bytes=2048), table
     return made
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _trimmed_often() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep, "_LEAST_TRIMMED", 4)
-        yield
 
 
 def stream(seed: int, rows: int, kind: str) -> pa.RecordBatch:
@@ -89,7 +81,8 @@ def test_tuples_that_go_before_their_level_have_met_all_their_rows(
     r, table = relations[kind, copies]
     s = stream(spare, sum(pushed), kind).select(columns)
     results: list[pa.RecordBatch] = []
-    with SweepJoin(r, s.schema, on="key", how=how, memory=least_memory(r, s.schema, how) + spare) as operator:
+    memory = least_memory(r, s.schema, how) + spare
+    with TrimmingSweepJoin(r, s.schema, on="key", how=how, memory=memory) as operator:
         done = 0
         for rows in pushed:
             results += operator.push(s.slice(done, rows))
