@@ -58,14 +58,14 @@ def least_memory(r: Relation, schema: pa.Schema, how: str) -> int:
     return refused.value.least_bytes
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=30)
 @given(
     kind=st.sampled_from(["int", "string"]),
     copies=st.sampled_from([1, 300]),
     how=st.sampled_from(["inner", "left", "semi", "anti"]),
     columns=st.sampled_from([["key"], ["key", "seq"], ["seq", "note", "key", "flag"]]),
     spare=st.integers(0, 20_000),
-    pushed=st.lists(st.integers(1, 800), min_size=3, max_size=7),
+    pushed=st.lists(st.integers(1, 400), min_size=3, max_size=6),
     steps=st.integers(0, 2),
 )
 def test_tuples_that_go_before_their_level_have_met_all_their_rows(
