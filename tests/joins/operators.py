@@ -17,8 +17,8 @@ from semistream.errors import BudgetError
 from semistream.joins import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, SemiStreamingIndexJoin
 from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import FrontStage
-from semistream.joins.mesh_tuner import MeshParameters
 from semistream.joins.sweep import SweepJoin
+from semistream.tuning.mesh_tuner import MeshParameters
 from tests.joins.cases import Case
 from tests.joins.clocks import TickingClock
 

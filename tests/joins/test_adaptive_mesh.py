@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from semistream import AdaptiveMeshJoin, MeshFactors, MeshJoin, ParquetRelation, Relation, SemiStreamJoin, join
 from semistream.errors import InvalidArgument, JoinInProgress
 from semistream.joins.base import Results
-from semistream.joins.mesh_tuner import MeshTuner
 from semistream.relation import AnyRelation, SimulatedDisk
+from semistream.tuning.mesh_tuner import MeshTuner
 from tests.joins.cases import MEMORY_BACKED, Case, cases
 from tests.joins.clocks import FakeClock
 from tests.oracle import batch_join, multiset

@@ -8,10 +8,10 @@ from semistream.joins.hybrid import HybridJoin
 from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.join import JoinedStream, join
 from semistream.joins.mesh import MeshJoin
-from semistream.joins.mesh_costs import MeshFactors
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.stats import JoinStats, TracePoint
 from semistream.joins.sweep import SweepJoin
+from semistream.tuning.mesh_costs import MeshFactors
 
 __all__ = [
     "AdaptiveMeshJoin",

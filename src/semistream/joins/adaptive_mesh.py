@@ -11,12 +11,12 @@ from semistream.joins.base import JoinArguments, Results
 from semistream.joins.cyclic_scan import CyclicScan
 from semistream.joins.mesh import MeshJoin, require_steps
 from semistream.joins.mesh_allocation import MeshAllocation
-from semistream.joins.mesh_costs import PARQUET_FACTORS, MeshCosts, MeshFactors
 from semistream.joins.mesh_memory import MeshMemory
-from semistream.joins.mesh_tuner import MeshParameters, MeshTuner
 from semistream.joins.meters import CostMeter, RateMeter
 from semistream.joins.stats import TracePoint
 from semistream.relation import AnyRelation, ParquetRelation
+from semistream.tuning.mesh_costs import PARQUET_FACTORS, MeshCosts, MeshFactors
+from semistream.tuning.mesh_tuner import MeshParameters, MeshTuner
 
 _HEADROOM = 1.5  # of the service rate over the arrival rate
 _TOLERANCE = 0.1  # of a change in load that is not worth new parameters
@@ -214,12 +214,13 @@ class AdaptiveMeshJoin(MeshJoin):
         if self._tuned_load is not None and abs(load - self._tuned_load) <= _TOLERANCE * self._tuned_load:
             return self._parameters
         self._tuned_load = load
-        tuner = MeshTuner(costs, self._allocation.memory)
+        memory = self._allocation.memory
+        tuner = MeshTuner(costs, memory)
         least = tuner.least_memory(_HEADROOM * self._rate)
         if least is not None:
             return least
         greatest = tuner.greatest_rate()
-        slots = tuner.memory.slots(greatest.pages_per_step, greatest.rows_per_step)
+        slots = memory.slots(greatest.pages_per_step, greatest.rows_per_step)
         return MeshParameters(greatest.pages_per_step, slots)
 
     def _use(self, parameters: MeshParameters) -> None:

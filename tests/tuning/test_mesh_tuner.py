@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from semistream.errors import InvalidArgument
 from semistream.joins.memory_split import LEAST_SLOTS
-from semistream.joins.mesh_costs import MeshCosts, MeshFactors
 from semistream.joins.mesh_memory import MeshMemory
-from semistream.joins.mesh_tuner import MeshTuner, steps_to_try
 from semistream.relation import RunReader
+from semistream.tuning.mesh_costs import MeshCosts, MeshFactors
+from semistream.tuning.mesh_tuner import MeshTuner, steps_to_try
 
 MOST_PAGES, MOST_ROWS = 40, 200
 times = st.floats(0, 0.01)

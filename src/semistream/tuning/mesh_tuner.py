@@ -4,9 +4,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
-from semistream.joins.mesh_costs import MeshCosts
-from semistream.joins.mesh_memory import MeshMemory
+from semistream.tuning.mesh_costs import MeshCosts
+
+
+class MeshMemoryModel(Protocol):
+    """What b and w ask for in memory: MESH (1), as published or as an implementation has it."""
+
+    @property
+    def num_pages(self) -> int:
+        """N_R: pages of a scan."""
+
+    @property
+    def fixed_pages(self) -> int | None:
+        """b, if it cannot be chosen."""
+
+    def loops(self, pages: int) -> int:
+        """How many loops of b = ``pages`` are done at once."""
+
+    def total(self, pages: int, rows: int) -> int:
+        """M of MESH (1)."""
+
+    def fits(self, pages: int, rows: int) -> bool:
+        """Whether there is so much."""
+
+    def most_rows(self, pages: int) -> float:
+        """The greatest w that fits with b = ``pages``; below 1, the share of loops in which a tuple can enter."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +52,7 @@ class MeshTuner:
     """
 
     costs: MeshCosts
-    memory: MeshMemory
+    memory: MeshMemoryModel
 
     def least_memory(self, rate: float) -> MeshParameters | None:
         """The b and w of least memory by MESH (1) that sustain ``rate`` by MESH (5), if any do in the budget."""
