@@ -58,18 +58,17 @@ def expected_reads(
     draws = min(max(_PLANNED // planned, 1), _MOST_DRAWS)
     slots = PageSlots.of(_equal_pages(planned, page_bytes))
     generator = np.random.default_rng(0)
-    seeks, pages = 0, 0
+    seeks, pages, chosen = 0, 0, 0
+    expected = wanted_pages * planned / num_pages
     for _ in range(draws):
-        expected = wanted_pages * planned / num_pages
-        some = int(expected) + int(generator.random() < expected - int(expected))
-        chosen = generator.choice(planned, some, replace=False)
-        if some:
-            plan = optimal_plan(slots, chosen, costs, most_bytes=most_bytes, most_pages=most_pages)
-            first, last = plan.pages[plan.cuts[:-1]], plan.pages[plan.cuts[1:] - 1]
-            seeks += 1 + int(np.count_nonzero(first[1:] != last[:-1] + 1))
-            pages += int(plan.span_pages.sum())
-    scale = num_pages / planned / draws
-    return ExpectedReads(seeks * scale, pages * scale)
+        some = max(int(expected + generator.random()), 1)
+        wanted = generator.choice(planned, some, replace=False)
+        plan = optimal_plan(slots, wanted, costs, most_bytes=most_bytes, most_pages=most_pages)
+        first, last = plan.pages[plan.cuts[:-1]], plan.pages[plan.cuts[1:] - 1]
+        seeks += 1 + int(np.count_nonzero(first[1:] != last[:-1] + 1))
+        pages += int(plan.span_pages.sum())
+        chosen += some
+    return ExpectedReads(seeks * wanted_pages / chosen, pages * wanted_pages / chosen)
 
 
 def _equal_pages(pages: int, page_bytes: int) -> PageTable:
