@@ -253,7 +253,8 @@ class SweepJoin(SemiStreamJoin):
             return 0
         level.charged = 0 if charged is None else int(charged[:rows].sum())
         passed, pages = self._sweep.passed, self._sweep.num_pages
-        self._due = max(self._due, self._met) + rows * pages // self.pass_rows
+        ahead = self.run_bytes * pages // max(self.relation.nbytes, 1)  # as it goes on by runs
+        self._due = max(self._due, self._met - ahead) + rows * pages // self.pass_rows
         self._buffer.enter(level, passed, passed + pages)
         self._sweep.want(*self._buffer.asked(level))
         counted = min(rows, self._in_before)
