@@ -11,6 +11,7 @@ from itertools import pairwise
 from benchmarks.grid import Grid, Setting
 
 _SKEWED = 0.5
+_LEAST_SHARE = 0.05  # of R as memory: with less, small relations leave operators hardly more than they must have
 _STEADY = 0.8  # "does not change much": the least rate over the greatest
 
 
@@ -27,7 +28,7 @@ class Ordering:
     def verdict(self, grid: Grid) -> str:
         """Seen if it holds in every setting in which both have the memory they need."""
         first, second = grid.rates(self.ahead), grid.rates(self.behind)
-        both = [setting for setting in first if setting in second and self.where(setting)]
+        both = [s for s in first if s in second and s.share >= _LEAST_SHARE and self.where(s)]
         ratios = [_ratio(first[setting], second[setting]) for setting in both]
         return _verdict(f"{self.claim} ({self.source})", ratios, 1.0)
 

@@ -84,10 +84,10 @@ def relation_reader(rows: int) -> pa.RecordBatchReader:
 
 
 def stream_batches(
-    rows: int, batch: int, count: int, *, exponent: float = 1.0, string_keys: bool = False
+    rows: int, batch: int, count: int, *, exponent: float = 1.0, string_keys: bool = False, anywhere: bool = True
 ) -> list[pa.RecordBatch]:
-    """S: keys of R by Zipf, hot ones anywhere, and the position in the stream. Each has one partner in R."""
-    batches = list(Zipf(exponent, rows, seed=11).batches(batch, count))
+    """S: keys of R by Zipf, hot ones ``anywhere`` or together, and the position in the stream. Each has one partner."""
+    batches = list(Zipf(exponent, rows, seed=11, permute=anywhere).batches(batch, count))
     if not string_keys:
         return batches
     return [b.set_column(0, "key", string_key(b.column("key"))) for b in batches]
