@@ -36,7 +36,8 @@ Measure = Callable[[type[SemiStreamJoin], int], Rate]
 
 def run(scale: float, folder: Path) -> GridReport:
     auto = _compile_kernels(folder)
-    real = Grid("This machine's disk, past the operating system's cache, flush included", "tuples/s")
+    title = "This machine's disk, past the operating system's cache, flush included; hot keys anywhere in R"
+    real = Grid(title, "tuples/s")
     for size in SIZES:
         _fill(real, relation(folder, relation_rows(scale * size)), partial(_on_this_disk, scale))
     simulated = Grid(
