@@ -216,7 +216,7 @@ def test_a_tuple_that_had_to_wait_too_long_is_late_by_the_difference() -> None:
 
 
 @every_operator_with(
-    examples=20,
+    examples=12,
     case=cases(),
     jumps_s=st.lists(st.sampled_from([0.0, 1e-3, 1e6, -1e6, -1e-3, 5.0, -5.0]), min_size=1, max_size=7),
     deadline_s=st.sampled_from([0, 0.5, 1e5]),

@@ -79,7 +79,7 @@ def least_memory(make: Callable[[int], SemiStreamJoin]) -> int:
     return refused.value.least_bytes
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     cases(),
     st.data(),
@@ -126,7 +126,7 @@ KEY_KINDS: dict[str, Callable[[np.ndarray], dict[str, pa.Array]]] = {
 }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     kind=st.sampled_from(sorted(KEY_KINDS)),
     how=st.sampled_from(["inner", "left", "semi", "anti"]),

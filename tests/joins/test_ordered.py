@@ -62,7 +62,7 @@ def check_ordered(maker: Maker, case: Case, relation: Relation, memory: int | st
     return operator
 
 
-@every_operator_with(examples=20, case=cases(), extra=st.sampled_from([0, 1, 700, 9000, 3_000_000]))
+@every_operator_with(examples=12, case=cases(), extra=st.sampled_from([0, 1, 700, 9000, 3_000_000]))
 def test_results_come_in_the_order_of_the_stream(maker: Maker, case: Case, extra: int) -> None:
     case = numbered(case)
     with case.built() as relation:

@@ -86,7 +86,7 @@ def check_operators(case: PredicateCase, extra: int, options: dict[str, int]) ->
     extra=st.sampled_from([0, 1, 5000, 100_000, 50_000_000]),
     options=st.sampled_from([{}, {"rows_per_step": 3, "pages_per_step": 2}, {"pages_per_step": 1}]),
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_results_equal_the_batch_join(case: PredicateCase, extra: int, options: dict[str, int]) -> None:
     check_operators(case, extra, options)
 
