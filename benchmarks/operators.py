@@ -49,10 +49,7 @@ def run(scale: float, folder: Path) -> GridReport:
     _fill(simulated, small, _on_the_papers_disk)
     remarks = [f"this machine: {line}" for line in verdicts(real, auto)]
     remarks += [f"papers' disk: {line}" for line in verdicts(simulated, auto)]
-    setup = (
-        "R of 120 B rows, S Zipf over its keys, hot ones anywhere, one partner each; bounded runs, results checked; "
-    )
-    setup += f"auto is {auto}"
+    setup = f"R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked; auto is {auto}"
     return GridReport("operators", scale, setup, [real, simulated], remarks)
 
 

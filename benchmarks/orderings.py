@@ -28,7 +28,7 @@ class Ordering:
     def verdict(self, grid: Grid) -> str:
         """Seen if it holds in every setting in which both have the memory they need."""
         first, second = grid.rates(self.ahead), grid.rates(self.behind)
-        both = [s for s in first if s in second and s.share >= _LEAST_SHARE and self.where(s)]
+        both = [setting for setting in first if setting in second and self.where(setting)]
         ratios = [_ratio(first[setting], second[setting]) for setting in both]
         return _verdict(f"{self.claim} ({self.source})", ratios, 1.0)
 
@@ -59,9 +59,10 @@ ORDERINGS = (
 
 def verdicts(grid: Grid, auto: str) -> list[str]:
     """A line for each claim; ``auto`` is the operator that a user gets who names none."""
-    lines = [ordering.verdict(grid) for ordering in ORDERINGS]
-    lines.append(_grows("SSIJ is faster the more the stream is skewed (SSIJ VI)", grid, "index"))
-    lines.append(_steady("MESHJOIN's rate does not change much with skew (SSIJ VI-A, FRONT 4)", grid, "mesh"))
+    enough = Grid(grid.title, grid.unit, [cell for cell in grid.cells if cell.setting.share >= _LEAST_SHARE])
+    lines = [ordering.verdict(enough) for ordering in ORDERINGS]
+    lines.append(_grows("SSIJ is faster the more the stream is skewed (SSIJ VI)", enough, "index"))
+    lines.append(_steady("MESHJOIN's rate does not change much with skew (SSIJ VI-A, FRONT 4)", enough, "mesh"))
     return [*lines, _beside_the_best(grid, auto)]
 
 
