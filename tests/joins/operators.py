@@ -40,10 +40,15 @@ class Maker:
         return self.kind(relation, case.stream_schema, on=case.on, how=case.how, memory=memory, **options)
 
     def least_memory(self, relation: Relation, case: Case, **more: Any) -> int:
-        with pytest.raises(BudgetError) as refused:
-            self.make(relation, case, 1, **more)
-        assert refused.value.least_bytes is not None
-        return refused.value.least_bytes
+        return least_memory(lambda memory: self.make(relation, case, memory, **more))
+
+
+def least_memory(make: Callable[[int], SemiStreamJoin]) -> int:
+    """The least budget that a join says it needs."""
+    with pytest.raises(BudgetError) as refused:
+        make(1)
+    assert refused.value.least_bytes is not None
+    return refused.value.least_bytes
 
 
 def self_tuning(*arguments: Any, tick_s: float, **options: Any) -> AdaptiveMeshJoin:

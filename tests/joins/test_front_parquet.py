@@ -25,7 +25,7 @@ from semistream import (
     SemiStreamJoin,
     join,
 )
-from semistream.errors import BudgetError, InvalidArgument
+from semistream.errors import InvalidArgument
 from semistream.joins.run_codes import ComputedCodes
 from semistream.joins.scattered_hot_keys import ScatteredHotKeys
 from semistream.joins.tuple_cache import TupleCache
@@ -34,6 +34,7 @@ from semistream.relation import PageRun
 from semistream.relation.null_pages import page_of, with_code_column
 from semistream.relation.page_layout import PageLayout
 from tests.joins.cases import MEMORY_BACKED, Case, cases
+from tests.joins.operators import least_memory
 from tests.joins.test_parquet_relation import laid_out, write
 from tests.oracle import batch_join, multiset, sql_join
 
@@ -70,13 +71,6 @@ def hits_of(operator: SemiStreamJoin, batch: pa.RecordBatch) -> float:
     before = operator.stats.cache_hits
     drain(operator, batch)
     return (operator.stats.cache_hits - before) / batch.num_rows
-
-
-def least_memory(make: Callable[[int], SemiStreamJoin]) -> int:
-    with pytest.raises(BudgetError) as refused:
-        make(1)
-    assert refused.value.least_bytes is not None
-    return refused.value.least_bytes
 
 
 @settings(max_examples=15, deadline=None)

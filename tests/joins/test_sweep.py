@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream import Relation
-from semistream.errors import BudgetError
 from semistream.joins.sweep import SweepJoin
 from semistream.relation import SimulatedDisk
-from tests.joins.operators import TrimmingSweepJoin
+from tests.joins.operators import TrimmingSweepJoin, least_memory
 from tests.oracle import batch_join, multiset
 
 KEYS = 1200
@@ -51,11 +50,8 @@ def stream(seed: int, rows: int, kind: str) -> pa.RecordBatch:
     return pa.record_batch({"key": key, "seq": np.arange(rows), "note": note, "flag": pc.is_null(note)})
 
 
-def least_memory(r: Relation, schema: pa.Schema, how: str) -> int:
-    with pytest.raises(BudgetError) as refused:
-        SweepJoin(r, schema, on="key", how=how, memory=1)
-    assert refused.value.least_bytes is not None
-    return refused.value.least_bytes
+def least_for(r: Relation, schema: pa.Schema, how: str) -> int:
+    return least_memory(lambda memory: SweepJoin(r, schema, on="key", how=how, memory=memory))
 
 
 @settings(deadline=None, max_examples=30)
@@ -81,7 +77,7 @@ def test_tuples_that_go_before_their_level_have_met_all_their_rows(
     r, table = relations[kind, copies]
     s = stream(spare, sum(pushed), kind).select(columns)
     results: list[pa.RecordBatch] = []
-    memory = least_memory(r, s.schema, how) + spare
+    memory = least_for(r, s.schema, how) + spare
     with TrimmingSweepJoin(r, s.schema, on="key", how=how, memory=memory) as operator:
         done = 0
         for rows in pushed:
@@ -100,7 +96,7 @@ def test_tuples_that_go_before_their_level_have_met_all_their_rows(
 def test_nearly_twice_as_many_tuples_come_in_a_pass_as_can_wait(relations: dict[tuple[str, int], Sides]) -> None:
     r, _ = relations["int", 1]
     s = stream(1, 100_000, "int").select(["key", "seq"])
-    memory, most_waiting = least_memory(r, s.schema, "inner") + 40_000, 0
+    memory, most_waiting = least_for(r, s.schema, "inner") + 40_000, 0
     with SweepJoin(r, s.schema, on="key", memory=memory, disk=SimulatedDisk(seek_s=0, transfer_s=1)) as operator:
         for begin in range(0, s.num_rows, 1000):
             for _ in operator.push(s.slice(begin, 1000)):

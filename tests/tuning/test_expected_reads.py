@@ -29,6 +29,7 @@ def relation(tmp_path_factory: pytest.TempPathFactory) -> Relation:
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 1.5])
 @pytest.mark.parametrize("tuples", [20, 200, 2_000, 40_000])
 def test_what_a_join_reads_on_a_simulated_disk(relation: Relation, exponent: float, tuples: int) -> None:
+    costs = DiskCosts(SEEK_S, transfer_s_per_page=TRANSFER_S)
     seconds, reads = [], max(4, 4000 // tuples)
     with SweepJoin(
         relation,
@@ -39,11 +40,11 @@ def test_what_a_join_reads_on_a_simulated_disk(relation: Relation, exponent: flo
     ) as join:
         for seed in range(reads):  # each has its hot keys elsewhere
             batch = next(Zipf(exponent, ROWS, seed=seed).batches(tuples))
-            before = join.stats.pages_seek * SEEK_S + join.stats.pages_read * TRANSFER_S
+            before_s = costs.request_s(0, join.stats.pages_read, join.stats.pages_seek)
             assert sum(result.num_rows for result in [*join.push(batch), *join.flush()]) == tuples
-            seconds.append(join.stats.pages_seek * SEEK_S + join.stats.pages_read * TRANSFER_S - before)
+            seconds.append(costs.request_s(0, join.stats.pages_read, join.stats.pages_seek) - before_s)
         run_bytes = join.run_bytes
-    page_bytes, costs = relation.nbytes // relation.num_pages, DiskCosts(SEEK_S, transfer_s_per_page=TRANSFER_S)
+    page_bytes = relation.nbytes // relation.num_pages
     wanted = KeyFrequencies.zipf(exponent, ROWS).pages(relation.num_pages, tuples)
     expected = expected_reads(relation.num_pages, wanted, costs, page_bytes=page_bytes, most_bytes=run_bytes)
     assert expected.seconds(costs, page_bytes) == pytest.approx(np.mean(seconds), rel=0.06)

@@ -55,8 +55,7 @@ def test_the_rate_on_a_simulated_disk(
 
 
 def seconds(join: SweepJoin) -> float:
-    disk = join._disk.costs
-    return join.stats.pages_seek * disk.seek_s + join.stats.pages_read * disk.transfer_s_per_page
+    return join._disk.costs.request_s(0, join.stats.pages_read, join.stats.pages_seek)
 
 
 def test_nonsense_is_refused() -> None:

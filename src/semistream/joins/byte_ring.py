@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from semistream.kernels.types import Bytes
 from semistream.relation.disk import allocate_buffer
 
 _ALIGNMENT = 8
@@ -62,9 +63,8 @@ class ByteRing:
         begins = [*accumulate(at_end, initial=self.block.size - sum(at_end))][:-1]
         begins += [*accumulate(in_front, initial=0)][:-1]
         upwards = reversed(range(from_end))  # none is moved over one that was not moved yet
-        start = self.block.ctypes.data
         for i in [*upwards, *range(from_end, len(taken))]:
-            ctypes.memmove(start + begins[i], start + taken[i].begin, sizes[i])
+            move_bytes(self.block, taken[i].begin, sizes[i], begins[i])
         self._taken = deque(Place(begin, size) for begin, size in zip(begins, sizes, strict=True))
         self._next = begins[-1] + spans[-1]
         self._held = sum(spans)
@@ -78,6 +78,12 @@ class ByteRing:
     def free(self) -> None:
         """Free what was taken first."""
         self._held -= aligned(self._taken.popleft().nbytes)
+
+
+def move_bytes(block: Bytes, at: int, nbytes: int, to: int) -> None:
+    """Move bytes of a block, whether or not the places overlap; it takes no memory, as NumPy would if they do."""
+    start = block.ctypes.data
+    ctypes.memmove(start + to, start + at, nbytes)
 
 
 def aligned(nbytes: int) -> int:

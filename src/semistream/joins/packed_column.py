@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.joins.byte_ring import aligned
+from semistream.joins.byte_ring import aligned, move_bytes
 from semistream.kernels.packed import pack_rows, take_packed, value_span
 from semistream.kernels.types import Bytes, Int64s
 from semistream.relation.arrow_memory import new_array, packed_bits
@@ -138,9 +137,8 @@ class PackedWriter:
 
     def move(self, at: int, ranges: RowRanges, to: int) -> None:
         """Move ranges of bytes, counted from ``at``, to where they stand one behind the other, not behind ``at``."""
-        start = self.block.ctypes.data
         for first, end in ranges:
-            ctypes.memmove(start + to, start + at + first, end - first)
+            move_bytes(self.block, at + first, end - first, to)
             to += end - first
 
     def clear(self, nbytes: int) -> int:

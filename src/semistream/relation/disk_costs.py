@@ -36,7 +36,7 @@ class DiskCosts:
         if not all(math.isfinite(seconds) and seconds >= 0 for seconds in astuple(self)):
             raise InvalidArgument(f"{self} has a time that is negative or no number; give seconds from 0 on.")
 
-    def request_s(self, nbytes: int, pages: int, requests: int = 1) -> float:
+    def request_s(self, nbytes: float, pages: float, requests: float = 1) -> float:
         """Seconds of ``requests`` that read ``nbytes`` in ``pages`` together: C(N) = S + T * N of SSIJ IV-D."""
         return requests * self.seek_s + nbytes * self.transfer_s_per_byte + pages * self.transfer_s_per_page
 

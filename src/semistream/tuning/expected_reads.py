@@ -26,11 +26,7 @@ class ExpectedReads(NamedTuple):
 
     def seconds(self, costs: DiskCosts, page_bytes: int) -> float:
         """The time of these reads: SSIJ's S for each seek and T for each page."""
-        return (
-            self.seeks * costs.seek_s
-            + self.pages * costs.transfer_s_per_page
-            + self.pages * page_bytes * costs.transfer_s_per_byte
-        )
+        return costs.request_s(self.pages * page_bytes, self.pages, requests=self.seeks)
 
 
 @lru_cache(maxsize=1024)

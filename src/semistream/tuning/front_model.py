@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from semistream.errors import InvalidArgument
+from semistream.tuning.checks import require_numbers
 from semistream.tuning.frequencies import KeyFrequencies
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -45,9 +45,7 @@ class FrontModel:
     full_rate: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("memory_bytes", "relation_rows", "row_bytes", "full_rate"):
-            if not (value := getattr(self, name)) > 0 or not math.isfinite(value):
-                raise InvalidArgument(f"{name} is {value}; it must be a number above 0.")
+        require_numbers(self, "memory_bytes", "relation_rows", "row_bytes", "full_rate")
 
     @property
     def most_cached_rows(self) -> float:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from semistream.errors import InvalidArgument
+from semistream.tuning.checks import require_numbers
 from semistream.tuning.frequencies import Floats, KeyFrequencies
 from semistream.tuning.mesh_costs import MeshFactors
 
@@ -42,9 +41,7 @@ class HybridModel:
     waiting_rows: float
 
     def __post_init__(self) -> None:
-        for name in ("relation_rows", "buffer_rows", "waiting_rows"):
-            if not (value := getattr(self, name)) >= 1 or not math.isfinite(value):
-                raise InvalidArgument(f"{name} is {value}; it must be a number from 1 on.")
+        require_numbers(self, "relation_rows", "buffer_rows", "waiting_rows", least=1)
 
     def published_served_rows(self, k: float = PUBLISHED_K) -> float:
         """w of HYBRID (2)."""
@@ -58,9 +55,8 @@ class HybridModel:
 
     def loop_s(self, factors: MeshFactors, pages: float) -> float:
         """c_loop of HYBRID (3), with ``pages`` to read; its factors are those of MESH Table 1."""
-        own = factors
-        row_s = own.output_s + own.expire_s + own.stream_s + own.add_s
-        return own.seek_s + own.transfer_s * pages + self.buffer_rows * own.probe_s + self.served_rows() * row_s
+        probing_s = self.buffer_rows * factors.probe_s
+        return factors.read_s(pages) + probing_s + self.served_rows() * factors.row_s(1)
 
     def rate(self, factors: MeshFactors, pages: float) -> float:
         """mu of HYBRID (4), in tuples per second."""

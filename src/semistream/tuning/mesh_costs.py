@@ -47,9 +47,13 @@ class MeshFactors:
             if not (value >= 0 and math.isfinite(value)):
                 raise InvalidArgument(f"{field.name} is {value}; a cost is a number of seconds, zero or more.")
 
-    def read_s(self, pages: int) -> float:
+    def read_s(self, pages: float) -> float:
         """Seconds to read pages that lie one behind the other."""
         return self.seek_s + self.transfer_s * pages
+
+    def row_s(self, results: float) -> float:
+        """Seconds that a tuple takes from the stream to its expiry, with so many results."""
+        return self.expire_s + self.stream_s + self.add_s + results * self.output_s
 
 
 PARQUET_FACTORS = MeshFactors(probe_s=300e-9)
@@ -95,12 +99,11 @@ class MeshCosts:
         ``packets`` in all.
         """
         own = self.factors
-        row_s = own.expire_s + own.stream_s + own.add_s
         page_s = own.transfer_s + self.rows_per_page * own.probe_s
         per_unit = (
             (loops, own.seek_s),
             (pages, page_s),
-            (rows, row_s),
+            (rows, own.row_s(0)),
             (results, own.output_s),
             (packets, own.packet_s),
         )
@@ -113,5 +116,4 @@ class MeshCosts:
     @property
     def _row_s(self) -> float:
         """What each tuple that is admitted adds."""
-        own = self.factors
-        return self.correction * (own.expire_s + own.stream_s + own.add_s + self.results_per_row * own.output_s)
+        return self.correction * self.factors.row_s(self.results_per_row)

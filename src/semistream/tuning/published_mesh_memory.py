@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from semistream.errors import InvalidArgument
+from semistream.tuning.checks import require_numbers
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,7 @@ class PublishedMeshMemory:
     pointer_bytes: int = 8
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if not getattr(self, field.name) > 0:
-                raise InvalidArgument(f"{field.name} is {getattr(self, field.name)}; it must be more than 0.")
+        require_numbers(self, *(field.name for field in fields(self)))
 
     @property
     def fixed_pages(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semistream.errors import InvalidArgument
 from semistream.relation.disk_costs import DiskCosts
+from semistream.tuning.checks import require_numbers
 from semistream.tuning.expected_reads import ExpectedReads, expected_reads
 from semistream.tuning.frequencies import KeyFrequencies
 
@@ -32,9 +32,7 @@ class SweepModel:
     run_bytes: int
 
     def __post_init__(self) -> None:
-        for name in ("num_pages", "page_bytes", "paced_rows", "most_waiting", "run_bytes"):
-            if not (value := getattr(self, name)) > 0:
-                raise InvalidArgument(f"{name} is {value}; it must be more than 0.")
+        require_numbers(self, "num_pages", "page_bytes", "paced_rows", "most_waiting", "run_bytes")
 
     @property
     def pass_rows(self) -> float:
