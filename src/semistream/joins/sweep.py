@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import BudgetError
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.byte_ring import Place
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.level import Level, LevelView
-from semistream.joins.memory_split import MemorySplit, Shares, expected_row_bytes
 from semistream.joins.packed_column import RowRanges
 from semistream.joins.page_sweep import PageSweep
 from semistream.joins.small_batches import SmallBatches
 from semistream.joins.stream_buffer import StreamBuffer
+from semistream.joins.sweep_memory import SweepMemory
 from semistream.kernels.types import Int64s
 from semistream.relation import Relation
 
-_RUNS = 3  # that are read ahead or joined at once
 _THREADS = 3  # that read runs and sort tuples
-_SCARCE_PAGES = 48  # of R: with less memory one run is read at a time, so that little is enough
-_RUNS_SHARE = 4  # one part in so many of the memory is for runs
-_LEAST_RUN_BYTES = 640 << 10  # rather than shorter runs there are fewer
-_SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=16, admit=9)
-_HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
-_ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
-_BATCH_BYTES = 8 << 20  # of a batch of results, if that much is kept for them: the larger, the fewer steps
-_SMALL, _LEAST_ROWS = 2, 256  # batches of less than one part in so many of a level wait for others, if levels have rows
 _LEAST_TRIMMED = 64  # tuples for each level, and in all, for which it is worth it to move those that stay together
-_LEVELS = 4  # at least; but the fewer and larger they are, the faster they are joined
 
 
 class SweepJoin(SemiStreamJoin):
@@ -71,45 +58,27 @@ class SweepJoin(SemiStreamJoin):
 
     def _arrange(self) -> None:
         relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
-        code_column = self._code_column()
-        stored: dict[str, Any] = {
-            "code_stored": code_column is not None,
-            "single_codes": condition.single_codes,
-            "code_shift": _HASH_SHIFT if condition.single_codes and not relation.codec.ordered else 0,
-        }
-        split, runs = self._split(stored)
-        row_bytes, unpacked_bytes = (
-            expected_row_bytes(schema),
-            expected_row_bytes(StreamBuffer.unpacked_columns(schema)),
-        )
-        packed_bytes = split.payload_bytes * (row_bytes - unpacked_bytes) // row_bytes
-        buffer_bytes = packed_bytes + StreamBuffer.index_bytes(split.slots, **stored)  # the index is charged for
-        self._level_rows = max(min(split.admit_rows, split.slots // _LEVELS), 1)
-        small_rows = self._level_rows // _SMALL if self._level_rows >= _LEAST_ROWS else 0
-        small_bytes = min(small_rows * row_bytes, packed_bytes // _LEVELS)
-        self._small = SmallBatches(small_rows, small_bytes)
-        buffer_bytes -= small_bytes
-        self._memory.charge("stream buffer", packed_bytes)
+        memory = SweepMemory.of(self._memory, relation, self.spec, purpose=f"a {self.name} join with {relation.path}")
+        split = memory.split
+        self._level_rows = memory.level_rows
+        self._small = SmallBatches(memory.small_rows, memory.small_bytes)
         self._buffer = StreamBuffer(
             schema,
-            buffer_bytes,
-            self._level_rows,
-            code_column,
+            memory.buffer_bytes,
+            memory.level_rows,
+            memory.codes.column,
             single_codes=condition.single_codes,
-            code_shift=stored["code_shift"],
+            code_shift=memory.codes.shift,
         )
         unpacked = self._buffer.unpacked
-        split = replace(
-            split,
-            payload_bytes=self._memory.free - split.staging_bytes if unpacked else self._buffer.widest,
-            batch_bytes=min(split.staging_bytes, _BATCH_BYTES),
-        )
+        payload_bytes = self._memory.free - split.staging_bytes if unpacked else self._buffer.widest
+        split = replace(split, payload_bytes=payload_bytes)
         self._intake = Intake(self.spec, split, self._memory, keeps_batches=False, columns=unpacked)
         self._emitter = Emitter(self.spec, split, self._memory)
         self._number = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._reader = relation.reader(
-            run_bytes=split.run_bytes, disk=self._disk, buffers=runs, threads=min(_THREADS, runs)
+            run_bytes=split.run_bytes, disk=self._disk, buffers=memory.runs, threads=min(_THREADS, memory.runs)
         )
         self._asked: deque[Int64s] = deque()  # for each run, the counts at which its pages are passed
         self._in_before = 0  # tuples that are taken in now and were counted before
@@ -117,33 +86,6 @@ class SweepJoin(SemiStreamJoin):
         self._sweep = PageSweep(relation, self._read_costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
         self._trims = condition.single_codes and not unpacked and self._sweep.in_key_order
         self._trimmed = 0  # the count at which tuples were last let go before their level
-
-    def _split(self, stored: dict[str, Any]) -> tuple[MemorySplit, int]:
-        """The parts of the budget, and how many runs are held: one if there is not enough for more."""
-        relation, limit = self.relation, self._memory.limit
-        split = partial(
-            MemorySplit.of,
-            self._memory,
-            relation,
-            self.spec,
-            purpose=f"a {self.name} join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages),
-            slots_bytes=partial(StreamBuffer.index_bytes, **stored),
-        )
-        shares = replace(_SHARES, admit_bytes=_ADMIT_IN_PLACE if stored["code_stored"] else None)
-        if limit >= _SCARCE_PAGES * relation.largest_page:
-            runs = min(_RUNS, max(limit // _RUNS_SHARE // _LEAST_RUN_BYTES, 2))
-            with suppress(BudgetError):
-                return split(run_buffers=runs, shares=replace(shares, run=_RUNS_SHARE * runs)), runs
-        return split(run_buffers=1, shares=shares), 1
-
-    def _code_column(self) -> int | None:
-        """The stream's column whose values are its codes, if there is one: it need not be stored twice."""
-        condition, codec, schema = self.spec.condition, self.relation.codec, self.spec.stream_schema
-        if condition.access != "equality" or not codec.in_place_code:
-            return None
-        column = schema.get_field_index(condition.stream_keys[0])
-        return column if schema.types[column] == codec.types[0] else None
 
     @property
     def capacity(self) -> int:

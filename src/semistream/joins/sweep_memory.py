@@ -1,0 +1,114 @@
+"""How a sweep lays out its memory: runs of pages, levels of stream tuples, small batches, and output."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from semistream.budget import MemoryBudget
+from semistream.errors import BudgetError
+from semistream.joins.memory_split import MemorySplit, Shares, expected_row_bytes
+from semistream.joins.page_sweep import PageSweep
+from semistream.joins.spec import JoinSpec
+from semistream.joins.stream_buffer import StreamBuffer
+from semistream.relation import Relation
+
+_RUNS = 3  # that are read ahead or joined at once
+_SCARCE_PAGES = 48  # of R: with less memory one run is read at a time, so that little is enough
+_RUNS_SHARE = 4  # one part in so many of the memory is for runs
+_LEAST_RUN_BYTES = 640 << 10  # rather than shorter runs there are fewer
+_SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=16, admit=9)
+_HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
+_ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
+_BATCH_BYTES = 8 << 20  # of a batch of results, if that much is kept for them: the larger, the fewer steps
+_SMALL, _LEAST_ROWS = 2, 256  # batches of less than one part in so many of a level wait for others, if levels have rows
+_LEVELS = 4  # at least; but the fewer and larger they are, the faster they are joined
+
+
+@dataclass(frozen=True)
+class StoredCodes:
+    """How the codes of waiting tuples are stored: as the stream's ``column`` that they are, if there is one, and
+    without their lowest ``shift`` bits.
+    """
+
+    column: int | None
+    shift: int
+
+    @classmethod
+    def of(cls, relation: Relation, spec: JoinSpec) -> StoredCodes:
+        """How those of a join are."""
+        condition, codec, schema = spec.condition, relation.codec, spec.stream_schema
+        shift = _HASH_SHIFT if condition.single_codes and not codec.ordered else 0
+        if condition.access != "equality" or not codec.in_place_code:
+            return cls(None, shift)
+        column = schema.get_field_index(condition.stream_keys[0])
+        return cls(column if schema.types[column] == codec.types[0] else None, shift)
+
+
+@dataclass(frozen=True)
+class SweepMemory:
+    """The parts of a sweep's memory, all charged: ``runs`` of pages, and ``buffer_bytes`` for tuples that wait in
+    levels of up to ``level_rows``; smaller batches of up to ``small_rows`` wait for others in ``small_bytes``.
+    """
+
+    split: MemorySplit
+    runs: int
+    codes: StoredCodes
+    level_rows: int
+    small_rows: int
+    small_bytes: int
+    buffer_bytes: int
+
+    @classmethod
+    def of(cls, budget: MemoryBudget, relation: Relation, spec: JoinSpec, *, purpose: str) -> SweepMemory:
+        """Lay out ``budget``, of which nothing may be in use."""
+        schema, codes = spec.stream_schema, StoredCodes.of(relation, spec)
+        index_bytes = partial(
+            StreamBuffer.index_bytes,
+            code_stored=codes.column is not None,
+            single_codes=spec.condition.single_codes,
+            code_shift=codes.shift,
+        )
+        split_into = partial(
+            MemorySplit.of,
+            budget,
+            relation,
+            spec,
+            purpose=purpose,
+            index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages),
+            slots_bytes=index_bytes,
+        )
+        shares = replace(_SHARES, admit_bytes=None if codes.column is None else _ADMIT_IN_PLACE)
+        split, runs = _split(split_into, shares, budget.limit, relation.largest_page)
+        row_bytes, unpacked_bytes = _row_bytes(schema)
+        packed_bytes = split.payload_bytes * (row_bytes - unpacked_bytes) // row_bytes
+        level_rows = max(min(split.admit_rows, split.slots // _LEVELS), 1)
+        small_rows = level_rows // _SMALL if level_rows >= _LEAST_ROWS else 0
+        small_bytes = min(small_rows * row_bytes, packed_bytes // _LEVELS)
+        budget.charge("stream buffer", packed_bytes)
+        return cls(
+            split=replace(split, batch_bytes=min(split.staging_bytes, _BATCH_BYTES)),
+            runs=runs,
+            codes=codes,
+            level_rows=level_rows,
+            small_rows=small_rows,
+            small_bytes=small_bytes,
+            buffer_bytes=packed_bytes + index_bytes(split.slots) - small_bytes,  # the index is charged for
+        )
+
+
+def _split(split_into: partial[MemorySplit], shares: Shares, limit: int, largest_page: int) -> tuple[MemorySplit, int]:
+    """The parts of the budget, and how many runs are held: one if there is not enough for more."""
+    if limit >= _SCARCE_PAGES * largest_page:
+        runs = min(_RUNS, max(limit // _RUNS_SHARE // _LEAST_RUN_BYTES, 2))
+        with suppress(BudgetError):
+            return split_into(run_buffers=runs, shares=replace(shares, run=_RUNS_SHARE * runs)), runs
+    return split_into(run_buffers=1, shares=shares), 1
+
+
+def _row_bytes(schema: pa.Schema) -> tuple[int, int]:
+    """Bytes expected of a stream row, and of its columns that cannot be packed."""
+    return expected_row_bytes(schema), expected_row_bytes(StreamBuffer.unpacked_columns(schema))
