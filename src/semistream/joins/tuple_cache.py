@@ -9,21 +9,17 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from semistream.joins.cache_index import ENTRY_BYTES, CacheIndex, ProbeRoom
+from semistream.joins.cache_index import CacheIndex, ProbeRoom
 from semistream.joins.cache_rows import CacheRows, hottest
+from semistream.joins.cache_shape import CacheShape
 from semistream.kernels.page_cuts import cut_pages
 from semistream.kernels.search import positions_of
 from semistream.kernels.types import Bools, Int32s, Int64s
 from semistream.relation import PageRun
 from semistream.relation.disk import allocate_buffer
-from semistream.relation.page_layout import ColumnLayout, PageLayout
-from semistream.relation.page_writer import frame_bytes
+from semistream.relation.page_layout import ColumnLayout
 from semistream.relation.row_ends import row_ends
 
-_MOST_FRAME, _LEAST_FRAME = 1 << 16, 1 << 12
-_FRAMES = 64  # that a cache should have before they grow larger
-_COPIES = 4  # of a page's rows that there are while pages are written
-_LEAST_VALUE = 8  # bytes that a string or nested value counts for at least: it bounds the rows of a page
 _NEARLY = 0.9  # share of the room from which the cache counts as full
 _FULL = 0.97  # share of the room from which rows have to go
 _REFILLED = 0.95
@@ -60,34 +56,16 @@ class TupleCache:
     """
 
     def __init__(self, columns: Sequence[ColumnLayout], nbytes: int) -> None:
-        schema = pa.schema([pa.field(str(i), column.type) for i, column in enumerate(columns)])
-        self.layout = PageLayout.with_codes(schema)
+        self._shape = shape = CacheShape.of(columns, nbytes)
+        self.layout = shape.layout
         self.columns = self.layout.columns[1:]
-        self._frame = max(min(_MOST_FRAME, nbytes // _FRAMES // _LEAST_FRAME * _LEAST_FRAME), _LEAST_FRAME)
-        self._room = self._frame - frame_bytes(self.layout)
-        self._least_row = 8 + sum(
-            column.width + (_LEAST_VALUE if column.kind in ("binary", "arrow") else 0) for column in columns
-        )
-        page_rows = max(self._room // self._least_row, 1)
-        bits, self.frames = self._sized(nbytes - _COPIES * self._frame, page_rows)
+        self.frames = shape.frames
+        self._frame, self._room = shape.frame_bytes, shape.room
         self._arena = allocate_buffer(max(self.frames, 1) * self._frame)
-        self._index = CacheIndex(bits, self.frames, page_rows)
+        self._index = CacheIndex(shape.index_bits, self.frames, shape.page_rows)
         self._free = list(range(self.frames))[::-1]
         self._no_rows = pa.RecordBatch.from_pylist([], schema=self.layout.schema)
         self._hold(_Written())
-
-    def _sized(self, nbytes: int, page_rows: int) -> tuple[int, int]:
-        """Bits of the index, and how many frames go with it."""
-        if self._room < self._least_row:
-            return 1, 0
-        page_bytes = self._frame + 64 + 8 * self.layout.num_buffers + 4 * page_rows  # where it is, and frequencies
-
-        def frames(bits: int) -> int:
-            left = max(nbytes - (ENTRY_BYTES << bits), 0) // page_bytes
-            return min(left, CacheIndex.most_rows(bits) // page_rows, CacheIndex.most_pages(page_rows))
-
-        bits = max(range(1, max(nbytes, 1).bit_length() + 1), key=frames)
-        return bits, frames(bits)
 
     def _hold(self, written: _Written) -> None:
         """Let the cache be these pages."""
@@ -122,9 +100,8 @@ class TupleCache:
         return self.used_bytes / (self.frames * self._filled(self.used_bytes, self.rows)) if self.frames else 1.0
 
     def _filled(self, nbytes: int, rows: int) -> int:
-        """Bytes of a page that rows fill, if so many have so many bytes: its room, but for what is no whole row."""
-        row = -(-nbytes // max(rows, 1))
-        return max(self._room - self._room % row, row) if row else self._room
+        """Bytes of a page that rows fill, if so many have so many bytes."""
+        return self._shape.filled(-(-nbytes // max(rows, 1)))
 
     @property
     def nearly_full(self) -> bool:
@@ -234,7 +211,7 @@ class TupleCache:
         """Bytes that rows 0..i take, for each i, where a row takes no less than what bounds the rows of a page."""
         ends = row_ends(batch, self.layout)
         if any(column.kind in ("binary", "arrow") for column in self.columns):
-            ends = np.cumsum(np.maximum(np.diff(ends, prepend=0), self._least_row))
+            ends = np.cumsum(np.maximum(np.diff(ends, prepend=0), self._shape.least_row))
         return ends
 
     def _write(

@@ -129,6 +129,19 @@ class KeyFrequencies:
         none = self.keys @ np.log1p(-self._asked(tuples) / num_pages)
         return float(-num_pages * np.expm1(none))
 
+    def in_pages(self, num_pages: float) -> Self:
+        """How often pages of R are asked for, if it has so many, each with equally many keys that lie anywhere.
+
+        A hot key makes its page hot, all other keys lie anywhere: a page has the frequency of its hottest key, and as
+        much of the rest as any other.
+        """
+        count = max(num_pages, 1.0)
+        hot = np.minimum(np.cumsum(self.keys), count)
+        pages = np.diff(hot, prepend=0.0)
+        rest = max(1.0 - float(pages @ self.probability), 0.0)
+        pages, share = np.append(pages, count - hot[-1]), np.append(self.probability, 0.0) + rest / count
+        return self._of_weights(pages[pages > 0], share[pages > 0])
+
     def _asked(self, tuples: float) -> Floats:
         """P(a key is asked for by one of so many tuples)."""
         with np.errstate(divide="ignore"):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
 from semistream.tuning.frequencies import KeyFrequencies
+from semistream.tuning.work import OperatorModel, Work
+from semistream.tuning.workload import Workload
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _CLOSE = 1e-6  # of all that could be cached, to which the best size is found
@@ -83,3 +86,21 @@ class FrontModel:
             else:
                 high = right
         return max(0.0, (low + high) / 2, key=self.rate)
+
+
+@dataclass(frozen=True)
+class FrontedModel:
+    """Any join behind a cache of ``cached_rows`` of R: FRONT (4) with the model of the join itself instead of (3)."""
+
+    cached_rows: float
+    behind: OperatorModel
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "cached_rows", least=0)
+
+    def work(self, workload: Workload, costs: DiskCosts) -> Work:
+        """What each tuple takes of both: of the join behind only if the cache misses it."""
+        rows = workload.results_per_tuple or 1.0  # of R, for each key
+        cached_keys = self.cached_rows / rows
+        missed = self.behind.work(workload.behind_cache(cached_keys), costs)
+        return missed.behind_cache(workload.frequencies.share(cached_keys))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
-import numpy as np
-
+from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
-from semistream.tuning.frequencies import Floats, KeyFrequencies
+from semistream.tuning.frequencies import KeyFrequencies
 from semistream.tuning.mesh_costs import MeshFactors
+from semistream.tuning.work import Work
+from semistream.tuning.workload import Workload
 
 PUBLISHED_K = 1.36
 """k of HYBRID (2), as its authors measured it: with exponent 1 and keys in the order of their frequency."""
@@ -49,9 +51,11 @@ class HybridModel:
 
     def served_rows(self) -> float:
         """Tuples that an iteration is expected to serve: w."""
-        parts, share = self._parts()
-        n = self._arrivals_to_the_head(parts, share)
-        return float(1 / (parts @ (share / (1 + share * n))))
+        return self._served(self._arrivals_to_the_head())
+
+    def longest_wait(self) -> float:
+        """Tuples that come until one that has come is at the head of the queue, and is served: n."""
+        return self._arrivals_to_the_head()
 
     def loop_s(self, factors: MeshFactors, pages: float) -> float:
         """c_loop of HYBRID (3), with ``pages`` to read; its factors are those of MESH Table 1."""
@@ -62,26 +66,22 @@ class HybridModel:
         """mu of HYBRID (4), in tuples per second."""
         return self.served_rows() / self.loop_s(factors, pages)
 
-    def _parts(self) -> tuple[Floats, Floats]:
-        """How many parts of R there are with which share of the stream.
+    def _served(self, n: float) -> float:
+        parts = self._parts
+        return float(1 / (parts.keys @ (parts.probability / (1 + parts.probability * n))))
 
-        A hot key makes its part hot, all other keys lie anywhere: a part has its hottest key's frequency, and as much
-        of the rest as any other.
-        """
-        count = max(self.relation_rows / self.buffer_rows, 1.0)
-        keys, probability = self.frequencies.keys, self.frequencies.probability
-        hot = np.minimum(np.cumsum(keys), count)
-        parts = np.diff(hot, prepend=0.0)
-        rest = 1.0 - float(parts @ probability)
-        parts, share = np.append(parts, count - hot[-1]), np.append(probability, 0.0) + rest / count
-        return parts[parts > 0], share[parts > 0]
+    @cached_property
+    def _parts(self) -> KeyFrequencies:
+        """How many parts of R there are with which share of the stream."""
+        return self.frequencies.in_pages(self.relation_rows / self.buffer_rows)
 
-    def _arrivals_to_the_head(self, parts: Floats, share: Floats) -> float:
+    def _arrivals_to_the_head(self) -> float:
         """n, in which as many tuples wait as there is room for; that grows with n, so halving finds it."""
+        parts = self._parts
 
         def waiting(n: float) -> float:
-            met = share * n
-            return float(parts @ (met / (1 + met) * (1 + met / 2)))
+            met = parts.probability * n
+            return float(parts.keys @ (met / (1 + met) * (1 + met / 2)))
 
         low, high = 0.0, 1.0
         while waiting(high) < self.waiting_rows:
@@ -90,3 +90,57 @@ class HybridModel:
             middle = (low + high) / 2
             low, high = (middle, high) if waiting(middle) < self.waiting_rows else (low, middle)
         return high
+
+
+@dataclass(frozen=True)
+class HybridJoinModel:
+    """HYBRIDJOIN with room for ``waiting_rows`` that reads up to ``run_pages`` at once, as many as are worth it if a
+    seek takes as long as ``seek_bytes``.
+
+    Whether it pays to read pages around the one that is needed depends on how many tuples wait for them: the number of
+    pages is the one that serves the most tuples for the time of the disk, of those that were tried, each twice the one
+    before (HYBRID 4.5 seeks the best size of the disk buffer in the same way).
+    """
+
+    waiting_rows: float
+    run_pages: int
+    seek_bytes: float
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "waiting_rows", "run_pages", least=1)
+        require_numbers(self, "seek_bytes", least=0)
+
+    def work(self, workload: Workload, costs: DiskCosts) -> Work:  # noqa: ARG002
+        """What each tuple takes of an iteration."""
+        waiting = min(self.waiting_rows, max(workload.batch_rows, 1.0))
+        tried = [
+            (pages, HybridModel(workload.frequencies, workload.relation_rows, self._rows(workload, pages), waiting))
+            for pages in powers_of_two(min(self.run_pages, workload.num_pages))
+        ]
+
+        def served_per_byte(setting: tuple[int, HybridModel]) -> float:
+            pages, model = setting
+            return model.served_rows() / (self.seek_bytes + pages * workload.page_bytes)
+
+        pages, model = max(tried, key=served_per_byte)
+        served, longest = model.served_rows(), model.longest_wait()
+        return Work(
+            seeks=1 / served,
+            pages=pages / served,
+            steps=1 / served,
+            probes=self._rows(workload, pages) / served,
+            waits=min(waiting, longest / 2),
+            longest_wait=longest,
+        )
+
+    def _rows(self, workload: Workload, pages: int) -> float:
+        return max(pages * workload.rows_per_page, 1.0)
+
+
+def powers_of_two(most: int) -> list[int]:
+    """1, 2, 4, ... and ``most`` itself.
+
+    >>> powers_of_two(5)
+    [1, 2, 4, 5]
+    """
+    return sorted({*(1 << shift for shift in range(most.bit_length())), most})

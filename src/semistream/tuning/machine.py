@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
+from semistream.tuning.work import Work
+from semistream.tuning.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -69,3 +71,14 @@ class Machine:
     disk: DiskCosts
     kernels: KernelCosts = KernelCosts()
     operators: Mapping[str, OperatorCosts] = field(default_factory=lambda: MappingProxyType({}))
+
+    def processor_s(self, operator: str, work: Work, workload: Workload) -> float:
+        """Seconds of the processor for a tuple; what is not known of an operator takes no time."""
+        costs = self.operators.get(operator, _FREE)
+        values = workload.results_per_tuple * workload.values_per_result
+        own_s = work.joined * (costs.tuple_s + values * costs.value_s)
+        found_s = work.looked_up * costs.hit_s + (1 - work.joined) * values * costs.value_s
+        return own_s + found_s + work.probes * costs.row_s + work.steps * costs.step_s
+
+
+_FREE = OperatorCosts(tuple_s=0.0)

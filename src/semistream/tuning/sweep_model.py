@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
 from semistream.tuning.expected_reads import ExpectedReads, expected_reads
-from semistream.tuning.frequencies import KeyFrequencies
+from semistream.tuning.work import Work
+from semistream.tuning.workload import Workload
+
+_RAMP = (0.125, 0.375, 0.625, 0.875)  # where the tuples that a page meets are looked at, from none to all
 
 
 @dataclass(frozen=True)
 class SweepModel:
-    """A sweep over ``num_pages`` of ``page_bytes``, in runs of up to ``run_bytes``, that keeps pace with its stream so
-    that ``paced_rows`` tuples come in a pass; up to ``most_waiting`` of them can wait at a time.
+    """A sweep over R's pages, in runs of up to ``run_bytes``, that keeps pace with its stream so that ``paced_rows``
+    tuples come in a pass; up to ``most_waiting`` of them can wait at a time.
 
     It is MESHJOIN's (3) with the pages that are needed instead of all: while the sweep goes round once, `pass_rows`
     tuples come, so each page is met by those of them that need it, and is read if there are any. Which pages these are
@@ -22,34 +26,57 @@ class SweepModel:
     A tuple goes when its pages have passed, so half of those that come in a pass wait, if they ask for pages all around
     R. A share q that asks for one page goes all at once when it passes, and just before that (1 + q) / 2 wait. If that
     is more than can wait, the sweep must hurry there, and fewer tuples come in a pass.
+
+    If the stream is drained now and then, the sweep starts with pages that few tuples ask for, as few have come, and
+    ends with such, as most have left: both together are one pass more.
     """
 
-    frequencies: KeyFrequencies
-    num_pages: int
-    page_bytes: int
     paced_rows: float
     most_waiting: float
     run_bytes: int
 
     def __post_init__(self) -> None:
-        require_numbers(self, "num_pages", "page_bytes", "paced_rows", "most_waiting", "run_bytes")
+        require_numbers(self, "paced_rows", "most_waiting", "run_bytes")
 
-    @property
-    def pass_rows(self) -> float:
-        """Tuples that come in a pass."""
-        return min(self.paced_rows, 2 * self.most_waiting / (1 + self.frequencies.share(1)))
+    def pass_rows(self, workload: Workload) -> float:
+        """Tuples that come in a pass while the stream goes on."""
+        return min(self.paced_rows, 2 * self.most_waiting / (1 + workload.frequencies.share(1)))
 
-    @property
-    def pages_wanted(self) -> float:
-        """Pages that are needed in a pass."""
-        return min(self.frequencies.pages(self.num_pages, self.pass_rows), self.num_pages)
-
-    def reads(self, costs: DiskCosts) -> ExpectedReads:
-        """What a pass reads by plans for a disk of such costs."""
-        return expected_reads(
-            self.num_pages, self.pages_wanted, costs, page_bytes=self.page_bytes, most_bytes=self.run_bytes
+    def work(self, workload: Workload, costs: DiskCosts) -> Work:
+        """What each tuple takes of a pass."""
+        rows, batch = self.pass_rows(workload), workload.batch_rows
+        passes = batch / rows
+        if math.isinf(batch):
+            total, tuples = self._reads(workload, costs, rows), rows
+        else:
+            total, tuples = self._drained(workload, costs, min(rows, batch), passes), batch
+        page_rows = workload.rows_per_page
+        return Work(
+            seeks=total.seeks / tuples,
+            pages=total.pages / tuples,
+            steps=max(total.seeks, total.pages * workload.page_bytes / self.run_bytes) / tuples,
+            probes=total.pages * page_rows / tuples,
+            waits=min(rows, batch) / 2,
+            longest_wait=min(rows, batch),
         )
 
-    def disk_rate(self, costs: DiskCosts) -> float:
-        """Tuples per second if only the disk takes time."""
-        return self.pass_rows / self.reads(costs).seconds(costs, self.page_bytes)
+    def _drained(self, workload: Workload, costs: DiskCosts, rows: float, passes: float) -> ExpectedReads:
+        """What is read for a batch of so many ``passes``, of which ``rows`` are met in one."""
+        ramps = [self._reads(workload, costs, rows * share) for share in _RAMP]
+        seeks = sum(reads.seeks for reads in ramps) / len(_RAMP)
+        pages = sum(reads.pages for reads in ramps) / len(_RAMP)
+        full = self._reads(workload, costs, rows)
+        begin_and_end = min(passes, 1.0) * 2  # a short batch is all beginning and end
+        between = max(passes - 1.0, 0.0)
+        return ExpectedReads(begin_and_end * seeks + between * full.seeks, begin_and_end * pages + between * full.pages)
+
+    def _reads(self, workload: Workload, costs: DiskCosts, tuples: float) -> ExpectedReads:
+        """What a pass reads in which so many tuples meet each page that they need."""
+        pages = workload.num_pages
+        return expected_reads(
+            pages,
+            min(workload.frequencies.pages(pages, tuples), pages),
+            costs,
+            page_bytes=int(workload.page_bytes),
+            most_bytes=self.run_bytes,
+        )

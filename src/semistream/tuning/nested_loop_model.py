@@ -1,0 +1,38 @@
+"""What looking up each tuple of the stream costs: index nested loops, the papers' baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semistream.relation.disk_costs import DiskCosts
+from semistream.tuning.checks import require_numbers
+from semistream.tuning.mesh_model import served_at_once
+from semistream.tuning.work import Work
+from semistream.tuning.workload import Workload
+
+
+@dataclass(frozen=True)
+class NestedLoopModel:
+    """Index nested loops that look up to ``rows_at_once`` up together, in the order of their keys.
+
+    Each page that any of them needs is read once, by a request of its own. The papers look up one tuple after the
+    other, for which ``rows_at_once`` is 1: a seek and a page for each.
+    """
+
+    rows_at_once: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "rows_at_once", least=1)
+
+    def work(self, workload: Workload, costs: DiskCosts) -> Work:  # noqa: ARG002
+        """What each tuple takes of its look-up."""
+        rows = served_at_once(self.rows_at_once, workload.batch_rows)
+        pages = workload.frequencies.pages(workload.num_pages, rows) / rows
+        return Work(
+            seeks=pages,
+            pages=pages,
+            steps=1 / rows,
+            probes=1.0,
+            waits=rows,
+            longest_wait=rows,
+        )

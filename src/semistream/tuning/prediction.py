@@ -1,0 +1,70 @@
+"""Prediction: what a model and a machine say of an operator in a memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from semistream.tuning.machine import Machine
+from semistream.tuning.work import OperatorModel, Work
+from semistream.tuning.workload import Workload
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """An ``operator`` with ``memory_bytes`` and ``options`` of its own is expected to take ``rate`` tuples per second.
+
+    A tuple takes ``disk_s`` of the disk and ``processor_s`` of the processor; as R is read ahead, the longer of the two
+    is what it takes. Half of the tuples have their results after ``median_latency_s`` and all after
+    ``worst_latency_s``, if they come at the rate of the workload, and are pushed as they come. If they come faster than
+    they are taken, more and more of them wait, and there is no bound.
+    """
+
+    operator: str
+    memory_bytes: int
+    rate: float
+    disk_s: float
+    processor_s: float
+    hit_rate: float
+    median_latency_s: float
+    worst_latency_s: float
+    work: Work
+    options: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def bound_by(self) -> str:
+        """What a tuple waits for: ``"disk"`` or ``"processor"``."""
+        return "disk" if self.disk_s > self.processor_s else "processor"
+
+
+def predict(
+    operator: str,
+    model: OperatorModel,
+    workload: Workload,
+    machine: Machine,
+    *,
+    memory_bytes: int,
+    options: Mapping[str, float] | None = None,
+) -> Prediction:
+    """What an operator whose arrangement is ``model`` is expected to do on a machine."""
+    work = model.work(workload, machine.disk)
+    disk_s = work.disk_s(machine.disk, workload.page_bytes)
+    processor_s = machine.processor_s(operator, work, workload)
+    taken_s = max(disk_s, processor_s)
+    rate = 1 / taken_s if taken_s > 0 else math.inf
+    arrivals = rate if workload.rate is None else workload.rate
+    keeps_up = arrivals <= rate
+    return Prediction(
+        operator=operator,
+        memory_bytes=memory_bytes,
+        rate=rate,
+        disk_s=disk_s,
+        processor_s=processor_s,
+        hit_rate=work.hits,
+        median_latency_s=work.waits / arrivals if keeps_up else math.inf,
+        worst_latency_s=work.longest_wait / arrivals if keeps_up else math.inf,
+        work=work,
+        options=MappingProxyType(dict(options or {})),
+    )

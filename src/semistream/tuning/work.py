@@ -1,0 +1,60 @@
+"""Work: what an operator is expected to do for a stream tuple, in the counts that operators keep of themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from semistream.relation.disk_costs import DiskCosts
+from semistream.tuning.workload import Workload
+
+
+@dataclass(frozen=True)
+class Work:
+    """Counts for each stream tuple, on average in the long run.
+
+    ``seeks`` and ``pages`` are read, ``steps`` iterations done and ``probes`` rows of R met. ``hits`` is the share of
+    the tuples that a cache answers; ``looked_up`` is the share that is looked up in a tuple cache first, and ``joined``
+    the share that is left for the join behind it. ``waits`` says how many tuples come until half of those before them
+    have their results, ``longest_wait`` until all have.
+    """
+
+    seeks: float
+    pages: float
+    steps: float
+    probes: float
+    waits: float
+    longest_wait: float
+    hits: float = 0.0
+    looked_up: float = 0.0
+    joined: float = 1.0
+
+    def disk_s(self, costs: DiskCosts, page_bytes: float) -> float:
+        """Seconds of the disk for a tuple: SSIJ's S for each seek and T for each page."""
+        return costs.request_s(self.pages * page_bytes, self.pages, requests=self.seeks)
+
+    def behind_cache(self, hits: float) -> Work:
+        """The same work for those tuples alone that a tuple cache does not answer, of which it answers ``hits``.
+
+        A tuple that is answered does not wait; so half of all have their results at once if half are answered.
+        """
+        missed = 1 - hits
+        late = max(0.5 - hits, 0.0) / missed if missed > 0 else 0.0  # of those missed, that come before the median
+        return Work(
+            seeks=self.seeks * missed,
+            pages=self.pages * missed,
+            steps=self.steps * missed,
+            probes=self.probes * missed,
+            waits=2 * late * self.waits / missed if missed > 0 else 0.0,
+            longest_wait=self.longest_wait / missed if missed > 0 else 0.0,
+            hits=hits + self.hits * missed,
+            looked_up=1.0,
+            joined=missed,
+        )
+
+
+class OperatorModel(Protocol):
+    """What an operator makes of the memory that it has."""
+
+    def work(self, workload: Workload, costs: DiskCosts) -> Work:
+        """What it does for each tuple of the stream, with plans for a disk of such costs."""
