@@ -6,16 +6,19 @@ from typing import Unpack
 
 import pyarrow as pa
 
+from semistream.budget import MemoryBudget
 from semistream.errors import InvalidArgument, JoinInProgress
 from semistream.joins.base import JoinArguments, Results
 from semistream.joins.cyclic_scan import CyclicScan
-from semistream.joins.mesh import MeshJoin, require_steps
+from semistream.joins.mesh import MeshJoin, require_steps, scan_of, split_memory
 from semistream.joins.mesh_allocation import MeshAllocation
 from semistream.joins.mesh_memory import MeshMemory
 from semistream.joins.meters import CostMeter, RateMeter
+from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import TracePoint
 from semistream.relation import AnyRelation, ParquetRelation
 from semistream.tuning.mesh_costs import PARQUET_FACTORS, MeshCosts, MeshFactors
+from semistream.tuning.mesh_model import AdaptiveMeshModel
 from semistream.tuning.mesh_tuner import MeshParameters, MeshTuner
 
 _HEADROOM = 1.5  # of the service rate over the arrival rate
@@ -93,6 +96,16 @@ class AdaptiveMeshJoin(MeshJoin):
         self._meetings = 0  # of a tuple with a page
         self._by_user: tuple[int | None, int | None] = rows_per_step, pages_per_step
         super().__init__(relation, stream_schema, **arguments)
+
+    @classmethod
+    def model(
+        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
+    ) -> AdaptiveMeshModel:
+        """AMESHJOIN with the memory for its b and w."""
+        del sample  # rows are held as they come
+        source = scan_of(relation, spec)
+        split = split_memory(memory, relation, spec, source)
+        return AdaptiveMeshModel(MeshMemory.of(memory, relation, spec, split, source, num_pages=relation.num_pages))
 
     def _arrange(self) -> None:
         super()._arrange()

@@ -23,6 +23,7 @@ from semistream.joins.stats import JoinStats
 from semistream.joins.where import Where
 from semistream.kernels.types import Bools, Int64s
 from semistream.relation import AnyRelation, Disk, DiskCosts, DiskCounts, ParquetRelation, Relation
+from semistream.tuning.work import OperatorModel
 
 Results = Iterator[pa.RecordBatch]
 
@@ -184,6 +185,17 @@ class SemiStreamJoin(Arrangement):
     def _read_costs(self) -> DiskCosts:
         """What plans take it to cost to read R's pages, which may lie in several places each."""
         return self._disk.costs.in_segments(self.relation.segments)
+
+    @classmethod
+    @abstractmethod
+    def model(
+        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
+    ) -> OperatorModel:
+        """What such an operator would make of a memory, without making it: see `semistream.tuning`.
+
+        The memory is charged as the operator would; too small a one is refused. ``sample`` are rows of the stream, for
+        operators that store them in less than their types take.
+        """
 
     @abstractmethod
     def _push(self, batch: pa.RecordBatch) -> Results: ...

@@ -8,6 +8,7 @@ from typing import Unpack
 import numpy as np
 import pyarrow as pa
 
+from semistream.budget import MemoryBudget
 from semistream.errors import InvalidArgument
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
@@ -15,12 +16,15 @@ from semistream.joins.intake import Intake
 from semistream.joins.memory_split import MemorySplit
 from semistream.joins.page_chains import PageNeeds, PageSpan, Stretches
 from semistream.joins.partition import Partitioner
+from semistream.joins.spec import JoinSpec
 from semistream.joins.stream_queue import StreamQueue
 from semistream.kernels.types import Int64s
-from semistream.relation import PageRun, Relation
+from semistream.relation import AnyRelation, PageRun, Relation
+from semistream.tuning.hybrid_model import HybridJoinModel
 
 _RUN_BUFFERS = 2  # the partition that is joined, and the next one
 _MOST_PACKET_BYTES = 32 << 20
+_SEEK_BYTES = 320 << 10
 _WORTH_MAKING_ROOM = 1 / 4  # vacant share from which the queue is compacted when there is no room,
 _WORTH_GIVING_BACK = 1 / 2  # and when there is: then it never holds more than twice what waits
 
@@ -72,7 +76,7 @@ class HybridJoin(SemiStreamJoin):
         stream_schema: pa.Schema,
         *,
         pages_per_step: int | None = None,
-        seek_bytes: int = 320 << 10,
+        seek_bytes: int = _SEEK_BYTES,
         **arguments: Unpack[JoinArguments],
     ) -> None:
         super().__init__(relation, stream_schema, **arguments)
@@ -84,19 +88,24 @@ class HybridJoin(SemiStreamJoin):
         self._seek_bytes = seek_bytes
         self._put_together()
 
-    def _arrange(self) -> None:
-        relation, pages_per_step = self.relation, self._pages_per_step
-        needs = PageNeeds.of(relation.table, single_codes=self.spec.condition.single_codes)
-        split = MemorySplit.of(
-            self._memory,
-            relation,
-            self.spec,
-            purpose=f"a hybrid join with {relation.path}",
-            index_bytes=relation.table.memory_bytes + needs.page_bytes,
-            slots_bytes=partial(StreamQueue.index_bytes, needs),
-            run_buffers=_RUN_BUFFERS,
-            run_pages=pages_per_step,
+    @classmethod
+    def model(
+        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
+    ) -> HybridJoinModel:
+        """HYBRIDJOIN with as many slots and as large a partition as the memory has room for."""
+        del sample  # rows are held as they come
+        assert isinstance(relation, Relation)
+        split, _ = _split_memory(memory, relation, spec)
+        page_bytes = max(relation.nbytes // max(relation.num_pages, 1), 1)
+        return HybridJoinModel(
+            waiting_rows=max(split.slots * (1 - _WORTH_MAKING_ROOM / 2), 1),
+            run_pages=max(min(split.run_bytes // page_bytes, split.run_pages), 1),
+            seek_bytes=_SEEK_BYTES * relation.segments,
         )
+
+    def _arrange(self) -> None:
+        relation = self.relation
+        split, needs = _split_memory(self._memory, relation, self.spec, run_pages=self._pages_per_step)
         # A packet is copied twice when the queue is compacted; nothing is staged then.
         packet_bytes = min(split.staging_bytes // 2, _MOST_PACKET_BYTES)
         self._queue = StreamQueue(split.slots, needs, self._memory, packet_bytes)
@@ -210,3 +219,20 @@ class HybridJoin(SemiStreamJoin):
     def close(self) -> None:
         """End the background reader and close files."""
         self._reader.close()
+
+
+def _split_memory(
+    memory: MemoryBudget, relation: Relation, spec: JoinSpec, run_pages: int | None = None
+) -> tuple[MemorySplit, PageNeeds]:
+    needs = PageNeeds.of(relation.table, single_codes=spec.condition.single_codes)
+    split = MemorySplit.of(
+        memory,
+        relation,
+        spec,
+        purpose=f"a hybrid join with {relation.path}",
+        index_bytes=relation.table.memory_bytes + needs.page_bytes,
+        slots_bytes=partial(StreamQueue.index_bytes, needs),
+        run_buffers=_RUN_BUFFERS,
+        run_pages=run_pages,
+    )
+    return split, needs

@@ -11,20 +11,33 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.budget import MemoryBudget
 from semistream.errors import InvalidArgument
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
 from semistream.joins.index_memory import RUN_BUFFERS, IndexMemory
 from semistream.joins.input_buffer import InputBuffer
 from semistream.joins.intake import Intake
+from semistream.joins.memory_split import expected_row_bytes
 from semistream.joins.page_cache import PageCache
 from semistream.joins.replacement import replacement
 from semistream.joins.row_sizes import row_sizes
 from semistream.joins.run_codes import RunCodes
+from semistream.joins.spec import JoinSpec
 from semistream.joins.stream_window import StreamWindow
 from semistream.kernels.index_lookup import CACHED, WAITS, look_up, next_wanted
 from semistream.kernels.types import Bools, Int32s, Int64s
-from semistream.relation import PageRun, PageSequence, PageSlots, ReadPlan, Relation, greedy_plan, optimal_plan
+from semistream.relation import (
+    AnyRelation,
+    PageRun,
+    PageSequence,
+    PageSlots,
+    ReadPlan,
+    Relation,
+    greedy_plan,
+    optimal_plan,
+)
+from semistream.tuning.index_model import IndexModel
 
 _PLANS = ("optimal", "greedy")
 _STREAM_INDEX = "stream index"
@@ -104,6 +117,26 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         self._plans_greedily = plan == "greedy"
         self._carried: PageCache | None = None  # what is cached stays so when the join is arranged anew
         self._put_together()
+
+    @classmethod
+    def model(
+        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
+    ) -> IndexModel:
+        """SSIJ whose cache has what the pool leaves when a join phase begins: what it keeps is chosen then."""
+        del sample  # rows are held as they come
+        assert isinstance(relation, Relation)
+        layout = IndexMemory.of(
+            memory, relation, spec, input_threshold=None, stream_threshold=None, pages_per_read=None
+        )
+        return IndexModel(
+            input_rows=layout.input_rows,
+            stream_rows=layout.stream_rows,
+            cached_pages=PageCache.room_beside(
+                relation, layout.pool, layout.waiting_bytes(expected_row_bytes(spec.stream_schema))
+            ),
+            run_bytes=layout.split.run_bytes,
+            run_pages=layout.split.run_pages,
+        )
 
     def _arrange(self) -> None:
         relation, budget = self.relation, self._memory

@@ -103,3 +103,7 @@ class IndexMemory:
             planned_pages=planned,
             packet_bytes=min(split.staging_bytes // 2, _MOST_PACKET_BYTES),
         )
+
+    def waiting_bytes(self, row_bytes: int) -> int:
+        """What the stream takes of the pool when a join phase begins, if a tuple has so many bytes."""
+        return min(self.stream_rows + self.input_rows, self.stream_slots) * (self.tuple_bytes + row_bytes)

@@ -9,15 +9,19 @@ from typing import Unpack
 import numpy as np
 import pyarrow as pa
 
+from semistream.budget import MemoryBudget
 from semistream.errors import InvalidArgument
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.memory_split import MemorySplit
 from semistream.joins.run_codes import RunCodes
-from semistream.joins.scan_source import scan_source
+from semistream.joins.scan_source import ScanSource, scan_source
+from semistream.joins.spec import JoinSpec
 from semistream.joins.stream_window import StreamWindow
 from semistream.relation import AnyRelation, DiskCounts, PageRun
+from semistream.tuning.mesh_model import MeshModel
+from semistream.tuning.work import OperatorModel
 
 RunWatcher = Callable[[PageRun, RunCodes], None]
 """Is told of every run as it is joined, with its codes, while ``pages_passed`` is the page that it begins with."""
@@ -69,22 +73,20 @@ class MeshJoin(SemiStreamJoin):
         self._run_watcher: RunWatcher | None = None
         self._put_together()
 
+    @classmethod
+    def model(
+        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
+    ) -> OperatorModel:
+        """MESHJOIN with as large a window as the memory has room for."""
+        del sample  # rows are held as they come
+        split = split_memory(memory, relation, spec, scan_of(relation, spec))
+        page_bytes = max(relation.nbytes // max(relation.num_pages, 1), 1)
+        return MeshModel(split.slots, run_pages=max(min(split.run_bytes // page_bytes, split.run_pages), 1))
+
     def _arrange(self) -> None:
-        relation, condition = self.relation, self.spec.condition
-        null_counts = self._null_counts if condition.access == "scan" else None
-        self._source = source = scan_source(relation, self._asked_pages, null_counts)
-        self._split = split = MemorySplit.of(
-            self._memory,
-            relation,
-            self.spec,
-            purpose=f"a mesh join with {relation.path}",
-            index_bytes=source.index_bytes,
-            slots_bytes=partial(StreamWindow.index_bytes, single_codes=condition.single_codes),
-            run_buffers=source.buffers,
-            run_pages=source.run_pages,
-            largest_page=source.largest_page,
-            decoding_bytes=source.decoding_bytes,
-        )
+        relation = self.relation
+        self._source = source = scan_of(relation, self.spec, self._asked_pages, self._null_counts)
+        self._split = split = split_memory(self._memory, relation, self.spec, source)
         self._pages_per_step = split.run_pages
         self._window = StreamWindow(split.slots, self._memory)
         self._emitter = Emitter(self.spec, split, self._memory)
@@ -221,3 +223,27 @@ def require_steps(rows_per_step: int | None, pages_per_step: int | None) -> None
     for option, value in (("rows_per_step", rows_per_step), ("pages_per_step", pages_per_step)):
         if value is not None and value < 1:
             raise InvalidArgument(f"{option} is {value}; it must be at least 1.")
+
+
+def scan_of(
+    relation: AnyRelation, spec: JoinSpec, pages: int | None = None, null_counts: DiskCounts | None = None
+) -> ScanSource:
+    """Where the scans come from; with rows of a null key, counted apart, if these can match."""
+    scans_nulls = spec.condition.access == "scan"
+    return scan_source(relation, pages, (null_counts or DiskCounts()) if scans_nulls else None)
+
+
+def split_memory(memory: MemoryBudget, relation: AnyRelation, spec: JoinSpec, source: ScanSource) -> MemorySplit:
+    """How a memory is split over window, page buffers and output."""
+    return MemorySplit.of(
+        memory,
+        relation,
+        spec,
+        purpose=f"a mesh join with {relation.path}",
+        index_bytes=source.index_bytes,
+        slots_bytes=partial(StreamWindow.index_bytes, single_codes=spec.condition.single_codes),
+        run_buffers=source.buffers,
+        run_pages=source.run_pages,
+        largest_page=source.largest_page,
+        decoding_bytes=source.decoding_bytes,
+    )

@@ -8,6 +8,7 @@ from typing import Unpack
 import numpy as np
 import pyarrow as pa
 
+from semistream.budget import MemoryBudget
 from semistream.errors import InvalidArgument
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.emitter import Emitter
@@ -15,9 +16,11 @@ from semistream.joins.intake import Admitted, Intake
 from semistream.joins.lmdb_store import Leaf, LmdbStore, open_store
 from semistream.joins.memory_split import MemorySplit
 from semistream.joins.sorted_ranges import SortedRanges
+from semistream.joins.spec import JoinSpec
 from semistream.kernels.types import Int64s
-from semistream.relation import DiskCounts, PageRun, Relation
+from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 from semistream.relation.disk import allocate_buffer, buffer_bytes
+from semistream.tuning.nested_loop_model import NestedLoopModel
 
 _TUPLE_BYTES = 40  # a tuple's code, its place in the order of codes, its flag, while a step looks it up
 _RANGE_TUPLE_BYTES = 96  # the same with a range of codes
@@ -41,18 +44,17 @@ class IndexNestedLoopJoin(SemiStreamJoin):
         self._counts = DiskCounts()
         self._put_together()
 
+    @classmethod
+    def model(
+        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
+    ) -> NestedLoopModel:
+        """Look-ups of as many tuples at once as are taken in together."""
+        del sample  # rows are held as they come
+        return NestedLoopModel(rows_at_once=_split_memory(memory, relation, spec).admit_rows)
+
     def _arrange(self) -> None:
         relation = self.relation
-        tuple_bytes = _TUPLE_BYTES if self.spec.condition.single_codes else _RANGE_TUPLE_BYTES
-        self._split = MemorySplit.of(
-            self._memory,
-            relation,
-            self.spec,
-            purpose=f"an index nested loop join with {relation.path}",
-            index_bytes=0,
-            slots_bytes=lambda slots: slots * tuple_bytes,
-            run_buffers=1,
-        )
+        self._split = _split_memory(self._memory, relation, self.spec)
         self._store: LmdbStore | None = open_store(relation)
         self._emitter = Emitter(self.spec, self._split, self._memory)
         self._intake = Intake(self.spec, self._split, self._memory)
@@ -166,3 +168,16 @@ class _BatchRows:
 
     def row_bytes(self, positions: Int64s) -> Int64s:
         return self._tuples.sizes[positions]
+
+
+def _split_memory(memory: MemoryBudget, relation: AnyRelation, spec: JoinSpec) -> MemorySplit:
+    tuple_bytes = _TUPLE_BYTES if spec.condition.single_codes else _RANGE_TUPLE_BYTES
+    return MemorySplit.of(
+        memory,
+        relation,
+        spec,
+        purpose=f"an index nested loop join with {relation.path}",
+        index_bytes=0,
+        slots_bytes=lambda slots: slots * tuple_bytes,
+        run_buffers=1,
+    )

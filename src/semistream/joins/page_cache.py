@@ -46,6 +46,13 @@ class PageCache:
         self.nbytes = 0
         self._open(relation)
 
+    @staticmethod
+    def room_beside(relation: Relation, pool: int, other_bytes: int) -> float:
+        """Pages of ordinary size for which a ``pool`` has room that something else takes so many bytes of."""
+        page_bytes = blocks_bytes(relation.nbytes // max(relation.num_pages, 1)) + page_overhead(relation)
+        frames_bytes = (pool + pool // _SPARE_SHARE) * _FRAME_BYTES / (page_bytes + _FRAME_BYTES)
+        return max(pool - frames_bytes - other_bytes, 0.0) / page_bytes
+
     def _open(self, relation: Relation) -> None:
         self.relation = relation
         self.frame_of = np.full(relation.num_pages, -1, np.int32)

@@ -21,7 +21,7 @@ from semistream.joins.packed_column import (
     RowRanges,
     is_packable,
 )
-from semistream.joins.row_sizes import fixed_row_bytes, is_binary
+from semistream.joins.row_sizes import fixed_row_bytes, is_binary, row_sizes
 from semistream.kernels.sort import CodeSorter
 from semistream.kernels.types import Int64s
 from semistream.keys import CodeRanges
@@ -107,6 +107,11 @@ class StreamBuffer:
         wanted = rows * self._row_bytes + self._padding
         place = self._ring.room(wanted)
         return place if place.nbytes >= wanted or not self.levels else None
+
+    def stored_row_bytes(self, batch: pa.RecordBatch, ranges: CodeRanges) -> int:
+        """Bytes that rows take in a level, if they are stored as one: no more than there is room for in all."""
+        level = self.store(self._ring.room(self._ring.block.size), batch, row_sizes(batch), ranges)
+        return self._row_bytes if level is not None else fixed_row_bytes(self._schema)
 
     def store(self, place: Place, batch: pa.RecordBatch, sizes: Int64s, ranges: CodeRanges) -> Level | None:
         """Write as many tuples, from the first on, as ``place`` has room for; None if there is not enough for any.

@@ -10,6 +10,7 @@ from typing import Unpack
 import numpy as np
 import pyarrow as pa
 
+from semistream.budget import MemoryBudget
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.byte_ring import Place
 from semistream.joins.emitter import Emitter
@@ -18,10 +19,12 @@ from semistream.joins.level import Level, LevelView
 from semistream.joins.packed_column import RowRanges
 from semistream.joins.page_sweep import PageSweep
 from semistream.joins.small_batches import SmallBatches
+from semistream.joins.spec import JoinSpec
 from semistream.joins.stream_buffer import StreamBuffer
 from semistream.joins.sweep_memory import SweepMemory
 from semistream.kernels.types import Int64s
-from semistream.relation import Relation
+from semistream.relation import AnyRelation, Relation
+from semistream.tuning.sweep_model import SweepModel
 
 _THREADS = 3  # that read runs and sort tuples
 _LEAST_TRIMMED = 64  # tuples for each level, and in all, for which it is worth it to move those that stay together
@@ -55,6 +58,22 @@ class SweepJoin(SemiStreamJoin):
     def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
         super().__init__(relation, stream_schema, **arguments)
         self._put_together()
+
+    @classmethod
+    def model(
+        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
+    ) -> SweepModel:
+        """A sweep whose levels hold rows like those of the sample, or of the least range that R's keys allow."""
+        assert isinstance(relation, Relation)
+        layout = SweepMemory.of(memory, relation, spec, purpose=f"a {cls.name} join with {relation.path}")
+        capacity = max(layout.buffer_bytes // layout.row_bytes(relation, spec, sample), 1)
+        in_order = bool(np.all(np.diff(relation.table.scan_order()) > 0))
+        trims = spec.condition.single_codes and in_order and not StreamBuffer.unpacked_columns(spec.stream_schema)
+        return SweepModel(
+            paced_rows=_pass_rows(capacity, layout.level_rows, trims=trims),
+            most_waiting=max(capacity - layout.level_rows, 1),
+            run_bytes=layout.split.run_bytes,
+        )
 
     def _arrange(self) -> None:
         relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
@@ -98,8 +117,7 @@ class SweepJoin(SemiStreamJoin):
 
         If each goes when it has met its pages, half of those that came in the last pass wait.
         """
-        waiting = max(self._buffer.capacity - 2 * self._level_rows, 1)
-        return 2 * waiting if self._trims else waiting
+        return _pass_rows(self._buffer.capacity, self._level_rows, trims=self._trims)
 
     @property
     def most_waiting(self) -> int:
@@ -282,3 +300,9 @@ class SweepJoin(SemiStreamJoin):
     def close(self) -> None:
         """End the threads and close files."""
         self._reader.close()
+
+
+def _pass_rows(capacity: int, level_rows: int, *, trims: bool) -> int:
+    """Tuples that can come in a pass if ``capacity`` can wait, and there is to be room for the next levels."""
+    waiting = max(capacity - 2 * level_rows, 1)
+    return 2 * waiting if trims else waiting

@@ -12,6 +12,10 @@ from semistream.tuning.mesh_costs import MeshFactors
 from semistream.tuning.work import Work
 from semistream.tuning.workload import Workload
 
+_COVERED = 0.82
+"""What of the tuples of a part is served where parts lie wherever tuples wait, instead of one beside the other: between
+two of them there are gaps, which are read with pages that were read not long before. It was measured."""
+
 PUBLISHED_K = 1.36
 """k of HYBRID (2), as its authors measured it: with exponent 1 and keys in the order of their frequency."""
 
@@ -123,7 +127,8 @@ class HybridJoinModel:
             return model.served_rows() / (self.seek_bytes + pages * workload.page_bytes)
 
         pages, model = max(tried, key=served_per_byte)
-        served, longest = model.served_rows(), model.longest_wait()
+        longest = model.longest_wait()
+        served = model.served_rows() * (1.0 if pages == 1 else _COVERED)
         return Work(
             seeks=1 / served,
             pages=pages / served,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
+from semistream.tuning.mesh_costs import MeshCosts, MeshFactors
+from semistream.tuning.mesh_tuner import MeshMemoryModel, MeshTuner
 from semistream.tuning.work import Work
 from semistream.tuning.workload import Workload
 
@@ -36,6 +38,30 @@ class MeshModel:
             waits=served / 2,
             longest_wait=served,
         )
+
+
+@dataclass(frozen=True)
+class AdaptiveMeshModel:
+    """AMESHJOIN in a memory: `MeshModel` with the b and w of the greatest rate on the disk at hand.
+
+    The processor's time is left out of the choice: it does not depend on b, and is the same for each tuple.
+    """
+
+    memory: MeshMemoryModel
+
+    def work(self, workload: Workload, costs: DiskCosts) -> Work:
+        """What each tuple takes of a scan with these b and w."""
+        return self.tuned(workload, costs).work(workload, costs)
+
+    def tuned(self, workload: Workload, costs: DiskCosts) -> MeshModel:
+        """MESHJOIN with the b and w that it runs with."""
+        page_s = costs.request_s(workload.page_bytes, 1) - costs.seek_s
+        factors = MeshFactors(
+            costs.seek_s, page_s, expire_s=0.0, stream_s=0.0, add_s=0.0, probe_s=0.0, output_s=0.0, packet_s=0.0
+        )
+        best = MeshTuner(MeshCosts(factors, workload.rows_per_page), self.memory).greatest_rate()
+        pages, rows = best.pages_per_step, best.rows_per_step
+        return MeshModel(min(rows, self.memory.most_rows(pages)) * math.ceil(workload.num_pages / pages), pages)
 
 
 def served_at_once(capacity: float, batch_rows: float) -> float:
