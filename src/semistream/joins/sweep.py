@@ -22,9 +22,10 @@ from semistream.joins.small_batches import SmallBatches
 from semistream.joins.spec import JoinSpec
 from semistream.joins.stream_buffer import StreamBuffer
 from semistream.joins.sweep_memory import SweepMemory
+from semistream.joins.waiting_rows import WaitingRows
 from semistream.kernels.types import Int64s
 from semistream.relation import AnyRelation, Relation
-from semistream.tuning.sweep_model import SweepModel
+from semistream.tuning.sweep_model import SweepModel, paced_rows
 
 _THREADS = 3  # that read runs and sort tuples
 _LEAST_TRIMMED = 64  # tuples for each level, and in all, for which it is worth it to move those that stay together
@@ -63,16 +64,17 @@ class SweepJoin(SemiStreamJoin):
     def model(
         cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
     ) -> SweepModel:
-        """A sweep whose levels hold rows like those of the sample, or of the least range that R's keys allow."""
+        """A sweep whose levels hold rows like those of the sample."""
         assert isinstance(relation, Relation)
         layout = SweepMemory.of(memory, relation, spec, purpose=f"a {cls.name} join with {relation.path}")
-        capacity = max(layout.buffer_bytes // layout.row_bytes(relation, spec, sample), 1)
         in_order = bool(np.all(np.diff(relation.table.scan_order()) > 0))
         trims = spec.condition.single_codes and in_order and not StreamBuffer.unpacked_columns(spec.stream_schema)
         return SweepModel(
-            paced_rows=_pass_rows(capacity, layout.level_rows, trims=trims),
-            most_waiting=max(capacity - layout.level_rows, 1),
+            buffer_bytes=layout.buffer_bytes,
+            level_rows=layout.level_rows,
             run_bytes=layout.split.run_bytes,
+            trims=trims,
+            row_bytes=WaitingRows.of(relation, spec, sample, layout.codes, layout.level_rows),
         )
 
     def _arrange(self) -> None:
@@ -113,11 +115,8 @@ class SweepJoin(SemiStreamJoin):
 
     @property
     def pass_rows(self) -> int:
-        """Stream tuples that can come in a pass over R, if there is to be room for the next ones in time.
-
-        If each goes when it has met its pages, half of those that came in the last pass wait.
-        """
-        return _pass_rows(self._buffer.capacity, self._level_rows, trims=self._trims)
+        """Stream tuples that can come in a pass over R, if there is to be room for the next ones in time."""
+        return paced_rows(self._buffer.capacity, self._level_rows, trims=self._trims)
 
     @property
     def most_waiting(self) -> int:
@@ -300,9 +299,3 @@ class SweepJoin(SemiStreamJoin):
     def close(self) -> None:
         """End the threads and close files."""
         self._reader.close()
-
-
-def _pass_rows(capacity: int, level_rows: int, *, trims: bool) -> int:
-    """Tuples that can come in a pass if ``capacity`` can wait, and there is to be room for the next levels."""
-    waiting = max(capacity - 2 * level_rows, 1)
-    return 2 * waiting if trims else waiting

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError
-from semistream.joins.level import NARROW
 from semistream.joins.memory_split import MemorySplit, Shares, expected_row_bytes
 from semistream.joins.page_sweep import PageSweep
 from semistream.joins.spec import JoinSpec
@@ -99,35 +98,6 @@ class SweepMemory:
             small_bytes=small_bytes,
             buffer_bytes=packed_bytes + index_bytes(split.slots) - small_bytes,  # the index is charged for
         )
-
-    def row_bytes(self, relation: Relation, spec: JoinSpec, sample: pa.RecordBatch | None) -> int:
-        """Bytes that a waiting tuple takes, by rows like those of a level's worth of the sample.
-
-        Without one, all but codes take what their types do; codes take less if all of R's lie close together.
-        """
-        schema, condition = spec.stream_schema, spec.condition
-        if sample is None or sample.num_rows == 0:
-            most = StreamBuffer.most_bytes(
-                1,
-                schema,
-                code_stored=self.codes.column is not None,
-                single_codes=condition.single_codes,
-                code_shift=self.codes.shift,
-            )
-            table = relation.table
-            span = int(table.last_code.max(initial=0)) - int(table.first_code.min(initial=0))
-            narrow = condition.single_codes and span >> self.codes.shift < 1 << 32 and not self.codes.shift
-            return most - (8 - NARROW if narrow else 0)
-        rows = sample.slice(0, self.level_rows)
-        buffer = StreamBuffer(
-            schema,
-            rows.nbytes + (1 << 16),
-            rows.num_rows,
-            self.codes.column,
-            single_codes=condition.single_codes,
-            code_shift=self.codes.shift,
-        )
-        return buffer.stored_row_bytes(rows, condition.ranges(rows))
 
 
 def _split(split_into: partial[MemorySplit], shares: Shares, limit: int, largest_page: int) -> tuple[MemorySplit, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from semistream.relation.disk_costs import DiskCosts
@@ -16,31 +17,39 @@ _RAMP = (0.125, 0.375, 0.625, 0.875)  # where the tuples that a page meets are l
 
 @dataclass(frozen=True)
 class SweepModel:
-    """A sweep over R's pages, in runs of up to ``run_bytes``, that keeps pace with its stream so that ``paced_rows``
-    tuples come in a pass; up to ``most_waiting`` of them can wait at a time.
+    """A sweep over R's pages, in runs of up to ``run_bytes``, with ``buffer_bytes`` for stream tuples that wait.
+
+    They come in levels of up to ``level_rows``, and the sweep keeps pace with them: as many come in a pass as there is
+    room for, if there is to be room for the next levels in time. A tuple takes ``row_bytes``, which may depend on how
+    far those that wait lie apart in the stream: values that count on, such as times, take less if they lie close.
 
     It is MESHJOIN's (3) with the pages that are needed instead of all: while the sweep goes round once, `pass_rows`
     tuples come, so each page is met by those of them that need it, and is read if there are any. Which pages these are
     follows from the frequencies of the keys, and what they cost from the plan of SSIJ IV-D.
 
-    A tuple goes when its pages have passed, so half of those that come in a pass wait, if they ask for pages all around
-    R. A share q that asks for one page goes all at once when it passes, and just before that (1 + q) / 2 wait. If that
-    is more than can wait, the sweep must hurry there, and fewer tuples come in a pass.
+    If it ``trims``, a tuple goes when its pages have passed, so half of those that come in a pass wait, if they ask for
+    pages all around R. A share q that asks for one page goes all at once when it passes, and just before that (1 + q) /
+    2 wait. If that is more than can wait, the sweep must hurry there, and fewer tuples come in a pass.
 
     If the stream is drained now and then, the sweep starts with pages that few tuples ask for, as few have come, and
     ends with such, as most have left: both together are one pass more.
     """
 
-    paced_rows: float
-    most_waiting: float
+    buffer_bytes: int
+    level_rows: int
     run_bytes: int
+    trims: bool
+    row_bytes: Callable[[float], int]
 
     def __post_init__(self) -> None:
-        require_numbers(self, "paced_rows", "most_waiting", "run_bytes")
+        require_numbers(self, "buffer_bytes", "level_rows", "run_bytes")
 
     def pass_rows(self, workload: Workload) -> float:
         """Tuples that come in a pass while the stream goes on."""
-        return min(self.paced_rows, 2 * self.most_waiting / (1 + workload.frequencies.share(1)))
+        capacity = max(self.buffer_bytes // self.row_bytes(workload.spread), 1)
+        paced = paced_rows(capacity, self.level_rows, trims=self.trims)
+        most_waiting = max(capacity - self.level_rows, 1)
+        return min(paced, 2 * most_waiting / (1 + workload.frequencies.share(1))) if self.trims else paced
 
     def work(self, workload: Workload, costs: DiskCosts) -> Work:
         """What each tuple takes of a pass."""
@@ -80,3 +89,12 @@ class SweepModel:
             page_bytes=int(workload.page_bytes),
             most_bytes=self.run_bytes,
         )
+
+
+def paced_rows(capacity: int, level_rows: int, *, trims: bool) -> int:
+    """Tuples that can come in a pass if ``capacity`` can wait, and there is to be room for the next levels.
+
+    If each goes when it has met its pages, half of those that came in the last pass wait.
+    """
+    waiting = max(capacity - 2 * level_rows, 1)
+    return 2 * waiting if trims else waiting

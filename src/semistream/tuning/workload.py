@@ -27,6 +27,8 @@ class Workload:
                                 are taken
     ``batch_rows``              tuples after which none may wait, as at the end of a    (none)
                                 micro-batch; without end if they never are drained
+    ``spread``                  tuples of the stream for each that is left to join, if  (none)
+                                a cache answers the others
     ==========================  ======================================================  ======================
     """
 
@@ -38,6 +40,7 @@ class Workload:
     values_per_result: float = 1.0
     rate: float | None = None
     batch_rows: float = math.inf
+    spread: float = 1.0
 
     def __post_init__(self) -> None:
         require_numbers(self, "relation_rows", "num_pages", "page_bytes")
@@ -60,4 +63,5 @@ class Workload:
             frequencies=self.frequencies.rest(cached_rows),
             rate=None if self.rate is None else max(self.rate * missed, 1e-9),
             batch_rows=max(self.batch_rows * missed, 1.0),
+            spread=self.spread / missed if missed > 0 else math.inf,
         )

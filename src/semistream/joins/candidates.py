@@ -1,0 +1,92 @@
+"""Candidates: the operators that a join can be done by, as the tuner sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from semistream.budget import MemoryBudget
+from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
+from semistream.joins.base import SemiStreamJoin
+from semistream.joins.engine import EngineJoin
+from semistream.joins.front_stage import CachedMeshJoin, FrontStage
+from semistream.joins.hybrid import HybridJoin
+from semistream.joins.index import SemiStreamingIndexJoin
+from semistream.joins.mesh import MeshJoin
+from semistream.joins.nested_loop import IndexNestedLoopJoin
+from semistream.joins.spec import JoinSpec
+from semistream.joins.sweep import SweepJoin
+from semistream.relation import AnyRelation, ParquetRelation
+from semistream.tuning.tuner import Arranged, Options
+
+OPERATORS: dict[str, type[SemiStreamJoin]] = {
+    kind.name: kind
+    for kind in (
+        EngineJoin,
+        MeshJoin,
+        AdaptiveMeshJoin,
+        CachedMeshJoin,
+        HybridJoin,
+        SemiStreamingIndexJoin,
+        SweepJoin,
+        IndexNestedLoopJoin,
+    )
+}
+
+CACHE_SHARES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4)
+"""Shares of the memory that a front stage's cache is tried with."""
+
+
+@dataclass(frozen=True)
+class OperatorCandidate:
+    """An operator for one join: ``sample`` are rows of its stream, if there are any yet."""
+
+    kind: type[SemiStreamJoin]
+    relation: AnyRelation
+    spec: JoinSpec
+    sample: pa.RecordBatch | None = None
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        return self.kind.name
+
+    @property
+    def settings(self) -> Sequence[Options]:
+        """The engine decides on its cache; a front stage that was named has the share that it has by default."""
+        if issubclass(self.kind, EngineJoin):
+            return [{"cache_share": share} for share in CACHE_SHARES]
+        return [{}]
+
+    def arranged(self, memory_bytes: int, options: Options) -> Arranged:
+        """The operator's model in a memory, and how it would split that."""
+        memory = MemoryBudget(memory_bytes)
+        if issubclass(self.kind, FrontStage):
+            model = self.kind.model(self.relation, self.spec, memory, self.sample, **options)
+        else:
+            model = self.kind.model(self.relation, self.spec, memory, self.sample)
+        return Arranged(model, {**memory.by_name, "results": memory.free})
+
+
+def candidates(
+    relation: AnyRelation,
+    spec: JoinSpec,
+    sample: pa.RecordBatch | None = None,
+    kinds: Iterable[type[SemiStreamJoin]] = tuple(OPERATORS.values()),
+) -> list[OperatorCandidate]:
+    """The operators that take a join, with R as they would read it."""
+    read = relation.reading(spec.relation_columns)
+    laid_out = spec.laid_out(read.layout)
+    return [OperatorCandidate(kind, read, laid_out, sample) for kind in kinds if _takes(kind, relation, spec)]
+
+
+def _takes(kind: type[SemiStreamJoin], relation: AnyRelation, spec: JoinSpec) -> bool:
+    condition = spec.condition
+    if isinstance(relation, ParquetRelation):
+        scans = kind.takes_unclustered or (issubclass(kind, FrontStage) and kind.wraps.takes_unclustered)
+        return scans and (condition.computes_codes or not kind.needs_equality)
+    if kind.needs_equality:
+        return condition.access == "equality"
+    return condition.access != "scan" or not kind.needs_index
