@@ -77,4 +77,4 @@ class CalibrationError(SemistreamError):
 
 
 class ProfileRefused(SemistreamError):
-    """The profile that is stored for this machine and disk was measured elsewhere, has another format, or is damaged."""
+    """The stored profile of this machine and disk was measured elsewhere, has another format, or is damaged."""

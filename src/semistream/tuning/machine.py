@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 
+from semistream.relation.disk import SOLID_STATE
 from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
 
@@ -69,3 +70,7 @@ class Machine:
     disk: DiskCosts
     kernels: KernelCosts = KernelCosts()
     operators: Mapping[str, OperatorCosts] = field(default_factory=lambda: MappingProxyType({}))
+
+
+DEFAULT_MACHINE = Machine("defaults", SOLID_STATE)
+"""A server with a solid-state disk: what is assumed of a machine that was not measured."""

@@ -18,7 +18,7 @@ import numpy as np
 from semistream.budget import format_bytes
 from semistream.errors import CalibrationError
 from semistream.kernels.types import Bytes
-from semistream.relation.disk import ALIGNMENT, DirectDisk, allocate_buffer, buffer_bytes, open_disk
+from semistream.relation.disk import DirectDisk, allocate_buffer, buffer_bytes, open_disk
 from semistream.tuning.progress import Progress, unwatched
 
 _PIECE_BYTES = 8 << 20
