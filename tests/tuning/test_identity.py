@@ -36,8 +36,10 @@ def test_a_disk_is_what_is_mounted(tmp_path: Path, device: str, monkeypatch: pyt
 def test_the_device_decides_where_another_is_mounted_at_the_same_place(
     tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours = f"28 27 {device} / {tmp_path} rw - xfs /dev/vdb rw"
-    mounts(monkeypatch, tmp_path, ours, f"29 27 0:77 / {tmp_path} rw - tmpfs tmpfs rw")
+    ours, other = (
+        f"28 27 {number} / {tmp_path} rw - xfs /dev/{name} rw" for number, name in ((device, "vdb"), ("0:77", "x"))
+    )
+    mounts(monkeypatch, tmp_path, other, ours, other)
     assert disk_identity(tmp_path) == "xfs /dev/vdb"
 
 
