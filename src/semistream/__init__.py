@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from semistream.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from semistream.budget import MemoryBudget
     from semistream.errors import SemistreamError
@@ -49,7 +51,6 @@ __all__ = [
     "SemistreamError",
     "join",
 ]
-__version__ = "0.1.0"
 
 _HOMES = {
     "AdaptiveMeshJoin": "semistream.joins",

@@ -70,3 +70,11 @@ class JoinInProgress(SemistreamError, RuntimeError):
 
 class JoinFailed(SemistreamError, RuntimeError):
     """An operator was driven on after an error that left some of its tuples half joined; that error is the cause."""
+
+
+class CalibrationError(SemistreamError):
+    """A machine or a disk cannot be measured, or there is no place to keep what was measured."""
+
+
+class ProfileRefused(SemistreamError):
+    """The stored profile of this machine and disk was measured elsewhere, has another format, or is damaged."""

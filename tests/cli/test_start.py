@@ -33,7 +33,9 @@ def imported_by(*words: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], ["relation", "--help"], ["join", "--help"], ["demo", "--help"]], ids=" ".join
+    "words",
+    [["--help"], ["--version"], *([command, "--help"] for command in ("relation", "join", "calibrate", "demo"))],
+    ids=" ".join,
 )
 def test_help_imports_nothing_heavy(words: list[str]) -> None:
     assert not imported_by(*words) & HEAVY

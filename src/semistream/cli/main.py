@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from semistream import __version__
+from semistream.cli.calibrate import calibrate
 from semistream.cli.demo.command import demo
 from semistream.cli.join import join
 from semistream.cli.relation import app as relation
@@ -63,6 +64,7 @@ app = typer.Typer(
 )
 app.add_typer(relation, name="relation")
 app.command()(join)
+app.command()(calibrate)
 app.command()(demo)
 
 

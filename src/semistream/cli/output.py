@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from rich.bar import Bar
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 
 from semistream.budget import format_bytes
-from semistream.cli.reports import Joined, RelationInfo, Spread, Vacuumed, VerifiedRelation, Written
+from semistream.cli.reports import Calibrated, Joined, RelationInfo, Spread, Vacuumed, VerifiedRelation, Written
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -135,3 +137,80 @@ def _(report: Joined) -> RenderableType:
         ("written", f"{report.out} ({format_bytes(report.out_bytes)})"),
         title=f"{report.stream} {report.how} join {report.relation} (version {report.relation_version})",
     )
+
+
+_BAR_WIDTH = 24
+_UNITS = {
+    "encode_s": "the key of a tuple",
+    "insert_s": "a tuple that comes into the window",
+    "sort_s": "a tuple",
+    "probe_s": "a row of R",
+    "look_up_s": "a tuple that asks a cache",
+    "expire_s": "a tuple that leaves the window",
+    "output_s": "a result, without R's values",
+    "gather_s": "a value of R in a result",
+}
+
+
+@render.register
+def _(report: Calibrated) -> RenderableType:
+    requests = _table("bytes", "requests", "time", "fitted", "throughput")
+    fastest = max(each.bytes_per_s for each in report.requests)
+    for each in report.requests:
+        times = [f"{seconds * 1e6:,.1f} µs" for seconds in (each.seconds, each.fitted_seconds)]
+        rate = f"{format_bytes(round(each.bytes_per_s))}/s"
+        requests.add_row(f"{each.bytes:,}", f"{each.requests:,}", *times, rate, _bar(each.bytes_per_s, fastest))
+    kernels = _table("kernel", "for", "time")
+    kernels.columns[0].justify = kernels.columns[1].justify = "left"
+    dearest = max(report.kernels.values())
+    for name, seconds in report.kernels.items():
+        kernel = name.removesuffix("_s").replace("_", " ")
+        kernels.add_row(kernel, _UNITS[name], f"{seconds * 1e9:,.1f} ns", _bar(seconds, dearest))
+    per_byte = report.transfer_s_per_byte
+    transfer = f"{format_bytes(round(1 / per_byte))}/s" if per_byte else "takes no time"
+    return Group(
+        facts(
+            ("machine", f"{report.processor}, {report.cores} cores"),
+            ("disk", f"{report.disk}, {'direct' if report.direct else 'buffered'} reads"),
+            ("seek", f"{report.seek_s * 1e6:,.1f} µs"),
+            ("transfer", transfer),
+            title=report.path,
+        ),
+        "",
+        requests,
+        "",
+        kernels,
+        "",
+        *_operators(report.operators),
+        facts(
+            *(("note", note) for note in report.notes),
+            ("profile", report.profile),
+            *([("plot", report.plot)] if report.plot else []),
+            ("time", f"{report.seconds:.1f} s"),
+        ),
+    )
+
+
+def _operators(operators: Mapping[str, Mapping[str, float]]) -> list[RenderableType]:
+    """What operators take for each unit of their work, if that was measured."""
+    if not operators:
+        return []
+    units = list(next(iter(operators.values())))
+    table = _table("operator", *(f"{unit.removesuffix('_s')} (ns)" for unit in units))
+    table.columns[0].justify = "left"
+    for name, costs in operators.items():
+        table.add_row(name, *(f"{costs[unit] * 1e9:,.1f}" for unit in units))
+    return [table, ""]
+
+
+def _table(*headers: str) -> Table:
+    """Numbers in columns, with room for a bar behind them."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in headers:
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("", width=_BAR_WIDTH)
+    return table
+
+
+def _bar(value: float, most: float) -> Bar:
+    return Bar(size=most or 1, begin=0, end=value, width=_BAR_WIDTH)

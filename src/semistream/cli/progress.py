@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 
 from semistream.cli.output import messages
@@ -21,14 +31,16 @@ class _Rows(ProgressColumn):
         return Text(f"{rows:,} rows{rate}")
 
 
-def bars() -> Progress:
-    """Bars that vanish when the work is done: the report takes their place."""
+def bars(how_far: ProgressColumn | None = None) -> Progress:
+    """Bars that vanish when the work is done: the report takes their place. They say ``how_far`` it is, or how many
+    rows are done.
+    """
     console = messages()
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        _Rows(),
+        how_far or _Rows(),
         TimeElapsedColumn(),
         console=console,
         transient=True,
@@ -54,6 +66,20 @@ def build_progress() -> Iterator[Callable[[str, int], None]]:
                 progress.update(reading, total=rows_read)
                 progress.update(writing, total=rows_read, visible=True)
             progress.update(writing, completed=rows)
+
+        yield report
+
+
+@contextmanager
+def step_progress() -> Iterator[Callable[[str, float], None]]:
+    """A callback for `calibrate`: a bar for each step, from when it begins."""
+    with bars(TaskProgressColumn()) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def report(step: str, share: float) -> None:
+            if step not in tasks:
+                tasks[step] = progress.add_task(f"measure {step}", total=1.0)
+            progress.update(tasks[step], completed=share)
 
         yield report
 

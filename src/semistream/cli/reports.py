@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from semistream.joins import JoinStats
+    from semistream.joins.calibrate import Calibration
     from semistream.kernels.types import Int32s, Int64s
     from semistream.relation import Relation
 
@@ -153,3 +154,68 @@ class Joined:
     def counts(stats: JoinStats) -> dict[str, int | float]:
         """The operator's counts with their sums."""
         return {**stats.as_dict(), "pages_read": stats.pages_read}
+
+
+@dataclass(frozen=True)
+class RequestReport:
+    """Requests of one size: the median of what they took, and what the fitted costs say."""
+
+    bytes: int
+    requests: int
+    seconds: float
+    fitted_seconds: float
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A machine and a disk as they were measured. Costs are in seconds for one unit; ``profile`` is where they are
+    kept, ``plot`` the picture of them (None if it was not drawn, and ``notes`` say why).
+    """
+
+    path: str
+    processor: str
+    cores: int
+    disk: str
+    direct: bool
+    seek_s: float
+    transfer_s_per_byte: float
+    requests: list[RequestReport]
+    kernels: dict[str, float]
+    operators: dict[str, dict[str, float]]
+    measured_at: str
+    profile: str
+    plot: str | None
+    notes: list[str]
+    seconds: float
+
+    @classmethod
+    def of(cls, calibration: Calibration, *, plot: str | None, notes: list[str]) -> Calibrated:
+        """What a calibration found."""
+        machine, profile, probe = calibration.machine, calibration.profile, calibration.disk
+        return cls(
+            path=str(calibration.folder),
+            processor=profile.measured_on.processor,
+            cores=profile.measured_on.cores,
+            disk=profile.disk,
+            direct=probe.direct,
+            seek_s=machine.disk.seek_s,
+            transfer_s_per_byte=machine.disk.transfer_s_per_byte,
+            requests=[
+                RequestReport(
+                    bytes=each.nbytes,
+                    requests=each.requests,
+                    seconds=each.seconds,
+                    fitted_seconds=machine.disk.request_s(each.nbytes, 1),
+                    bytes_per_s=each.nbytes / each.seconds,
+                )
+                for each in probe.times
+            ],
+            kernels=asdict(machine.kernels),
+            operators={name: asdict(costs) for name, costs in machine.operators.items()},
+            measured_at=profile.measured_at,
+            profile=str(calibration.file),
+            plot=plot,
+            notes=[*filter(None, [probe.note]), *notes],
+            seconds=round(calibration.seconds, 3),
+        )

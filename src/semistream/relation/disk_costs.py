@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 from statistics import median
 
@@ -12,6 +13,7 @@ from semistream.errors import InvalidArgument
 _KEPT = 32  # durations of each size: enough for a median that one slow request cannot move
 _SAMPLED = 16  # when there are so many, one request in so many is timed
 _LEAST = 8
+_SINGULAR = 1e-12  # share of its greatest value below which a determinant is that of requests of one size
 _SPREAD = 4  # the larger requests must be so many times the smaller ones before a line is drawn through them
 
 
@@ -35,6 +37,34 @@ class DiskCosts:
     def __post_init__(self) -> None:
         if not all(math.isfinite(seconds) and seconds >= 0 for seconds in astuple(self)):
             raise InvalidArgument(f"{self} has a time that is negative or no number; give seconds from 0 on.")
+
+    @classmethod
+    def fitted(cls, times: Iterable[tuple[float, float]]) -> DiskCosts:
+        """The costs that come nearest to requests of so many bytes that took so many seconds.
+
+        What is least is the sum of squares of relative errors, as a request of 8 KiB is to be told as well as one of 4
+        MiB, among costs that are not negative. Requests that took no time tell nothing.
+
+        >>> DiskCosts.fitted([(0, 1.0), (1000, 2.0), (3000, 4.0)])
+        DiskCosts(seek_s=1.0, transfer_s_per_byte=0.001, transfer_s_per_page=0.0)
+        """
+        points = [(nbytes, seconds) for nbytes, seconds in times if seconds > 0]
+        if not points:
+            return cls(seek_s=0.0)
+        # With weights 1 / y^2 the errors 1 - (s + t n) / y are the residuals of ones by the columns 1 / y and n / y.
+        ones, bytes_ = [1 / y for _, y in points], [n / y for n, y in points]
+        s_s, s_t, t_t = _dot(ones, ones), _dot(ones, bytes_), _dot(bytes_, bytes_)
+        seek_only, transfer_only = (sum(ones) / s_s, 0.0), (0.0, sum(bytes_) / t_t if t_t else 0.0)
+        candidates = [seek_only, transfer_only]
+        determinant = s_s * t_t - s_t * s_t
+        if determinant > _SINGULAR * s_s * t_t:
+            seek_s = (sum(ones) * t_t - sum(bytes_) * s_t) / determinant
+            candidates.append((seek_s, (s_s * sum(bytes_) - s_t * sum(ones)) / determinant))
+
+        def error(costs: tuple[float, float]) -> float:
+            return sum((costs[0] * a + costs[1] * b - 1) ** 2 for a, b in zip(ones, bytes_, strict=True))
+
+        return cls(*min((costs for costs in candidates if min(costs) >= 0), key=error))
 
     def request_s(self, nbytes: float, pages: float, requests: float = 1) -> float:
         """Seconds of ``requests`` that read ``nbytes`` in ``pages`` together: C(N) = S + T * N of SSIJ IV-D."""
@@ -65,7 +95,7 @@ class RequestTimes:
         self._by_size.setdefault(nbytes.bit_length(), deque(maxlen=_KEPT)).append((nbytes, seconds))
 
     def fit(self) -> DiskCosts | None:
-        """The line through the smallest and the largest requests; None until there were enough of two sizes."""
+        """The line through the medians of all sizes; None until there were enough of two sizes that are far apart."""
         sizes = [list(requests) for requests in list(self._by_size.values())]  # a reader may add to them meanwhile
         points = sorted(
             (median(nbytes for nbytes, _ in requests), median(seconds for _, seconds in requests))
@@ -74,6 +104,8 @@ class RequestTimes:
         )
         if not points or points[-1][0] < _SPREAD * max(points[0][0], 1):
             return None
-        (few, few_s), (many, many_s) = points[0], points[-1]
-        per_byte = max(0.0, (many_s - few_s) / (many - few))
-        return DiskCosts(seek_s=max(0.0, few_s - few * per_byte), transfer_s_per_byte=per_byte)
+        return DiskCosts.fitted(points)
+
+
+def _dot(left: list[float], right: list[float]) -> float:
+    return sum(a * b for a, b in zip(left, right, strict=True))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from types import MappingProxyType
 
+from semistream.relation.disk import SOLID_STATE
 from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
 from semistream.tuning.work import Work
@@ -70,7 +70,10 @@ class Machine:
     name: str
     disk: DiskCosts
     kernels: KernelCosts = KernelCosts()
-    operators: Mapping[str, OperatorCosts] = field(default_factory=lambda: MappingProxyType({}))
+    operators: Mapping[str, OperatorCosts] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.disk, self.kernels, *sorted(self.operators)))
 
     def processor_s(self, operator: str, work: Work, workload: Workload) -> float:
         """Seconds of the processor for a tuple; what is not known of an operator takes no time."""
@@ -82,3 +85,7 @@ class Machine:
 
 
 _FREE = OperatorCosts(tuple_s=0.0)
+
+
+DEFAULT_MACHINE = Machine("defaults", SOLID_STATE)
+"""A server with a solid-state disk: what is assumed of a machine that was not measured."""

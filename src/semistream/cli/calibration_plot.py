@@ -1,0 +1,86 @@
+"""The plot of a calibration: time and rate of requests by size, and what the kernels take."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from semistream.joins.calibrate import Calibration
+
+_MEASURED, _FITTED, _BARS = "#0b6e99", "#c8553d", "#b8c4cc"
+
+
+def save_plot(path: Path, calibration: Calibration) -> None:
+    """Draw what requests took and the line that was fitted, above the costs of the kernels."""
+    figure = Figure(figsize=(9, 7), layout="constrained")
+    axes = figure.subplot_mosaic([["times", "rates"], ["kernels", "kernels"]])
+    _draw_requests(axes["times"], axes["rates"], calibration)
+    _draw_kernels(axes["kernels"], calibration)
+    figure.suptitle(
+        f"{calibration.machine.name}, {calibration.profile.measured_at[:10]}", x=0.01, ha="left", fontsize=11
+    )
+    figure.savefig(path, dpi=130)
+
+
+def _draw_requests(times: Axes, rates: Axes, calibration: Calibration) -> None:
+    costs = calibration.disk.costs
+    sizes = np.array([each.nbytes for each in calibration.disk.times], float)
+    seconds = np.array([each.seconds for each in calibration.disk.times])
+    line = np.geomspace(sizes[0], sizes[-1], 100)
+    fitted = np.array([costs.request_s(nbytes, 1) for nbytes in line])
+    times.plot(line, fitted, color=_FITTED, label=_said(costs.seek_s, costs.transfer_s_per_byte))
+    times.plot(sizes, seconds, "o", color=_MEASURED, label="measured (median)")
+    times.set_ylabel("a request at a random place")
+    times.set_yscale("log")
+    times.yaxis.set_major_formatter(EngFormatter("s"))
+    times.yaxis.set_minor_formatter(EngFormatter("s"))
+    times.legend(frameon=False, fontsize=9)
+    rates.plot(line, line / fitted, color=_FITTED)
+    rates.plot(sizes, sizes / seconds, "o", color=_MEASURED)
+    rates.set_ylabel("throughput")
+    rates.set_ylim(bottom=0)
+    rates.yaxis.set_major_formatter(EngFormatter("B/s"))
+    for axes in (times, rates):
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(FixedLocator(sizes.tolist()))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(lambda nbytes, _: _binary(nbytes))
+        axes.tick_params(which="both", labelsize=8)
+        axes.set_xlabel("bytes of the request" + ("" if calibration.disk.direct else ", through the system's cache"))
+        _plain(axes, "y")
+
+
+def _draw_kernels(axes: Axes, calibration: Calibration) -> None:
+    costs = {
+        name.removesuffix("_s").replace("_", " "): cost for name, cost in asdict(calibration.machine.kernels).items()
+    }
+    bars = axes.barh(list(costs), list(costs.values()), color=_BARS)
+    axes.bar_label(bars, [f"{seconds * 1e9:.3g} ns" for seconds in costs.values()], padding=4, fontsize=9)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.xaxis.set_major_formatter(EngFormatter("s"))
+    axes.set_xlabel("processor time for a tuple, row, pair or value")
+    _plain(axes, "x")
+
+
+def _plain(axes: Axes, grid: str) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis=grid, color="#e6e9ec")  # type: ignore[arg-type]
+    axes.set_axisbelow(True)
+
+
+def _said(seek_s: float, transfer_s_per_byte: float) -> str:
+    rate = f" + bytes / ({1e-9 / transfer_s_per_byte:.3g} GB/s)" if transfer_s_per_byte else ""
+    return f"{seek_s * 1e6:.3g} µs{rate}"
+
+
+def _binary(nbytes: float) -> str:
+    return f"{nbytes / 2**20:g} MiB" if nbytes >= 2**20 else f"{nbytes / 2**10:g} KiB"

@@ -1,0 +1,66 @@
+"""Measures this machine and a disk of it, step by step, and keeps the profile for the cost models."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from semistream.joins.kernel_probe import measure_kernels
+from semistream.tuning.disk_probe import DiskProbe, probe_disk
+from semistream.tuning.identity import MachineIdentity, disk_identity, folder_on_disk
+from semistream.tuning.machine import KernelCosts, Machine, OperatorCosts
+from semistream.tuning.profiles import MachineProfile, save_profile, writable_cache_folder
+from semistream.tuning.progress import Progress
+
+StepProgress = Callable[[str, float], None]
+"""Is told which step is at work, and the share of it that is done."""
+OperatorProbe = Callable[[Path, Machine, Progress], Mapping[str, OperatorCosts]]
+"""Measures whole operators, by name, with a folder on the disk and the machine as far as it was measured already."""
+
+
+def unwatched_steps(step: str, share: float) -> None:
+    """Nobody looks."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured, on the disk of ``folder``, in so many seconds; and the file in which the profile is kept."""
+
+    folder: Path
+    disk: DiskProbe
+    profile: MachineProfile
+    file: Path
+    seconds: float
+
+    @property
+    def machine(self) -> Machine:
+        """The costs that the models go by from now on."""
+        return self.profile.machine
+
+
+def calibrate(
+    path: Path | str = ".",
+    *,
+    progress: StepProgress = unwatched_steps,
+    measure_disk: Callable[..., DiskProbe] = probe_disk,
+    measure_costs: Callable[..., KernelCosts] = measure_kernels,
+    measure_operators: OperatorProbe | None = None,
+) -> Calibration:
+    """Measure this machine and the disk that holds ``path``, and keep the profile in place of an earlier one.
+
+    Whether there is a place to keep it is found out first. Each step is a function that can be given otherwise;
+    ``measure_operators``, if there is one, comes last, and its costs go into the profile by the operator's name.
+    """
+    began_s = time.perf_counter()
+    folder = folder_on_disk(path)
+    writable_cache_folder()
+    disk = measure_disk(folder, progress=lambda share: progress("disk", share))
+    kernels = measure_costs(lambda share: progress("kernels", share))
+    machine = Machine(f"{MachineIdentity.here()}, {disk_identity(folder)}", disk.costs, kernels)
+    if measure_operators is not None:
+        operators = measure_operators(folder, machine, lambda share: progress("operators", share))
+        machine = replace(machine, operators=dict(operators))
+    file, profile = save_profile(machine, folder)
+    return Calibration(folder, disk, profile, file, time.perf_counter() - began_s)

@@ -1,0 +1,128 @@
+"""Measures what a disk takes for requests of several sizes, and what follows for a seek and a byte."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from semistream.errors import InvalidArgument
+from semistream.relation.disk import ALIGNMENT, allocate_buffer, buffer_bytes
+from semistream.relation.disk_costs import DiskCosts
+from semistream.tuning.probe_file import ProbeFile
+from semistream.tuning.progress import Progress, unwatched
+
+SIZES = tuple(kib << 10 for kib in (8, 16, 64, 256, 1024, 4096))
+"""Bytes of a request: from a page of the papers to the longest run that operators read."""
+FILE_BYTES = 256 << 20
+_PLACES = 8  # for the largest requests, at least: of a smaller file too much is in a cache of the disk's own
+_WRITING_SHARE = 0.3  # of the work
+_LEAST_ROUNDS, _MOST_ROUNDS = 5, 400
+
+
+@dataclass(frozen=True)
+class RequestTime:
+    """What a request of ``nbytes`` at a random place takes: the median of ``requests``."""
+
+    nbytes: int
+    seconds: float
+    requests: int
+
+
+@dataclass(frozen=True)
+class DiskProbe:
+    """What was measured in a file of ``file_bytes``, and the costs that come nearest to it.
+
+    ``direct`` says whether reads passed the system's cache by (O_DIRECT), as those of joins do where they can.
+    """
+
+    times: tuple[RequestTime, ...]
+    costs: DiskCosts
+    direct: bool
+    file_bytes: int
+
+    @property
+    def note(self) -> str | None:
+        """What a reader of the times has to know, if anything."""
+        if self.direct:
+            return None
+        return "the file system takes no direct reads (O_DIRECT): these went through the system's cache"
+
+
+def probe_disk(
+    folder: Path,
+    *,
+    file_bytes: int = FILE_BYTES,
+    sizes: Sequence[int] = SIZES,
+    limit_s: float = 5.0,
+    seed: int = 0,
+    progress: Progress = unwatched,
+    clock: Callable[[], float] = time.perf_counter,
+) -> DiskProbe:
+    """Measure the disk that holds a folder, in about ``limit_s`` and what it takes to write ``file_bytes``.
+
+    The file (`ProbeFile`) leaves nothing behind. `CalibrationError` if there is no room for it or no permission.
+    """
+    if not 0 < max(sizes) <= file_bytes:
+        raise InvalidArgument(f"file_bytes is {file_bytes}; requests of {max(sizes)} bytes need at least as many.")
+    random = np.random.default_rng(seed)
+    into = allocate_buffer(buffer_bytes(max(sizes)))
+    with ProbeFile(
+        folder,
+        file_bytes,
+        least_bytes=min(_PLACES * max(sizes), file_bytes),
+        random=random,
+        progress=lambda share: progress(_WRITING_SHARE * share),
+        clock=clock,
+    ) as file:
+
+        def read(offset: int, nbytes: int) -> float:
+            file.prepare()
+            began_s = clock()
+            file.read(offset, nbytes, into)
+            return clock() - began_s
+
+        times = time_requests(
+            read,
+            file.nbytes,
+            sizes=sizes,
+            limit_s=limit_s,
+            random=random,
+            progress=lambda share: progress(_WRITING_SHARE + (1 - _WRITING_SHARE) * share),
+            clock=clock,
+        )
+        costs = DiskCosts.fitted((each.nbytes, each.seconds) for each in times)
+        return DiskProbe(times, costs, file.direct, file.nbytes)
+
+
+def time_requests(
+    read: Callable[[int, int], float],
+    file_bytes: int,
+    *,
+    sizes: Sequence[int],
+    limit_s: float,
+    random: np.random.Generator,
+    progress: Progress = unwatched,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[RequestTime, ...]:
+    """Medians, by size, of the seconds that ``read(offset, nbytes)`` gives, at random aligned places of a file.
+
+    All sizes take turns, in any order: while a disk is busy with something else, some requests of each size are slow,
+    which their medians do not show, and not all of one.
+    """
+    taken: dict[int, list[float]] = {nbytes: [] for nbytes in sizes}
+    began_s = clock()
+    for done in range(_MOST_ROUNDS):
+        spent = (clock() - began_s) / limit_s
+        if done >= _LEAST_ROUNDS and spent >= 1:
+            break
+        progress(min(max(done / _MOST_ROUNDS, spent), 1.0))
+        for nbytes in random.permutation(sizes).tolist():
+            places = (file_bytes - nbytes) // ALIGNMENT + 1
+            taken[nbytes].append(read(int(random.integers(places)) * ALIGNMENT, nbytes))
+    progress(1.0)
+    return tuple(RequestTime(nbytes, median(seconds), len(seconds)) for nbytes, seconds in taken.items())

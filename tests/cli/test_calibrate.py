@@ -1,0 +1,114 @@
+"""``semistream calibrate``: the report as text and as JSON, the profile, the plot, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from semistream.joins import calibrate as module
+from semistream.joins.kernel_probe import measure_kernels
+from semistream.relation import disk as disks
+from semistream.tuning.disk_probe import probe_disk
+from semistream.tuning.machine import KernelCosts, Machine, OperatorCosts
+from semistream.tuning.profiles import load_profile
+from semistream.tuning.progress import Progress
+from tests.cli.conftest import run
+
+PNG = b"\x89PNG"
+
+
+def costs_of_operators(folder: Path, machine: Machine, progress: Progress) -> dict[str, OperatorCosts]:
+    return {"mesh": OperatorCosts(tuple_s=1e-7)}
+
+
+@pytest.fixture(autouse=True)
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Measures little, and keeps the profile where the test can see it."""
+    monkeypatch.setenv("SEMISTREAM_CACHE", str(tmp_path / "cache"))
+    measure = partial(
+        module.calibrate,
+        measure_disk=partial(probe_disk, file_bytes=1 << 20, sizes=(8192, 65536, 1 << 20), limit_s=0.02),
+        measure_costs=partial(measure_kernels, rows=2000, tuples=500, repeats=2),
+    )
+    monkeypatch.setattr(module, "calibrate", measure)
+    return tmp_path / "cache"
+
+
+def test_the_report_names_costs_profile_and_plot(tmp_path: Path, small: Path) -> None:
+    answer = run("calibrate", "--on", tmp_path)
+    assert (answer.code, answer.err) == (0, "")
+    for word in ("seek", "transfer", "8,192", "65,536", "1,048,576", "gather", "a value of R in a result"):
+        assert word in answer.out
+    (profile,), (plot,) = small.glob("*.json"), small.glob("*.png")
+    assert str(profile) in answer.out
+    assert str(plot) in answer.out
+    assert plot.read_bytes().startswith(PNG)
+    assert plot.stem == profile.stem
+    assert load_profile(tmp_path) is not None
+
+
+def test_json_has_all_that_was_measured(tmp_path: Path, small: Path) -> None:
+    answer = run("calibrate", "--on", tmp_path, "--json", "--plot", tmp_path / "costs.png")
+    assert (answer.code, answer.err) == (0, "")
+    report, machine = answer.json, load_profile(tmp_path)
+    assert machine is not None
+    assert (report["seek_s"], report["transfer_s_per_byte"]) == (machine.disk.seek_s, machine.disk.transfer_s_per_byte)
+    assert KernelCosts(**report["kernels"]) == machine.kernels
+    assert set(report["kernels"]) == {field.name for field in fields(KernelCosts)}
+    assert [each["bytes"] for each in report["requests"]] == [8192, 65536, 1 << 20]
+    assert all(each["bytes_per_s"] == each["bytes"] / each["seconds"] for each in report["requests"])
+    assert report["operators"] == {}
+    assert Path(report["profile"]).parent == small
+    assert Path(report["plot"]) == tmp_path / "costs.png"
+    assert (tmp_path / "costs.png").read_bytes().startswith(PNG)
+    assert not list(small.glob("*.png"))
+
+
+def test_operators_that_were_measured_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "calibrate", partial(module.calibrate, measure_operators=costs_of_operators))
+    report = run("calibrate", "--on", tmp_path, "--json").json
+    assert report["operators"]["mesh"]["tuple_s"] == 1e-7
+    (line,) = (line for line in run("calibrate", "--on", tmp_path).out.splitlines() if line.startswith("mesh"))
+    assert line.split() == ["mesh", "100.0", "0.0", "0.0", "0.0", "0.0"]
+
+
+def test_by_default_it_is_the_disk_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("calibrate", "--json").json["path"] == str(tmp_path.resolve())
+
+
+def test_a_file_system_without_direct_reads_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disks, "_takes_direct", lambda path: False)
+    answer = run("calibrate", "--on", tmp_path)
+    assert "buffered reads" in answer.out
+    assert "no direct reads (O_DIRECT)" in answer.out
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
+    answer = run("calibrate", "--on", tmp_path / "nowhere")
+    assert (answer.code, answer.out) == (1, "")
+    assert "nowhere' does not exist; name a folder or a file on the disk that holds R." in answer.err
+
+
+@pytest.mark.parametrize(
+    ("plot", "message"), [("costs.pdf", "ends in .png"), ("nowhere/costs.png", "there is no folder")]
+)
+def test_a_plot_that_cannot_be_written_is_refused_at_once(tmp_path: Path, plot: str, message: str) -> None:
+    answer = run("calibrate", "--on", tmp_path, "--plot", tmp_path / plot)
+    assert answer.code == 2
+    assert message in " ".join(answer.err.replace("│", " ").split())
+    assert load_profile(tmp_path) is None
+
+
+def test_without_matplotlib_there_is_a_profile_and_no_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semistream.cli.calibrate.find_spec", lambda name: None)
+    answer = run("calibrate", "--on", tmp_path)
+    assert answer.code == 0
+    assert "pip install 'semistream[plot]'" in answer.out
+    assert load_profile(tmp_path) is not None
+    refused = run("calibrate", "--on", tmp_path, "--plot", tmp_path / "costs.png")
+    assert refused.code == 1
+    assert "pip install 'semistream[plot]'" in refused.err

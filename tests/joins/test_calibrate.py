@@ -1,0 +1,97 @@
+"""Calibration: its steps in order, and what they found as the profile that the models will go by."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from semistream.errors import CalibrationError, InvalidArgument
+from semistream.joins.calibrate import calibrate
+from semistream.joins.kernel_probe import measure_kernels
+from semistream.tuning.disk_probe import DiskProbe, probe_disk
+from semistream.tuning.machine import Machine, OperatorCosts
+from semistream.tuning.profiles import load_profile
+from semistream.tuning.progress import Progress
+
+SMALL_DISK = partial(probe_disk, file_bytes=1 << 20, sizes=(4096, 65536), limit_s=0.02)
+SMALL_KERNELS = partial(measure_kernels, rows=2000, tuples=500, repeats=2)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("SEMISTREAM_CACHE", str(folder))
+    return folder
+
+
+def test_what_was_measured_is_the_profile_of_the_disk(tmp_path: Path, cache: Path) -> None:
+    steps: list[tuple[str, float]] = []
+    calibration = calibrate(
+        tmp_path,
+        progress=lambda step, share: steps.append((step, share)),
+        measure_disk=SMALL_DISK,
+        measure_costs=SMALL_KERNELS,
+    )
+    assert calibration.file.parent == cache
+    assert load_profile(tmp_path) == calibration.machine
+    assert calibration.machine.disk == calibration.disk.costs
+    assert calibration.machine.operators == {}
+    assert calibration.profile.disk in calibration.machine.name
+    assert list(dict.fromkeys(step for step, _ in steps)) == ["disk", "kernels"]
+    assert [share for step, share in steps if step == "disk"][-1] == 1
+    assert steps[-1] == ("kernels", 1)
+    assert sorted(tmp_path.iterdir()) == [cache]
+
+
+def test_a_step_for_operators_sees_the_machine_and_adds_its_costs(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    seen: list[tuple[Path, Machine]] = []
+
+    def measure_operators(folder: Path, machine: Machine, progress: Progress) -> dict[str, OperatorCosts]:
+        seen.append((folder, machine))
+        progress(1.0)
+        return {"mesh": OperatorCosts(tuple_s=1e-7)}
+
+    steps = []
+    calibration = calibrate(
+        tmp_path / "file",
+        progress=lambda step, share: steps.append(step),
+        measure_disk=SMALL_DISK,
+        measure_costs=SMALL_KERNELS,
+        measure_operators=measure_operators,
+    )
+    ((folder, machine),) = seen
+    assert folder == tmp_path.resolve()
+    assert (machine.disk, machine.kernels) == (calibration.disk.costs, calibration.machine.kernels)
+    assert load_profile(tmp_path) == calibration.machine
+    assert calibration.machine.operators == {"mesh": OperatorCosts(tuple_s=1e-7)}
+    assert steps[-1] == "operators"
+
+
+def unreached(*args: object, **options: object) -> DiskProbe:
+    raise AssertionError("nothing is measured before it is known that the profile can be kept")
+
+
+def test_without_a_place_for_the_profile_nothing_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SEMISTREAM_CACHE", str(tmp_path / "file"))
+    with pytest.raises(CalibrationError, match="set SEMISTREAM_CACHE"):
+        calibrate(tmp_path, measure_disk=unreached)
+
+
+def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="does not exist"):
+        calibrate(tmp_path / "nowhere", measure_disk=unreached)
+
+
+def test_a_step_that_fails_leaves_the_old_profile(tmp_path: Path) -> None:
+    before = calibrate(tmp_path, measure_disk=SMALL_DISK, measure_costs=SMALL_KERNELS).machine
+
+    def fail(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(tmp_path, measure_disk=SMALL_DISK, measure_costs=fail)
+    assert load_profile(tmp_path) == before
