@@ -11,7 +11,7 @@ import pytest
 
 from semistream import ParquetRelation, Relation
 from semistream.errors import SemistreamError
-from semistream.joins.join import OPERATORS
+from semistream.joins.candidates import OPERATORS
 
 ROOT = Path(__file__).parents[1]
 TEXT = ROOT.joinpath("docs", "operators.md").read_text()

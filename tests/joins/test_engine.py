@@ -83,12 +83,22 @@ def test_a_cache_that_answers_nothing_any_more_is_let_go(relation: Relation) -> 
 
 def test_the_cache_is_as_large_as_is_fastest(relation: Relation) -> None:
     """Few hot keys need little of the memory: what is more serves the tuples that wait."""
+    shares = {}
+    for hot in (20, 2_000):
+        with engine(relation, "1MB") as join:
+            for seed in range(30):
+                list(join.push(batch(hot, 0.8, seed)))
+            list(join.flush())
+            shares[hot] = join.cache_share
+            assert join.cached_rows >= 20
+    assert 0 < shares[20] < 0.25 < shares[2_000]
+
+
+def test_a_share_that_was_given_stays(relation: Relation) -> None:
     with engine(relation, cache_share=0.5) as join:
-        for seed in range(30):
+        for seed in range(10):
             list(join.push(batch(20, 0.6, seed)))
-        list(join.flush())
-        assert 0 < join.cache_share < 0.25
-        assert join.cached_rows >= 20
+        assert join.cache_share == 0.5
 
 
 def test_too_small_a_memory_goes_without(relation: Relation, table: pa.Table) -> None:

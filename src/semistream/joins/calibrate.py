@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from semistream.joins.kernel_probe import measure_kernels
+from semistream.joins.operator_probe import measure_operators
 from semistream.tuning.disk_probe import DiskProbe, probe_disk
 from semistream.tuning.identity import MachineIdentity, disk_identity, folder_on_disk
 from semistream.tuning.machine import KernelCosts, Machine, OperatorCosts
@@ -46,12 +47,11 @@ def calibrate(
     progress: StepProgress = unwatched_steps,
     measure_disk: Callable[..., DiskProbe] = probe_disk,
     measure_costs: Callable[..., KernelCosts] = measure_kernels,
-    measure_operators: OperatorProbe | None = None,
+    measure_operators: OperatorProbe = measure_operators,
 ) -> Calibration:
     """Measure this machine and the disk that holds ``path``, and keep the profile in place of an earlier one.
 
-    Whether there is a place to keep it is found out first. Each step is a function that can be given otherwise;
-    ``measure_operators``, if there is one, comes last, and its costs go into the profile by the operator's name.
+    Whether there is a place to keep it is found out first. Each step is a function that can be given otherwise.
     """
     began_s = time.perf_counter()
     folder = folder_on_disk(path)
@@ -59,8 +59,7 @@ def calibrate(
     disk = measure_disk(folder, progress=lambda share: progress("disk", share))
     kernels = measure_costs(lambda share: progress("kernels", share))
     machine = Machine(f"{MachineIdentity.here()}, {disk_identity(folder)}", disk.costs, kernels)
-    if measure_operators is not None:
-        operators = measure_operators(folder, machine, lambda share: progress("operators", share))
-        machine = replace(machine, operators=dict(operators))
+    operators = measure_operators(folder, machine, lambda share: progress("operators", share))
+    machine = replace(machine, operators=dict(operators))
     file, profile = save_profile(machine, folder)
     return Calibration(folder, disk, profile, file, time.perf_counter() - began_s)

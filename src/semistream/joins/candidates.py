@@ -10,7 +10,7 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import SemiStreamJoin
-from semistream.joins.engine import EngineJoin
+from semistream.joins.engine import CACHE_SHARES, EngineJoin
 from semistream.joins.front_stage import CachedMeshJoin, FrontStage
 from semistream.joins.hybrid import HybridJoin
 from semistream.joins.index import SemiStreamingIndexJoin
@@ -34,9 +34,6 @@ OPERATORS: dict[str, type[SemiStreamJoin]] = {
         IndexNestedLoopJoin,
     )
 }
-
-CACHE_SHARES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4)
-"""Shares of the memory that a front stage's cache is tried with."""
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,37 @@
-"""EngineJoin: what ``operator="auto"`` runs."""
+"""EngineJoin: the papers' ideas together, tuned to the stream while it runs."""
 
 from __future__ import annotations
 
-import sys
+from dataclasses import replace
 from typing import Unpack
 
-import numpy as np
 import pyarrow as pa
 
+from semistream.budget import MemoryBudget
+from semistream.errors import BudgetError
 from semistream.joins.base import JoinArguments, Results
-from semistream.joins.front import Front
 from semistream.joins.front_stage import FrontStage
+from semistream.joins.spec import JoinSpec
 from semistream.joins.sweep import SweepJoin
-from semistream.kernels.types import Int32s
-from semistream.relation import Relation
+from semistream.relation import AnyRelation, Relation
+from semistream.tuning.key_sketch import KeySketch
+from semistream.tuning.machine import DEFAULT_MACHINE, Machine
+from semistream.tuning.prediction import predict
+from semistream.tuning.work import OperatorModel
+from semistream.tuning.workload import Workload
 
-_FIRST_SHARE = 1 / 8
-_LEAST_SHARE, _MOST_SHARE = 1 / 64, 1 / 2
-_SWEEP_S, _CACHE_S = 120e-9, 250e-9  # what a tuple takes of the processor in the sweep, and to be looked up in a cache
-_RUN_S = 300e-6  # what a run of pages takes of it
-_LONGEST_RUN = 4 << 20  # from where on runs are no longer with more memory
-_GAIN = 0.8  # of the time without a cache, that the time with one must come down to before there is one
-_CHANGE = 0.9  # and of the time with the share at hand, that with another: to change it takes a pass over R
-_SAMPLE_ROWS = 1 << 14
-_CACHED = 0.5  # of the memory of a cache, that is rows
-_MOST_PATIENCE = 64  # passes before a cache is tried again that was of no use
+CACHE_SHARES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4)
+"""Shares of the memory that the cache is tried with."""
+
+_SKETCH = "key sketch"
+_WORTH_IT = 0.9  # of the time that a tuple takes now, that another share must come down to: to change it takes a pass
+_SKETCH_SHARE = 32  # one part in so many of the memory is for the sketch, up to
+_MOST_SKETCH = 512 << 10
+_LEAST_SKETCH = 8 << 10  # with less there is none
+_SAMPLE_ROWS = 1 << 12  # of a batch that are looked at
+_FEW_ROWS = 1 << 14  # tuples that the cache misses between two looks, at least
+_MUCH = 1.5  # times less time, for which the stream must have changed, and is looked at soon again
+_MOST_PATIENCE = 16  # passes between two looks, if it does not
 
 
 class EngineJoin(FrontStage):
@@ -34,14 +41,12 @@ class EngineJoin(FrontStage):
     they need (`SweepJoin`): MESHJOIN's shared scan where most pages are needed, SSIJ's read plan where few are. Payload
     is gathered last and once. Where hot keys are worth it, they are answered from memory as they come (`FrontStage`).
 
-    A cache is worth it if it saves more time of the sweep than it takes itself. If a pass over R takes p seconds and n
-    tuples wait, a tuple takes p / n; with a cache that has a share c of the memory and answers a share h of the stream,
-    it takes (1 - h) / (1 - c) times that, and the look-up; and p is longer where runs are shorter. Without a cache, h
-    is estimated by how much of a sample of the stream is keys that come again in it; with one, it is measured. So there
-    is none in front of a fast disk with much memory, and one in front of a slow disk or a small memory under skew. It
-    starts with an eighth of the memory. What half of it or twice as much would answer is seen from its rows'
-    frequencies, and it gets that if it is faster (FRONT 3.2 makes the same trade from the model of a known
-    distribution).
+    How much of the memory the cache has is for the cost model to say, with the frequencies of the stream's keys, which
+    are watched by a sketch, and the costs of the ``machine``: FRONT 3.2 finds the optimum for a distribution that is
+    known, here it is found again as the distribution changes. There is no cache in front of a fast disk with much
+    memory, and one in front of a slow disk or with a small memory under skew. The first look is at the first batch, the
+    next ones after one pass over R, two, four, and so on while little changes: passes count in tuples that the cache
+    misses, so that a cache which answers less and less is looked at soon. If ``cache_share`` is given, it stays.
     """
 
     name = "engine"
@@ -53,69 +58,115 @@ class EngineJoin(FrontStage):
         stream_schema: pa.Schema,
         *,
         cache_share: float | None = None,
+        machine: Machine | None = None,
         **arguments: Unpack[JoinArguments],
     ) -> None:
         self._decides = cache_share is None
-        self._sampled_next = 0  # rows in, from which the stream is sampled again
+        self._given_machine = machine
+        self._sketch: KeySketch | None = None
+        self._next_look = 0  # tuples that the cache has missed, from which on the share is chosen again
         self._patience = 1  # passes until then
         super().__init__(relation, stream_schema, cache_share=cache_share or 0.0, **arguments)
 
+    @classmethod
+    def model(
+        cls,
+        relation: AnyRelation,
+        spec: JoinSpec,
+        memory: MemoryBudget,
+        sample: pa.RecordBatch | None = None,
+        *,
+        cache_share: float = 0.0,
+    ) -> OperatorModel:
+        """The model of the sweep, and of a cache of that share, beside the sketch."""
+        memory.charge(_SKETCH, _sketch_bytes(memory.limit))
+        return super().model(relation, spec, memory, sample, cache_share=cache_share)
+
+    def _arrange(self) -> None:
+        self._next_look = 0
+        if self._decides and (nbytes := _sketch_bytes(self._memory.limit)):
+            self._memory.charge(_SKETCH, nbytes)
+            try:
+                super()._arrange()
+            except BudgetError:  # then there is nothing left for a cache either
+                self._memory.clear()
+            else:
+                if self._sketch is None or self._sketch.memory_bytes > nbytes:
+                    self._sketch = KeySketch(max(self.relation.num_rows, 1), nbytes=nbytes)
+                return
+        self._sketch = None
+        super()._arrange()
+
     def _push(self, batch: pa.RecordBatch) -> Results:
-        if self._decides and self._front is None and self.stats.rows_in >= self._sampled_next:
-            self._sampled_next = self.stats.rows_in + self._patience * max(self._sweep.capacity, _SAMPLE_ROWS)
-            if self._time_with(_FIRST_SHARE, self._hot_share(batch)) < _GAIN * self._time_with(0.0, 0.0):
-                yield from self._give(_FIRST_SHARE)
-                if self._front is None:  # the memory is too small for any
-                    self._sampled_next = sys.maxsize
-                    yield from self._give(0.0)
+        if self._sketch is not None and batch.num_rows:
+            self._sketch.observe(self.spec.condition.ranges(batch.slice(0, _SAMPLE_ROWS)).low, batch.num_rows)
+            if self._sweep.stats.rows_in >= self._next_look:
+                yield from self._look(batch, self._sketch)
         yield from super()._push(batch)
 
-    def _rearrange(self, relation: Relation, limit: int) -> None:
-        self._sampled_next = min(self._sampled_next, self.stats.rows_in)
-        super()._rearrange(relation, limit)
+    def _look(self, batch: pa.RecordBatch, sketch: KeySketch) -> Results:
+        """Choose the share of the cache for the stream as it is now."""
+        share, gain = self._best_share(batch, sketch)
+        self._patience = 1 if gain > _MUCH else min(2 * self._patience, _MOST_PATIENCE)
+        if share != self.cache_share:
+            yield from self._give(share)
+        self._next_look = self._sweep.stats.rows_in + self._patience * max(self._sweep.pass_rows, _FEW_ROWS)
+
+    def _give(self, share: float) -> Results:
+        """Let the cache have another share of the memory."""
+        yield from self.wrapped._flush()
+        self._count()
+        self.cache_share = share
+        self._arrange_anew()
+        self._begin_period()
+
+    def _best_share(self, sample: pa.RecordBatch, sketch: KeySketch) -> tuple[float, float]:
+        """The share with which a tuple takes the least time, if that is worth a change, and how many times less."""
+        frequencies = sketch.frequencies()
+        relation = self.relation
+        if frequencies is None or not relation.num_pages:
+            return self.cache_share, 1.0
+        workload = Workload(
+            frequencies,
+            relation_rows=max(relation.num_rows, 1),
+            num_pages=relation.num_pages,
+            page_bytes=relation.nbytes / relation.num_pages,
+            results_per_tuple=self._results_per_tuple,
+            values_per_result=len(self.spec.payload),
+        )
+        seconds = {share: self._seconds(share, workload, sample) for share in {*CACHE_SHARES, self.cache_share}}
+        now_s = seconds[self.cache_share]
+        seconds[self.cache_share] *= _WORTH_IT
+        best = min(seconds, key=lambda share: seconds[share])
+        return best, now_s / seconds[best] if seconds[best] else 1.0
+
+    def _seconds(self, share: float, workload: Workload, sample: pa.RecordBatch) -> float:
+        """What a tuple takes with a cache of such a share of the memory."""
+        limit = self._memory.limit
+        try:
+            model = self.model(self.relation, self.spec, MemoryBudget(limit), sample, cache_share=share)
+        except BudgetError:
+            return float("inf")
+        return 1 / predict(self.name, model, workload, self._machine, memory_bytes=limit).rate
+
+    @property
+    def _machine(self) -> Machine:
+        """The machine as far as it is known; of its disk, what plans are made with."""
+        known = self._given_machine
+        return replace(DEFAULT_MACHINE, disk=self._read_costs) if known is None else known
+
+    @property
+    def _results_per_tuple(self) -> float:
+        done = self.stats.rows_done
+        return self.stats.outputs / done if done and self.spec.pairs else 1.0
 
     @property
     def _sweep(self) -> SweepJoin:
         assert isinstance(self.wrapped, SweepJoin)
         return self.wrapped
 
-    def _hot_share(self, batch: pa.RecordBatch) -> float:
-        """The share of a sample of the stream that is keys which come again in it, as many as a cache has room for.
 
-        With few tuples it says nothing.
-        """
-        sample = batch.slice(0, _SAMPLE_ROWS)
-        _, counts = np.unique(self.spec.condition.ranges(sample).low, return_counts=True)
-        row_bytes = self.relation.nbytes / max(self.relation.num_rows, 1)
-        cached = int(_CACHED * _FIRST_SHARE * self._memory.limit / max(row_bytes, 1))
-        again = -np.sort(-counts[counts > 1])[:cached]
-        return int(again.sum()) / _SAMPLE_ROWS
-
-    def _time_with(self, cache_share: float, hit_rate: float) -> float:
-        """Seconds that a tuple takes with a cache that has a share of the memory and answers a share of the stream."""
-        r, left = self.relation, (1 - cache_share) / (1 - self.cache_share)
-        waiting = max(self._sweep.pass_rows * left, 1)
-        run_bytes = max(min(self._sweep.run_bytes * left, _LONGEST_RUN), 1)
-        disk_s = self._read_costs.request_s(r.nbytes, r.num_pages) / waiting
-        processor_s = _SWEEP_S + r.nbytes / run_bytes * _RUN_S / waiting
-        return (1 - hit_rate) * max(disk_s, processor_s) + (_CACHE_S if cache_share else 0.0)
-
-    def _better_share(self, front: Front, hit_rate: float) -> float:
-        share, more = self.cache_share, hit_rate * _colder_half(front.cache.frequency)
-        times = {share: _CHANGE * self._time_with(share, hit_rate)}
-        if share / 2 >= _LEAST_SHARE:
-            times[share / 2] = self._time_with(share / 2, hit_rate - more)
-        if 2 * share <= _MOST_SHARE and front.cache.nearly_full:
-            times[2 * share] = self._time_with(2 * share, hit_rate + more)
-        if self._decides:
-            times[0.0] = self._time_with(0.0, 0.0)
-        better = min(times, key=lambda other: times[other])
-        if better == 0:
-            self._patience = min(2 * self._patience, _MOST_PATIENCE)
-        return better
-
-
-def _colder_half(frequency: Int32s) -> float:
-    """The part of all hits that half of the rows of a cache have, those that are asked for least."""
-    half = np.partition(frequency, frequency.size // 2)[: frequency.size // 2] if frequency.size else frequency
-    return int(half.sum()) / max(int(frequency.sum()), 1)
+def _sketch_bytes(memory_bytes: int) -> int:
+    """What of a memory is for the sketch; 0 if it is too small for one."""
+    nbytes = min(memory_bytes // _SKETCH_SHARE, _MOST_SKETCH)
+    return nbytes if nbytes >= _LEAST_SKETCH else 0

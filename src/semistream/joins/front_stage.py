@@ -29,13 +29,12 @@ from semistream.relation.page_layout import ColumnLayout
 from semistream.tuning.front_model import FrontedModel
 from semistream.tuning.work import OperatorModel
 
-_MISSED = "missed tuples"
+_CACHE, _MISSED = "tuple cache", "missed tuples"
 _SHARE = 0.25  # of the memory, for the cache
 _LEAST_FRAMES = 2  # with fewer there is no cache
 _KEPT_FULL = 0.95  # of the room of a cache, that is in use when it is full
 _GUESSED_BYTES = 24  # of a string or nested value of R, more than the least that it counts for
 _AGED_AFTER = 2  # stream tuples for each cached row; and as many that were missed are through as wait
-_STABLE = 1.3  # growth of the cache in a period, from which nothing is concluded
 
 
 class FrontStage(SemiStreamJoin):
@@ -108,14 +107,18 @@ class FrontStage(SemiStreamJoin):
         cache_share: float = _SHARE,
     ) -> OperatorModel:
         """The model of the join behind the stage, and of a cache with as many rows as its share has room for."""
-        behind = cls._model_behind(relation, spec, memory, sample, memory.limit - int(memory.limit * cache_share))
+        free = memory.free
+        behind = cls._model_behind(relation, spec, memory, sample, free - int(free * cache_share))
         layout = FrontMemory.of(memory.free, spec)
         if layout is None:
             return behind
         columns = _cached_columns(spec)
         shape = CacheShape.of(columns, layout.cache_bytes)
         row_bytes = shape.least_row + sum(_GUESSED_BYTES for column in columns if not column.width)
-        return FrontedModel(_KEPT_FULL * shape.rows(row_bytes), behind) if shape.frames >= _LEAST_FRAMES else behind
+        if shape.frames < _LEAST_FRAMES:
+            return behind
+        memory.charge(_CACHE, layout.held_bytes)
+        return FrontedModel(_KEPT_FULL * shape.rows(row_bytes), behind)
 
     @classmethod
     def _model_behind(
@@ -141,7 +144,8 @@ class FrontStage(SemiStreamJoin):
         stats = None if self._wrapped is None else self._wrapped.stats
         carried = None if self._front is None else self._front.cache.everything()
         self._front = None
-        wrapped = self._wrap(self._memory.limit - int(self._memory.limit * self.cache_share))
+        free = self._memory.free
+        wrapped = self._wrap(free - int(free * self.cache_share))
         if stats is not None:
             stats.budget_bytes = wrapped.budget.limit
             wrapped.stats = stats
@@ -152,14 +156,16 @@ class FrontStage(SemiStreamJoin):
             self._front.hot.threshold = max(self._front.cache.admit(carried), self._front.hot.threshold)
 
     def _wrap(self, nbytes: int) -> SemiStreamJoin:
+        free, schema = self._memory.free, self.spec.stream_schema
         part = self._memory.part(max(nbytes, 1))
-        schema = self.spec.stream_schema
         try:
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
         except BudgetError as error:
             if error.least_bytes is None:
                 raise
             self._memory.require(error.least_bytes, purpose=f"the {self.name} join with {self.relation.path}")
+            if error.least_bytes > free:
+                raise
             part.resize(error.least_bytes)
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
 
@@ -171,7 +177,7 @@ class FrontStage(SemiStreamJoin):
         cache = TupleCache(columns, memory.cache_bytes)
         if cache.frames < _LEAST_FRAMES:
             return None
-        self._memory.charge("tuple cache", memory.held_bytes)
+        self._memory.charge(_CACHE, memory.held_bytes)
         room = {"nbytes": memory.waiting_bytes, "bits": memory.counter_bits}
         hot: HotKeys | ScatteredHotKeys
         if self.spec.condition.computes_codes:
@@ -235,7 +241,7 @@ class FrontStage(SemiStreamJoin):
             self._count()
             if self._front is not None:
                 self._front.settle()
-                yield from self._grow_old(self._front, begin - before)
+                self._grow_old(self._front, begin - before)
 
     def _meet_cache(self, front: Front, batch: pa.RecordBatch, begin: int) -> Generator[pa.RecordBatch, None, int]:
         """Join tuples from row ``begin`` on whose keys are cached, until many are missed, and pass these on.
@@ -337,8 +343,8 @@ class FrontStage(SemiStreamJoin):
         ):
             front.settle()
 
-    def _grow_old(self, front: Front, rows: int) -> Results:
-        """Let frequencies fade when they have counted for a while, and with them the claim on memory."""
+    def _grow_old(self, front: Front, rows: int) -> None:
+        """Let frequencies fade when they have counted for a while."""
         self._seen += rows
         cache, behind = front.cache, self.wrapped.stats
         if (
@@ -347,31 +353,11 @@ class FrontStage(SemiStreamJoin):
         ):
             return
         front.admit()
-        share = self.cache_share
-        if cache.rows < _STABLE * max(self._rows_before, 1):
-            share = self._better_share(front, (self._hits - self._hits_seen) / self._seen)
         front.age()
-        if share != self.cache_share:
-            yield from self._give(share)
-        else:
-            self._begin_period()
-
-    def _give(self, share: float) -> Results:
-        """Let the cache have another share of the memory."""
-        yield from self.wrapped._flush()
-        self._count()
-        self.cache_share = share
-        self._arrange_anew()
         self._begin_period()
 
     def _begin_period(self) -> None:
-        self._seen, self._hits_seen, self._rows_before = 0, self._hits, self.cached_rows
-        self._through = self.wrapped.stats.rows_done
-
-    def _better_share(self, front: Front, hit_rate: float) -> float:
-        """The share of the memory that the cache should have from now on: here, what it was given."""
-        del front, hit_rate
-        return self.cache_share
+        self._seen, self._through = 0, self.wrapped.stats.rows_done
 
     def _count(self) -> None:
         """Counts of both stages together."""

@@ -9,61 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from semistream.budget import format_bytes
+from semistream.budget import format_bytes, parse_bytes
 from semistream.errors import InvalidArgument
-from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
-from semistream.joins.condition import Condition, JoinOn
-from semistream.joins.engine import EngineJoin
-from semistream.joins.front_stage import CachedMeshJoin
-from semistream.joins.hybrid import HybridJoin
-from semistream.joins.index import SemiStreamingIndexJoin
-from semistream.joins.mesh import MeshJoin
-from semistream.joins.nested_loop import IndexNestedLoopJoin
+from semistream.joins.choice import choose_operator
+from semistream.joins.condition import JoinOn
+from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import JoinStats
-from semistream.joins.sweep import SweepJoin
 from semistream.joins.where import Where
 from semistream.relation import AnyRelation, open_relation
 from semistream.relation.sources import open_source
-
-OPERATORS: dict[str, type[SemiStreamJoin]] = {
-    kind.name: kind
-    for kind in (
-        EngineJoin,
-        MeshJoin,
-        AdaptiveMeshJoin,
-        CachedMeshJoin,
-        HybridJoin,
-        SemiStreamingIndexJoin,
-        SweepJoin,
-        IndexNestedLoopJoin,
-    )
-}
-
-
-def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]:
-    """The operator by name, or as it was given."""
-    if isinstance(operator, type) and issubclass(operator, SemiStreamJoin):
-        return operator
-    if operator not in OPERATORS:
-        raise InvalidArgument(f"operator is {operator!r}; give 'auto', {', '.join(map(repr, OPERATORS))} or a class.")
-    return OPERATORS[operator]
-
-
-def choose_operator(
-    operator: str | type[SemiStreamJoin],
-    relation: AnyRelation,
-    stream_schema: pa.Schema,
-    *,
-    on: JoinOn | None,
-    where: Where | None,
-) -> type[SemiStreamJoin]:
-    """The operator that was named, or for ``"auto"`` the fastest one that takes the condition."""
-    if operator != "auto":
-        return operator_class(operator)
-    access = Condition.of(relation, stream_schema, on=on, where=where).access
-    by_access: dict[str, type[SemiStreamJoin]] = {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}
-    return by_access[access]
 
 
 def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
@@ -184,11 +139,13 @@ def join(
     """
     opened = relation if isinstance(relation, AnyRelation) else open_relation(relation)
     schema, stream = _open_stream(batches)
-    kind = choose_operator(operator, opened, schema, on=on, where=where)
+    first = next(stream, None)
+    spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
+    kind = choose_operator(operator, opened, spec, parse_bytes(memory, of=opened.nbytes), sample=first)
     require_options(kind, options)
     return JoinedStream(
         kind(opened, schema, on=on, where=where, how=how, memory=memory, columns=columns, suffix=suffix, **options),
-        stream,
+        stream if first is None else chain([first], stream),
     )
 
 

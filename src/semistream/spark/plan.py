@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument, RelationError
 from semistream.joins import SemiStreamJoin
+from semistream.joins.choice import choose_operator
 from semistream.joins.condition import Access, JoinOn, key_pairs
-from semistream.joins.join import choose_operator, require_options
+from semistream.joins.join import require_options
+from semistream.joins.spec import JoinSpec
 from semistream.joins.where import Where, where_parts
 from semistream.relation import Relation
 from semistream.spark.arrow_types import carried_schema
@@ -59,7 +61,8 @@ class JoinPlan:
         options: Mapping[str, Any],
     ) -> JoinPlan:
         """Check a join as a user writes it, by making its operator once, as every worker will."""
-        kind = choose_operator(operator, relation, stream_schema, on=on, where=where)
+        spec = JoinSpec.of(relation, stream_schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        kind = choose_operator(operator, relation, spec, parse_bytes(memory, of=relation.nbytes))
         _require_options(kind, options)
         arguments: dict[str, Hashable] = {
             "on": None if on is None else tuple(key_pairs(on).items()),

@@ -31,8 +31,8 @@ class SweepModel:
     pages all around R. A share q that asks for one page goes all at once when it passes, and just before that (1 + q) /
     2 wait. If that is more than can wait, the sweep must hurry there, and fewer tuples come in a pass.
 
-    If the stream is drained now and then, the sweep starts with pages that few tuples ask for, as few have come, and
-    ends with such, as most have left: both together are one pass more.
+    If the stream is drained now and then, it takes one pass more: the sweep starts with pages that few tuples ask for,
+    as few have come, and ends with such, as most have left.
     """
 
     buffer_bytes: int
@@ -70,14 +70,17 @@ class SweepModel:
         )
 
     def _drained(self, workload: Workload, costs: DiskCosts, rows: float, passes: float) -> ExpectedReads:
-        """What is read for a batch of so many ``passes``, of which ``rows`` are met in one."""
+        """What is read for a batch that comes in so many ``passes``, where a page is met by up to ``rows`` tuples.
+
+        Up to a pass from the start on pages meet more and more tuples, from the end of the batch on fewer and fewer;
+        those in between meet all that come in a pass, or that are in the batch.
+        """
         ramps = [self._reads(workload, costs, rows * share) for share in _RAMP]
-        seeks = sum(reads.seeks for reads in ramps) / len(_RAMP)
-        pages = sum(reads.pages for reads in ramps) / len(_RAMP)
-        full = self._reads(workload, costs, rows)
-        begin_and_end = min(passes, 1.0) * 2  # a short batch is all beginning and end
-        between = max(passes - 1.0, 0.0)
-        return ExpectedReads(begin_and_end * seeks + between * full.seeks, begin_and_end * pages + between * full.pages)
+        full, ramp, between = self._reads(workload, costs, rows), 2 * min(passes, 1.0) / len(_RAMP), abs(1 - passes)
+        return ExpectedReads(
+            ramp * sum(reads.seeks for reads in ramps) + between * full.seeks,
+            ramp * sum(reads.pages for reads in ramps) + between * full.pages,
+        )
 
     def _reads(self, workload: Workload, costs: DiskCosts, tuples: float) -> ExpectedReads:
         """What a pass reads in which so many tuples meet each page that they need."""
