@@ -27,14 +27,17 @@ if TYPE_CHECKING:
         SemiStreamingIndexJoin,
         SemiStreamJoin,
         SweepJoin,
+        explain,
         join,
     )
+    from semistream.tuning.explanation import Explanation
     from semistream.relation import ParquetRelation, Relation
 
 __all__ = [
     "AdaptiveMeshJoin",
     "CachedMeshJoin",
     "EngineJoin",
+    "Explanation",
     "FrontStage",
     "HybridJoin",
     "IndexNestedLoopJoin",
@@ -49,6 +52,7 @@ __all__ = [
     "SemiStreamingIndexJoin",
     "SweepJoin",
     "SemistreamError",
+    "explain",
     "join",
 ]
 
@@ -56,6 +60,7 @@ _HOMES = {
     "AdaptiveMeshJoin": "semistream.joins",
     "CachedMeshJoin": "semistream.joins",
     "EngineJoin": "semistream.joins",
+    "Explanation": "semistream.tuning.explanation",
     "FrontStage": "semistream.joins",
     "HybridJoin": "semistream.joins",
     "IndexNestedLoopJoin": "semistream.joins",
@@ -70,6 +75,7 @@ _HOMES = {
     "SemiStreamingIndexJoin": "semistream.joins",
     "SweepJoin": "semistream.joins",
     "SemistreamError": "semistream.errors",
+    "explain": "semistream.joins",
     "join": "semistream.joins",
 }
 

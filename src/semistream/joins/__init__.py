@@ -9,6 +9,7 @@ from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.join import JoinedStream, join
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
+from semistream.joins.outlook import explain
 from semistream.joins.stats import JoinStats, TracePoint
 from semistream.joins.sweep import SweepJoin
 from semistream.tuning.mesh_costs import MeshFactors
@@ -28,5 +29,6 @@ __all__ = [
     "SemiStreamingIndexJoin",
     "SweepJoin",
     "TracePoint",
+    "explain",
     "join",
 ]
