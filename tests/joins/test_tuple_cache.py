@@ -131,3 +131,22 @@ def test_a_key_with_rows_in_several_pages_goes_from_all_of_them(cold_rows: int, 
         admit_hot(5)
     assert cache.fill > 0.8
     assert cache.rows == cache.codes.size == np.unique(cache.codes).size
+
+
+@pytest.mark.parametrize("columns", [1, 14, 30])
+def test_no_row_is_lost_but_those_asked_for_least(columns: int) -> None:
+    """Pages are cut from slices, hold whole rows only, and are partly written anew: none of that may cost hot rows."""
+    schema = pa.schema([(f"c{i}", pa.int64()) for i in range(columns)])
+    cache = TupleCache(PageLayout.with_codes(schema).columns[1:], 60_000 * (columns + 1))
+    generator = np.random.default_rng(columns)
+    asked: dict[int, int] = {}
+    for codes in np.split(generator.permutation(6000), 60):
+        rows = pa.record_batch([pa.array(codes), *(pa.array(codes) for _ in range(columns))], cache.layout.schema)
+        frequency = generator.integers(1, 1000, codes.size).astype(np.int32)
+        asked |= dict(zip(codes.tolist(), frequency.tolist(), strict=True))
+        cut = cache.admit(CacheRows(rows, frequency))
+        held = set(cache.codes.tolist())
+        asked = {code: times for code, times in asked.items() if code in held or times >= cut}
+        assert all(code in held for code, times in asked.items() if times > cut)
+    assert 100 < cache.rows < 6000
+    assert cache.fill > 0.9

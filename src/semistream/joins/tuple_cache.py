@@ -73,7 +73,6 @@ class TupleCache:
         self._arena = allocate_buffer(max(self.frames, 1) * self._frame)
         self._index = CacheIndex(bits, self.frames, page_rows)
         self._free = list(range(self.frames))[::-1]
-        self._nested = any(pa.types.is_nested(column.type) for column in columns)
         self._no_rows = pa.RecordBatch.from_pylist([], schema=self.layout.schema)
         self._hold(_Written())
 
@@ -120,7 +119,12 @@ class TupleCache:
     @property
     def fill(self) -> float:
         """The share of the room that is in use."""
-        return self.used_bytes / (self.frames * self._room) if self.frames else 1.0
+        return self.used_bytes / (self.frames * self._filled(self.used_bytes, self.rows)) if self.frames else 1.0
+
+    def _filled(self, nbytes: int, rows: int) -> int:
+        """Bytes of a page that rows fill, if so many have so many bytes: its room, but for what is no whole row."""
+        row = -(-nbytes // max(rows, 1))
+        return max(self._room - self._room % row, row) if row else self._room
 
     @property
     def nearly_full(self) -> bool:
@@ -171,8 +175,9 @@ class TupleCache:
         """
         if new.frequency.size == 0:
             return 0
-        kept, cut, room = self._alive, 0, self.frames * self._room
+        kept, cut = self._alive, 0
         needed = self.used_bytes + int(self._row_ends(new.batch)[-1])
+        room = self.frames * self._filled(needed, self.rows + new.frequency.size)
         if needed > _FULL * room:
             most = int(_REFILLED * room * (self.rows + new.frequency.size) / needed)
             chosen, chosen_new, cut = hottest((self.frequency, self.codes), (new.frequency, new.codes), most)
@@ -184,14 +189,15 @@ class TupleCache:
     def _pages_to_rewrite(self, kept: Bools, new: CacheRows) -> list[int]:
         """Those with the most room to gain, until there is enough for new rows, and all that are not nearly full."""
         wanted = int(self._row_ends(new.batch)[-1]) if new.frequency.size else 0
-        wanted += self._room * (1 - len(self._free))  # one more, as the last page will not be full
+        room = self._filled(self.used_bytes + wanted, self.rows + new.frequency.size)
+        wanted += room * (1 - len(self._free))  # one more, as the last page will not be full
         rows = np.diff(self._first_row)
         gone = rows - np.add.reduceat(kept, self._first_row[:-1], dtype=np.int64) if rows.size else rows
         row_bytes = np.array([page.row_bytes for page in self._pages], np.int64)
-        gained = self._room - row_bytes + row_bytes * gone // np.maximum(rows, 1)
+        gained = room - row_bytes + row_bytes * gone // np.maximum(rows, 1)
         by_gain = np.argsort(-gained, kind="stable")
         enough = 0 if wanted <= 0 else int(np.searchsorted(np.cumsum(gained[by_gain]), wanted)) + 1
-        enough = max(enough, int(np.count_nonzero(gained > self._room // 4)))
+        enough = max(enough, int(np.count_nonzero(gained > room // 4)))
         if self._index.scattered:  # a key that goes must go from all of them
             enough = max(enough, int(np.count_nonzero(gained > 0)))
         chosen: list[int] = by_gain[:enough].tolist()
@@ -250,8 +256,8 @@ class TupleCache:
         return last if len(cuts) == 1 else CacheRows(pa.concat_batches([last.batch, self._no_rows]), last.frequency)
 
     def _write_page(self, rows: CacheRows, written: _Written) -> None:
-        batch = rows.batch
-        message = (pa.concat_batches([batch, self._no_rows]) if self._nested else batch).serialize()
+        batch = pa.concat_batches([rows.batch, self._no_rows])  # of a slice, Arrow would write more than its rows
+        message = batch.serialize()
         if message.size > self._frame or not self._free:
             written.lost.append(rows.codes)
             return
