@@ -16,9 +16,9 @@ from semistream.joins.where import Where
 from semistream.relation import AnyRelation, open_relation
 from semistream.tuning.explanation import Explanation, require_rate
 from semistream.tuning.frequencies import KeyFrequencies
-from semistream.tuning.key_sketch import frequencies_of_sample
 from semistream.tuning.machine import Machine
 from semistream.tuning.profiles import load_profile, machine_for
+from semistream.tuning.sampled_frequencies import frequencies_of_sample
 from semistream.tuning.tuner import Tuner
 from semistream.tuning.workload import Workload
 
