@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 
@@ -9,13 +10,16 @@ import pytest
 
 from semistream.errors import CalibrationError, InvalidArgument
 from semistream.joins.calibrate import calibrate
+from semistream.joins.candidates import OPERATORS
 from semistream.joins.kernel_probe import measure_kernels
+from semistream.joins.operator_probe import ProbeSize, measure_operators
 from semistream.tuning.disk_probe import DiskProbe, probe_disk
 from semistream.tuning.machine import Machine, OperatorCosts
 from semistream.tuning.profiles import load_profile
 from semistream.tuning.progress import Progress
 
 SMALL_DISK = partial(probe_disk, file_bytes=1 << 20, sizes=(4096, 65536), limit_s=0.02)
+SMALL_OPERATORS = partial(measure_operators, size=ProbeSize((30_000, 120_000), seconds=0.005, pushed=2_000))
 SMALL_KERNELS = partial(measure_kernels, rows=2000, tuples=500, repeats=2)
 
 
@@ -51,7 +55,7 @@ def test_a_step_for_operators_sees_the_machine_and_adds_its_costs(tmp_path: Path
     (tmp_path / "file").touch()
     seen: list[tuple[Path, Machine]] = []
 
-    def measure_operators(folder: Path, machine: Machine, progress: Progress) -> dict[str, OperatorCosts]:
+    def given_costs(folder: Path, machine: Machine, progress: Progress) -> dict[str, OperatorCosts]:
         seen.append((folder, machine))
         progress(1.0)
         return {"mesh": OperatorCosts(tuple_s=1e-7)}
@@ -62,7 +66,7 @@ def test_a_step_for_operators_sees_the_machine_and_adds_its_costs(tmp_path: Path
         progress=lambda step, share: steps.append(step),
         measure_disk=SMALL_DISK,
         measure_costs=SMALL_KERNELS,
-        measure_operators=measure_operators,
+        measure_operators=given_costs,
     )
     ((folder, machine),) = seen
     assert folder == tmp_path.resolve()
@@ -89,7 +93,9 @@ def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_step_that_fails_leaves_the_old_profile(tmp_path: Path) -> None:
-    before = calibrate(tmp_path, measure_disk=SMALL_DISK, measure_costs=SMALL_KERNELS).machine
+    before = calibrate(
+        tmp_path, measure_disk=SMALL_DISK, measure_costs=SMALL_KERNELS, measure_operators=lambda *_: {}
+    ).machine
 
     def fail(progress: Progress) -> None:
         raise KeyboardInterrupt

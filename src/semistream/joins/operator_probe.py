@@ -27,13 +27,12 @@ from semistream.tuning.progress import Progress, unwatched
 
 _COLUMNS = 14
 _STREAM_ROWS = 1_000_000
-_PUSHED = 50_000  # rows at a time
 _TRIES = 2
 
 
 @dataclass(frozen=True)
 class ProbeSize:
-    """How much is measured: relations of these ``rows``, and ``seconds`` for each run.
+    """How much is measured: relations of these ``rows``, ``seconds`` for each run, ``pushed`` tuples at a time.
 
     What an operator takes for a pass over R, whatever R is, and what it takes for each row of R can only be told apart
     with relations of two sizes.
@@ -41,6 +40,7 @@ class ProbeSize:
 
     rows: tuple[int, int] = (120_000, 600_000)
     seconds: float = 0.1
+    pushed: int = 50_000
 
 
 FULL_SIZE = ProbeSize()
@@ -79,7 +79,7 @@ def measure_operators(
         fronts_last = sorted(OPERATORS.values(), key=lambda kind: issubclass(kind, FrontStage))
         for done, kind in enumerate(fronts_last):
             progress(done / len(OPERATORS))
-            runs = partial(_runs, kind, relations, size.seconds)
+            runs = partial(_runs, kind, relations, size)
             if issubclass(kind, FrontStage):
                 measured[kind.name] = _with_look_ups(measured[kind.wraps.name], runs(_CACHED))
             else:
@@ -105,19 +105,19 @@ def _with_look_ups(behind: OperatorCosts, runs: list[tuple[Floats, float]]) -> O
 
 
 def _runs(
-    kind: type[SemiStreamJoin], relations: list[Relation], seconds: float, settings: Sequence[_Setting]
+    kind: type[SemiStreamJoin], relations: list[Relation], size: ProbeSize, settings: Sequence[_Setting]
 ) -> list[tuple[Floats, float]]:
     """Each setting several times, of which the fastest counts: what disturbs a run makes it slower."""
     best: list[tuple[Floats, float]] = []
     for setting in settings:
-        tries = [run for _ in range(_TRIES) for run in _run(kind, relations[setting.relation], setting, seconds)]
+        tries = [run for _ in range(_TRIES) for run in _run(kind, relations[setting.relation], setting, size)]
         if tries:
             best.append(min(tries, key=lambda run: run[1] / max(run[0].sum(), 1.0)))
     return best
 
 
 def _run(
-    kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, seconds: float
+    kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size: ProbeSize
 ) -> Iterator[tuple[Floats, float]]:
     """The work of a run by its counts, in the order of `OperatorCosts`, and how long it took."""
     stream = _stream(relation.num_rows, setting.exponent)
@@ -129,19 +129,19 @@ def _run(
     except BudgetError:
         return
     with operator:
-        pushed = _push(operator, stream, 0, seconds / 2)  # kernels are loaded, and caches filled
+        pushed = _push(operator, stream, 0, size, size.seconds / 2)  # kernels are loaded, and caches filled
         before, start = _counts(operator.stats, setting.columns), time.perf_counter()
-        _push(operator, stream, pushed, seconds)
+        _push(operator, stream, pushed, size, size.seconds)
         yield _counts(operator.stats, setting.columns) - before, time.perf_counter() - start
 
 
-def _push(operator: SemiStreamJoin, stream: pa.RecordBatch, pushed: int, seconds: float) -> int:
+def _push(operator: SemiStreamJoin, stream: pa.RecordBatch, pushed: int, size: ProbeSize, seconds: float) -> int:
     """Push a part of the stream for so long, and flush; gives how far it came. When the stream ends it begins anew."""
     start = time.perf_counter()
     while time.perf_counter() - start < seconds:
-        for _ in operator.push(stream.slice(pushed % stream.num_rows, _PUSHED)):
+        for _ in operator.push(stream.slice(pushed % stream.num_rows, size.pushed)):
             pass
-        pushed += _PUSHED
+        pushed += size.pushed
     for _ in operator.flush():
         pass
     return pushed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from semistream.relation.disk import SOLID_STATE
 from semistream.relation.disk_costs import DiskCosts
@@ -90,5 +90,21 @@ class Machine:
 _FREE = OperatorCosts(tuple_s=0.0)
 
 
-DEFAULT_MACHINE = Machine("defaults", SOLID_STATE)
+_SWEEP = OperatorCosts(tuple_s=45e-9, value_s=2e-9, row_s=5e-9, step_s=280e-6, packet_s=3e-3)
+_MESH = OperatorCosts(tuple_s=150e-9, value_s=6e-9, row_s=35e-9, step_s=160e-6)
+
+DEFAULT_MACHINE = Machine(
+    "defaults",
+    SOLID_STATE,
+    operators={
+        "sweep": _SWEEP,
+        "engine": replace(_SWEEP, hit_s=100e-9),
+        "mesh": _MESH,
+        "cmesh": replace(_MESH, hit_s=100e-9),
+        "adaptive_mesh": OperatorCosts(tuple_s=50e-9, value_s=4e-9, row_s=30e-9, step_s=3.7e-3),
+        "hybrid": OperatorCosts(tuple_s=400e-9, value_s=8e-9, row_s=80e-9, step_s=260e-6, packet_s=1e-3),
+        "index": OperatorCosts(tuple_s=480e-9, value_s=23e-9, step_s=1.6e-3),
+        "nested_loop": OperatorCosts(tuple_s=700e-9, value_s=25e-9, step_s=1.5e-3),
+    },
+)
 """A server with a solid-state disk: what is assumed of a machine that was not measured."""

@@ -1,0 +1,83 @@
+"""StreamWatch: which keys a stream asks for how often, as it goes by, and whether that has changed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.joins.condition import Condition
+from semistream.kernels.types import Int64s
+from semistream.tuning.frequencies import KeyFrequencies
+from semistream.tuning.key_sketch import LEAST_BYTES, KeySketch
+from semistream.tuning.sampled_frequencies import frequencies_of_sample
+
+_STRIDE, _FURTHER = 16, 4  # one tuple in so many has its code made, of which the sketch takes one in so many
+_OFFSET = 7  # by which the first of them moves on from batch to batch
+_FIRST_SAMPLE = 32  # bytes of memory for each tuple of the first batch that is looked at
+_LEAST_FIRST = 512  # tuples, of which the first batch must have so many to be looked at
+_COMPARED = 4096  # codes, whose number of different ones is compared with what is expected
+_UNLIKELY = 0.2  # of that number, by which it must be off for the stream to have changed
+_SHARE, _MOST_BYTES = 32, 512 << 10  # one part in so many of a memory, and the most that is of use
+
+
+class StreamWatch:
+    """A sketch of the keys that a stream asks for (`KeySketch`), in ``nbytes``.
+
+    What it says is first from a sample of one batch, then from the sketch, which follows the stream slowly. A sudden
+    change shows in how many different keys come in a thousand tuples: if these are not as many as what it said before
+    makes likely, it forgets what it has seen.
+    """
+
+    def __init__(self, condition: Condition, num_keys: int, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._condition = condition
+        self._keys = list(dict.fromkeys(condition.stream_keys))
+        self._num_keys = max(num_keys, 1)
+        self._batches = 0
+        self._forget()
+
+    @staticmethod
+    def affordable_bytes(memory_bytes: int) -> int:
+        """What of a memory it should have; 0 if that is too little for it."""
+        nbytes = min(memory_bytes // _SHARE, _MOST_BYTES)
+        return nbytes if nbytes >= LEAST_BYTES else 0
+
+    def _forget(self) -> None:
+        self._sketch = KeySketch(self._num_keys, nbytes=self.nbytes, stride=_FURTHER)
+        self._said: KeyFrequencies | None = None
+        self._compared = np.empty(0, np.int64)
+
+    def see(self, batch: pa.RecordBatch) -> bool:
+        """Watch a batch; gives whether the stream has changed since something was said of it."""
+        codes = self._codes(batch, _STRIDE)
+        changed = self._said is not None and not self._is_likely(codes, self._said)
+        if changed:
+            self._forget()
+        self._sketch.observe(codes)
+        return changed
+
+    def frequencies(self, batch: pa.RecordBatch) -> KeyFrequencies | None:
+        """How often keys are asked for, in the batch at hand if little else is known; None if it is too small."""
+        found = self._sketch.frequencies()
+        if found is None and batch.num_rows >= _LEAST_FIRST:
+            most = self.nbytes // _FIRST_SAMPLE
+            codes = self._codes(batch, -(-batch.num_rows // most))
+            found = frequencies_of_sample(codes, self._num_keys) if codes.size else None
+        self._said = found
+        return found
+
+    def _is_likely(self, codes: Int64s, said: KeyFrequencies) -> bool:
+        self._compared = np.concatenate([self._compared, codes[:_COMPARED]])
+        if self._compared.size < _COMPARED:
+            return True
+        tuples, distinct = self._compared.size, np.unique(self._compared).size
+        self._compared = np.empty(0, np.int64)
+        expected = said.distinct(tuples)
+        return abs(distinct - expected) <= _UNLIKELY * expected
+
+    def _codes(self, batch: pa.RecordBatch, stride: int) -> Int64s:
+        """The codes of one tuple in so many, from anywhere in the batch: it may be in the order of its keys."""
+        self._batches += 1
+        rows = np.arange(self._batches * _OFFSET % min(stride, batch.num_rows), batch.num_rows, stride)
+        ranges = self._condition.ranges(batch.select(self._keys).take(pa.array(rows)))
+        return ranges.low if ranges.possible is None else ranges.low[ranges.possible]
