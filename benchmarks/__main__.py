@@ -12,6 +12,7 @@ from rich.console import Console
 BENCHMARKS = {
     "engine": "benchmarks.engine",
     "operators": "benchmarks.operators",
+    "auto": "benchmarks.auto",
     "build": "benchmarks.build",
     "pages": "benchmarks.pages",
     "spark": "benchmarks.spark_join",

@@ -20,8 +20,12 @@ from benchmarks.orderings import verdicts
 from benchmarks.workload import relation, relation_rows, stream_batches
 from semistream import AdaptiveMeshJoin, MeshFactors, Relation, SemiStreamJoin
 from semistream.errors import BudgetError
-from semistream.joins.join import OPERATORS, choose_operator
-from semistream.relation import SimulatedDisk
+from semistream.joins import EngineJoin
+from semistream.joins.candidates import OPERATORS
+from semistream.joins.choice import usual_operator
+from semistream.joins.spec import JoinSpec
+from semistream.relation import DiskCosts, SimulatedDisk
+from semistream.tuning.machine import Machine
 
 EXPONENTS = (0.0, 0.5, 1.0, 1.5)
 SHARES = (0.001, 0.01, 0.05, 0.1, 0.25)
@@ -31,36 +35,38 @@ FULL_TUPLES = 8_000_000
 _SIMULATED_STREAM = 4  # tuples for each row of R
 _QUICKEST = 0.1  # share of the seconds of a full run that a small scale is measured for
 
+PAPERS_DISK = Machine("papers' disk", DiskCosts(SEEK_S, transfer_s_per_page=TRANSFER_S))
+
 Measure = Callable[[type[SemiStreamJoin], int], Rate]
 
 
 def run(scale: float, folder: Path) -> GridReport:
-    auto = _compile_kernels(folder)
+    auto = compile_kernels(folder)
     title = "This machine's disk, past the operating system's cache, flush included; hot keys anywhere in R"
     real = Grid(title, "tuples/s")
     for size in SIZES:
-        _fill(real, relation(folder, relation_rows(scale * size)), partial(_on_this_disk, scale))
+        _fill(real, relation(folder, relation_rows(scale * size)), partial(on_this_disk, scale))
     simulated = Grid(
         f"Simulated disk: {SEEK_S * 1e3:g} ms a seek, {TRANSFER_S * 1e3:g} ms a page of {SIMULATED_PAGE_BYTES} bytes; "
         "no other time counts; hot keys lie together in R, as in SSIJ (NoPerm) and HYBRID 5",
         "tuples per simulated second",
     )
     small = relation(folder, relation_rows(scale * SIMULATED_SIZE), page_bytes=SIMULATED_PAGE_BYTES)
-    _fill(simulated, small, _on_the_papers_disk)
+    _fill(simulated, small, on_simulated_disk)
     remarks = [f"this machine: {line}" for line in verdicts(real, auto)]
     remarks += [f"papers' disk: {line}" for line in verdicts(simulated, auto)]
     setup = f"R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked; auto is {auto}"
     return GridReport("operators", scale, setup, [real, simulated], remarks)
 
 
-def _compile_kernels(folder: Path) -> str:
+def compile_kernels(folder: Path) -> str:
     """Run everything once on a small R, since kernels are compiled when they are first called; names what auto is."""
     small = relation(folder, relation_rows(0))
     (stream,) = stream_batches(small.num_rows, 10_000, 1)
     for kind in OPERATORS.values():
         with kind(small, stream.schema, on="key", memory="64MB") as operator:
             timed_rate(operator, stream, ArrivalClock(), share=_QUICKEST)
-    return choose_operator("auto", small, stream.schema, on="key", where=None).name
+    return usual_operator(JoinSpec.of(small, stream.schema, on="key")).name
 
 
 def _fill(grid: Grid, r: Relation, measured: Callable[[Relation, float], Measure]) -> None:
@@ -77,7 +83,7 @@ def _fill(grid: Grid, r: Relation, measured: Callable[[Relation, float], Measure
                     grid.cells.append(Cell(name, setting, rate.per_second, rate.tuples))
 
 
-def _on_this_disk(scale: float, r: Relation, exponent: float) -> Measure:
+def on_this_disk(scale: float, r: Relation, exponent: float) -> Measure:
     (stream,) = stream_batches(r.num_rows, max(int(FULL_TUPLES * scale), 10_000), 1, exponent=exponent)
 
     def measure(kind: type[SemiStreamJoin], memory: int) -> Rate:
@@ -88,13 +94,23 @@ def _on_this_disk(scale: float, r: Relation, exponent: float) -> Measure:
     return measure
 
 
-def _on_the_papers_disk(r: Relation, exponent: float) -> Measure:
-    (stream,) = stream_batches(r.num_rows, r.num_rows * _SIMULATED_STREAM, 1, exponent=exponent, anywhere=False)
+def on_simulated_disk(
+    r: Relation,
+    exponent: float,
+    *,
+    machine: Machine = PAPERS_DISK,
+    tuples_per_row: int = _SIMULATED_STREAM,
+    anywhere: bool = False,
+) -> Measure:
+    """Rates on the papers' disk; the engine counts no other time than that of the machine either."""
+    (stream,) = stream_batches(r.num_rows, r.num_rows * tuples_per_row, 1, exponent=exponent, anywhere=anywhere)
     only_reads = MeshFactors(SEEK_S, TRANSFER_S, expire_s=0, stream_s=0, add_s=0, probe_s=0, output_s=0)
 
     def measure(kind: type[SemiStreamJoin], memory: int) -> Rate:
         clock, disk = ArrivalClock(), SimulatedDisk(seek_s=SEEK_S, transfer_s=TRANSFER_S)
-        options = {"factors": only_reads} if issubclass(kind, AdaptiveMeshJoin) else {}
+        options: dict[str, object] = {"factors": only_reads} if issubclass(kind, AdaptiveMeshJoin) else {}
+        if issubclass(kind, EngineJoin):
+            options["machine"] = machine
         with kind(r, stream.schema, on="key", memory=memory, disk=disk, clock=clock, **options) as operator:
             return simulated_rate(operator, stream, clock)
 

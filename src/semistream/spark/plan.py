@@ -15,11 +15,13 @@ from semistream.errors import InvalidArgument, RelationError
 from semistream.joins import SemiStreamJoin
 from semistream.joins.choice import choose_operator
 from semistream.joins.condition import Access, JoinOn, key_pairs
+from semistream.joins.engine import EngineJoin
 from semistream.joins.join import require_options
 from semistream.joins.spec import JoinSpec
 from semistream.joins.where import Where, where_parts
 from semistream.relation import Relation
 from semistream.spark.arrow_types import carried_schema
+from semistream.tuning.profiles import machine_for
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class JoinPlan:
     ) -> JoinPlan:
         """Check a join as a user writes it, by making its operator once, as every worker will."""
         spec = JoinSpec.of(relation, stream_schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
-        kind = choose_operator(operator, relation, spec, parse_bytes(memory, of=relation.nbytes))
+        machine = machine_for(relation.path)  # the driver's: workers are taken to be like it
+        kind = choose_operator(operator, relation, spec, parse_bytes(memory, of=relation.nbytes), machine=machine)
         _require_options(kind, options)
         arguments: dict[str, Hashable] = {
             "on": None if on is None else tuple(key_pairs(on).items()),
@@ -71,6 +74,7 @@ class JoinPlan:
             "memory": parse_bytes(memory, of=relation.nbytes),
             "columns": None if columns is None else tuple(columns),
             "suffix": suffix,
+            **({"machine": machine} if issubclass(kind, EngineJoin) else {}),
             **options,
         }
         with _make_operator(kind, relation, stream_schema, arguments) as made:
