@@ -48,8 +48,9 @@ class SweepJoin(SemiStreamJoin):
     that lie on the disk in the order of their codes, as they do until R is updated, and tuples that ask for one code
     and have no nested values.
 
-    While the stream goes on, the sweep keeps pace with it: for each tuple that comes it goes on by as many pages as
-    there are for each tuple that can wait. So levels of tuples enter all around R and leave one by one, and to sort the
+    Tuples gather as long as there is room: if they are flushed before it is full, one pass serves all of them. From
+    then on the sweep keeps pace with the stream: for each tuple that comes it goes on by as many pages as there are for
+    each tuple that can come in a pass. So levels of tuples enter all around R and leave one by one, and to sort the
     next one and to join those before is done at once.
     """
 
@@ -104,6 +105,7 @@ class SweepJoin(SemiStreamJoin):
         )
         self._asked: deque[Int64s] = deque()  # for each run, the counts at which its pages are passed
         self._in_before = 0  # tuples that are taken in now and were counted before
+        self._paces = False  # whether it keeps pace with the stream: when there was no room left, until none waits
         self._met = self._due = 0  # counts of pages: that were met, and that should be before more tuples come in
         self._sweep = PageSweep(relation, self._read_costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
         self._trims = condition.single_codes and not unpacked and self._sweep.in_key_order
@@ -146,7 +148,6 @@ class SweepJoin(SemiStreamJoin):
     def _take_in(self, batch: pa.RecordBatch | None) -> Results:
         """Let tuples wait in levels, and join others until there is room for them."""
         done = 0
-        goes_on = bool(self._buffer.levels)
         while batch is not None and done < batch.num_rows:
             self._read_ahead()
             left = batch.num_rows - done
@@ -156,11 +157,12 @@ class SweepJoin(SemiStreamJoin):
                 yield from self._trim()
                 place = self._buffer.room(rows)
             taken = None if place is None else self._intake.take(batch, done, rows)
+            self._paces = bool(self._buffer.levels) and (self._paces or taken is None)
             if place is None or taken is None:
                 yield from self._iterate()
                 continue
             level = self._reader.submit(self._stored, place, *taken)
-            while goes_on and self._buffer.levels and self._met < self._due:
+            while self._paces and self._buffer.levels and self._met < self._due:
                 yield from self._iterate()
             done += self._enter(level.result(), *taken)
 
@@ -219,7 +221,7 @@ class SweepJoin(SemiStreamJoin):
         level.charged = 0 if charged is None else int(charged[:rows].sum())
         passed, pages = self._sweep.passed, self._sweep.num_pages
         ahead = self.run_bytes * pages // max(self.relation.nbytes, 1)  # as it goes on by runs
-        self._due = max(self._due, self._met - ahead) + rows * pages // self.pass_rows
+        self._due = max(self._due, self._met - ahead) + (rows * pages // self.pass_rows if self._paces else 0)
         self._buffer.enter(level, passed, passed + pages)
         self._sweep.want(*self._buffer.asked(level))
         counted = min(rows, self._in_before)

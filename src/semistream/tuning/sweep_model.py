@@ -12,8 +12,6 @@ from semistream.tuning.expected_reads import ExpectedReads, expected_reads
 from semistream.tuning.work import Work
 from semistream.tuning.workload import Workload
 
-_RAMP = (0.125, 0.375, 0.625, 0.875)  # where the tuples that a page meets are looked at, from none to all
-
 
 @dataclass(frozen=True)
 class SweepModel:
@@ -31,8 +29,8 @@ class SweepModel:
     pages all around R. A share q that asks for one page goes all at once when it passes, and just before that (1 + q) /
     2 wait. If that is more than can wait, the sweep must hurry there, and fewer tuples come in a pass.
 
-    If the stream is drained now and then, it takes one pass more: the sweep starts with pages that few tuples ask for,
-    as few have come, and ends with such, as most have left.
+    If the stream is drained now and then, tuples gather until there is no room, or the batch ends: one pass is enough
+    for all of a batch that can wait, and it takes one more than those in which the others come.
     """
 
     buffer_bytes: int
@@ -47,7 +45,7 @@ class SweepModel:
 
     def pass_rows(self, workload: Workload) -> float:
         """Tuples that come in a pass while the stream goes on."""
-        capacity = max(self.buffer_bytes // self.row_bytes(workload.spread), 1)
+        capacity = self._capacity(workload)
         paced = paced_rows(capacity, self.level_rows, trims=self.trims)
         most_waiting = max(capacity - self.level_rows, 1)
         return min(paced, 2 * most_waiting / (1 + workload.frequencies.share(1))) if self.trims else paced
@@ -55,11 +53,10 @@ class SweepModel:
     def work(self, workload: Workload, costs: DiskCosts) -> Work:
         """What each tuple takes of a pass."""
         rows, batch = self.pass_rows(workload), workload.batch_rows
-        passes = batch / rows
         if math.isinf(batch):
             total, tuples = self._reads(workload, costs, rows), rows
         else:
-            total, tuples = self._drained(workload, costs, min(rows, batch), passes), batch
+            total, tuples = self._drained(workload, costs), batch
         page_rows = workload.rows_per_page
         level_rows = self.level_rows / (2 if workload.spread > 1 else 1)  # what a cache misses gathers to half a level
         return Work(
@@ -73,18 +70,21 @@ class SweepModel:
             reads_ahead=self.reads_ahead,
         )
 
-    def _drained(self, workload: Workload, costs: DiskCosts, rows: float, passes: float) -> ExpectedReads:
-        """What is read for a batch that comes in so many ``passes``, where a page is met by up to ``rows`` tuples.
+    def _drained(self, workload: Workload, costs: DiskCosts) -> ExpectedReads:
+        """What is read for a batch that is drained at its end."""
+        room, batch = max(self._capacity(workload) - 2 * self.level_rows, 1), workload.batch_rows
+        more = max(batch - room, 0.0) / room
+        if self.trims:
+            # While all of those that filled it go, n that came since take their place: dn/dx = room + n.
+            passes = math.log1p(more) if more <= math.e - 1 else 1 + (more - (math.e - 1)) / 2
+        else:
+            passes = more
+        reads = self._reads(workload, costs, min(room, batch))
+        return ExpectedReads((1 + passes) * reads.seeks, (1 + passes) * reads.pages)
 
-        Up to a pass from the start on pages meet more and more tuples, from the end of the batch on fewer and fewer;
-        those in between meet all that come in a pass, or that are in the batch.
-        """
-        ramps = [self._reads(workload, costs, rows * share) for share in _RAMP]
-        full, ramp, between = self._reads(workload, costs, rows), 2 * min(passes, 1.0) / len(_RAMP), abs(1 - passes)
-        return ExpectedReads(
-            ramp * sum(reads.seeks for reads in ramps) + between * full.seeks,
-            ramp * sum(reads.pages for reads in ramps) + between * full.pages,
-        )
+    def _capacity(self, workload: Workload) -> int:
+        """Tuples that can wait."""
+        return max(self.buffer_bytes // self.row_bytes(workload.spread), 1)
 
     def _reads(self, workload: Workload, costs: DiskCosts, tuples: float) -> ExpectedReads:
         """What a pass reads in which so many tuples meet each page that they need."""
