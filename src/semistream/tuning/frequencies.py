@@ -68,14 +68,15 @@ class KeyFrequencies:
             raise InvalidArgument(f"keys is {keys!r}; a distribution needs at least 1.")
         if exponent == 0:
             return cls(np.array([float(keys)]), np.array([1 / keys]))
-        ends = [*range(1, min(keys, _SINGLE) + 1)]
+        single = np.arange(1, min(keys, _SINGLE) + 1, dtype=np.float64) ** -exponent
+        ends = [single.size]
         while ends[-1] < keys:
             ends.append(min(max(int(ends[-1] * _GROWTH), ends[-1] + 1), keys))
-        upto = np.array([harmonic(end, exponent) for end in ends])
-        counts = np.diff(np.array(ends, np.float64), prepend=0.0)
-        shares = np.diff(upto, prepend=0.0) / upto[-1]
+        sums = np.diff([harmonic(end, exponent) for end in ends])
+        counts = np.concatenate([np.ones(single.size), np.diff(np.array(ends, np.float64))])
         # The sums of harmonic() are rounded: a group must not come out hotter than the one before it.
-        return cls._of_weights(counts, np.minimum.accumulate(shares / counts))
+        weights = np.concatenate([single, sums / counts[single.size :]])
+        return cls._of_weights(counts, np.minimum.accumulate(weights))
 
     @classmethod
     def counted(cls, counts: npt.ArrayLike, unseen: int = 0) -> Self:
