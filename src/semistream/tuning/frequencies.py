@@ -101,17 +101,17 @@ class KeyFrequencies:
 
     def share(self, hottest: float) -> float:
         """P(a tuple asks for one of so many hottest keys): p_N(h_R) of FRONT (1), the hit rate of a perfect cache."""
-        return float(np.interp(hottest, self._keys_upto, self._share_upto))
+        return min(float(np.interp(hottest, self._keys_upto, self._share_upto)), 1.0)
 
     def hottest_for(self, share: float) -> float:
         """How many of the hottest keys have a share of the stream: the inverse of `share`."""
         return float(np.interp(share, self._share_upto, self._keys_upto))
 
     def rest(self, hottest: float) -> Self:
-        """What is asked of all others if so many of the hottest keys are answered by a cache."""
+        """What is asked of all others if so many of the hottest keys are answered by a cache; at least one is left."""
         left = np.minimum(np.maximum(self._keys_upto[1:] - hottest, 0.0), self.keys)
         some = left > 0
-        if not some.any() or not (left @ self.probability) > 0:
+        if left.sum() < 1 or not (left @ self.probability) > 0:
             return type(self)(np.array([1.0]), np.array([1.0]))
         return self._of_weights(left[some], self.probability[some])
 

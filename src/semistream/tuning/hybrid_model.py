@@ -91,7 +91,7 @@ class HybridModel:
         low, high = 0.0, 1.0
         while waiting(high) < self.waiting_rows:
             low, high = high, 2 * high
-        for _ in range(60):
+        for _ in range(40):
             middle = (low + high) / 2
             low, high = (middle, high) if waiting(middle) < self.waiting_rows else (low, middle)
         return high
