@@ -30,8 +30,8 @@ if TYPE_CHECKING:
         explain,
         join,
     )
-    from semistream.tuning.explanation import Explanation
     from semistream.relation import ParquetRelation, Relation
+    from semistream.tuning.explanation import Explanation
 
 __all__ = [
     "AdaptiveMeshJoin",

@@ -33,15 +33,17 @@ def test_what_was_measured_is_the_profile_of_the_disk(tmp_path: Path, cache: Pat
         progress=lambda step, share: steps.append((step, share)),
         measure_disk=SMALL_DISK,
         measure_costs=SMALL_KERNELS,
+        measure_operators=SMALL_OPERATORS,
     )
     assert calibration.file.parent == cache
     assert load_profile(tmp_path) == calibration.machine
     assert calibration.machine.disk == calibration.disk.costs
-    assert calibration.machine.operators == {}
+    assert set(calibration.machine.operators) == set(OPERATORS)
+    assert all(sum(astuple(costs)) > 0 for costs in calibration.machine.operators.values())
     assert calibration.profile.disk in calibration.machine.name
-    assert list(dict.fromkeys(step for step, _ in steps)) == ["disk", "kernels"]
+    assert list(dict.fromkeys(step for step, _ in steps)) == ["disk", "kernels", "operators"]
     assert [share for step, share in steps if step == "disk"][-1] == 1
-    assert steps[-1] == ("kernels", 1)
+    assert steps[-1] == ("operators", 1)
     assert sorted(tmp_path.iterdir()) == [cache]
 
 

@@ -29,6 +29,7 @@ class ByteRing:
 
     def __init__(self, nbytes: int) -> None:
         self.block = allocate_buffer(aligned(nbytes))
+        self.mover = ByteMover(self.block)
         self._taken: deque[Place] = deque()
         self._next = 0
         self._held = 0  # bytes that are taken
@@ -64,7 +65,7 @@ class ByteRing:
         begins += [*accumulate(in_front, initial=0)][:-1]
         upwards = reversed(range(from_end))  # none is moved over one that was not moved yet
         for i in [*upwards, *range(from_end, len(taken))]:
-            move_bytes(self.block, taken[i].begin, sizes[i], begins[i])
+            self.mover.move(taken[i].begin, sizes[i], begins[i])
         self._taken = deque(Place(begin, size) for begin, size in zip(begins, sizes, strict=True))
         self._next = begins[-1] + spans[-1]
         self._held = sum(spans)
@@ -80,10 +81,17 @@ class ByteRing:
         self._held -= aligned(self._taken.popleft().nbytes)
 
 
-def move_bytes(block: Bytes, at: int, nbytes: int, to: int) -> None:
-    """Move bytes of a block, whether or not the places overlap; it takes no memory, as NumPy would if they do."""
-    start = block.ctypes.data
-    ctypes.memmove(start + to, start + at, nbytes)
+class ByteMover:
+    """Moves bytes of a block, whether or not the places overlap; it takes no memory, as NumPy would if they do."""
+
+    def __init__(self, block: Bytes) -> None:
+        self.block = block
+        self._start = block.ctypes.data
+
+    def move(self, at: int, nbytes: int, to: int) -> None:
+        """Move so many bytes that stand ``at`` to somewhere else."""
+        if at != to:
+            ctypes.memmove(self._start + to, self._start + at, nbytes)
 
 
 def aligned(nbytes: int) -> int:

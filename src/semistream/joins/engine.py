@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
+import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
@@ -13,10 +14,12 @@ from semistream.joins.base import JoinArguments, Results
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.spec import JoinSpec
 from semistream.joins.sweep import SweepJoin
+from semistream.kernels.types import Int64s
 from semistream.relation import AnyRelation, Relation
-from semistream.tuning.key_sketch import KeySketch
+from semistream.tuning.key_sketch import LEAST_BYTES, KeySketch
 from semistream.tuning.machine import DEFAULT_MACHINE, Machine
 from semistream.tuning.prediction import predict
+from semistream.tuning.sampled_frequencies import frequencies_of_sample
 from semistream.tuning.work import OperatorModel
 from semistream.tuning.workload import Workload
 
@@ -27,8 +30,10 @@ _SKETCH = "key sketch"
 _WORTH_IT = 0.9  # of the time that a tuple takes now, that another share must come down to: to change it takes a pass
 _SKETCH_SHARE = 32  # one part in so many of the memory is for the sketch, up to
 _MOST_SKETCH = 512 << 10
-_LEAST_SKETCH = 8 << 10  # with less there is none
-_SAMPLE_ROWS = 1 << 12  # of a batch that are looked at
+_STRIDE, _FURTHER = 64, 4  # one tuple in so many has its code made for the sketch, of which it takes one in so many
+_OFFSET = 29  # by which the first of them moves on from batch to batch
+_FIRST_SAMPLE = 32  # bytes of the sketch's memory for each tuple of the first batch that is looked at
+_LEAST_FIRST = 512  # tuples, of which the first batch must have so many to be looked at
 _FEW_ROWS = 1 << 14  # tuples that the cache misses between two looks, at least
 _MUCH = 1.5  # times less time, for which the stream must have changed, and is looked at soon again
 _MOST_PATIENCE = 16  # passes between two looks, if it does not
@@ -66,6 +71,7 @@ class EngineJoin(FrontStage):
         self._sketch: KeySketch | None = None
         self._next_look = 0  # tuples that the cache has missed, from which on the share is chosen again
         self._patience = 1  # passes until then
+        self._codes_made = 0
         super().__init__(relation, stream_schema, cache_share=cache_share or 0.0, **arguments)
 
     @classmethod
@@ -92,17 +98,25 @@ class EngineJoin(FrontStage):
                 self._memory.clear()
             else:
                 if self._sketch is None or self._sketch.memory_bytes > nbytes:
-                    self._sketch = KeySketch(max(self.relation.num_rows, 1), nbytes=nbytes)
+                    self._sketch = KeySketch(max(self.relation.num_rows, 1), nbytes=nbytes, stride=_FURTHER)
                 return
         self._sketch = None
         super()._arrange()
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         if self._sketch is not None and batch.num_rows:
-            self._sketch.observe(self.spec.condition.ranges(batch.slice(0, _SAMPLE_ROWS)).low, batch.num_rows)
+            self._sketch.observe(self._some_codes(batch, _STRIDE))
             if self._sweep.stats.rows_in >= self._next_look:
                 yield from self._look(batch, self._sketch)
         yield from super()._push(batch)
+
+    def _some_codes(self, batch: pa.RecordBatch, stride: int) -> Int64s:
+        """The codes of one tuple in so many, from anywhere in the batch: it may be in the order of its keys."""
+        self._codes_made += 1
+        rows = np.arange(self._codes_made * _OFFSET % min(stride, batch.num_rows), batch.num_rows, stride)
+        keys = batch.select(list(dict.fromkeys(self.spec.condition.stream_keys)))
+        ranges = self.spec.condition.ranges(keys.take(pa.array(rows)))
+        return ranges.low if ranges.possible is None else ranges.low[ranges.possible]
 
     def _look(self, batch: pa.RecordBatch, sketch: KeySketch) -> Results:
         """Choose the share of the cache for the stream as it is now."""
@@ -122,8 +136,11 @@ class EngineJoin(FrontStage):
 
     def _best_share(self, sample: pa.RecordBatch, sketch: KeySketch) -> tuple[float, float]:
         """The share with which a tuple takes the least time, if that is worth a change, and how many times less."""
-        frequencies = sketch.frequencies()
-        relation = self.relation
+        relation, frequencies = self.relation, sketch.frequencies()
+        if frequencies is None and sample.num_rows >= _LEAST_FIRST:
+            most = sketch.memory_bytes // _FIRST_SAMPLE
+            codes = self._some_codes(sample, max(sample.num_rows // most, 1))
+            frequencies = frequencies_of_sample(codes, sketch.num_keys)
         if frequencies is None or not relation.num_pages:
             return self.cache_share, 1.0
         workload = Workload(
@@ -169,4 +186,4 @@ class EngineJoin(FrontStage):
 def _sketch_bytes(memory_bytes: int) -> int:
     """What of a memory is for the sketch; 0 if it is too small for one."""
     nbytes = min(memory_bytes // _SKETCH_SHARE, _MOST_SKETCH)
-    return nbytes if nbytes >= _LEAST_SKETCH else 0
+    return nbytes if nbytes >= LEAST_BYTES else 0

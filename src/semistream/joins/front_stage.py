@@ -366,7 +366,7 @@ class FrontStage(SemiStreamJoin):
         own.matched = self._matched_hits + behind.matched
         own.unmatched = own.rows_done - own.matched
         own.cache_hits = self._hits + behind.cache_hits
-        own.steps, own.probes = behind.steps, behind.probes
+        own.steps, own.probes, own.packets = behind.steps, behind.probes, behind.packets
         own.inserts, own.expiries = behind.inserts, behind.expiries
 
     def _rearrange(self, relation: Relation, limit: int) -> None:

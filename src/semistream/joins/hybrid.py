@@ -101,6 +101,7 @@ class HybridJoin(SemiStreamJoin):
             waiting_rows=max(split.slots * (1 - _WORTH_MAKING_ROOM / 2), 1),
             run_pages=max(min(split.run_bytes // page_bytes, split.run_pages), 1),
             seek_bytes=_SEEK_BYTES * relation.segments,
+            packet_rows=min(split.admit_rows, StreamQueue.chunk_rows_of(split.slots)),
         )
 
     def _arrange(self) -> None:
@@ -147,6 +148,7 @@ class HybridJoin(SemiStreamJoin):
             return 0
         self.stats.inserts += self._queue.admit(admitted)
         self.stats.rows_in += admitted.sizes.size
+        self.stats.packets += 1
         return admitted.sizes.size
 
     def _step(self) -> Results:

@@ -231,6 +231,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         self._memory.charge(_STREAM_INDEX, rows * self._layout.tuple_bytes)
         self._input.append(admitted)
         self.stats.rows_in += rows
+        self.stats.packets += 1
         return rows
 
     @property

@@ -53,6 +53,8 @@ class Level:
     def move_to(self, begin: int) -> None:
         """Its bytes were moved there."""
         by, self.place = begin - self.place.begin, Place(begin, self.place.nbytes)
+        if by == 0:
+            return
         self.matched += by
         self.codes = _moved(self.codes, by)
         self.columns = {i: [_moved(part, by) for part in parts] for i, parts in self.columns.items()}
@@ -65,7 +67,7 @@ class Level:
 
 
 def _moved(packed: Packed, by: int) -> Packed:
-    return packed._replace(at=packed.at + by)
+    return Packed(packed.at + by, packed.width, packed.base)
 
 
 class LevelView:

@@ -81,7 +81,11 @@ class MeshJoin(SemiStreamJoin):
         del sample  # rows are held as they come
         split = split_memory(memory, relation, spec, scan_of(relation, spec))
         page_bytes = max(relation.nbytes // max(relation.num_pages, 1), 1)
-        return MeshModel(split.slots, run_pages=max(min(split.run_bytes // page_bytes, split.run_pages), 1))
+        return MeshModel(
+            split.slots,
+            run_pages=max(min(split.run_bytes // page_bytes, split.run_pages), 1),
+            packet_rows=split.admit_rows,
+        )
 
     def _arrange(self) -> None:
         relation = self.relation
@@ -148,6 +152,7 @@ class MeshJoin(SemiStreamJoin):
         rows = admitted.sizes.size
         self._admitted_now += rows
         self.stats.rows_in += rows
+        self.stats.packets += 1
         return rows
 
     def _step(self) -> Results:

@@ -82,6 +82,7 @@ class IndexNestedLoopJoin(SemiStreamJoin):
                 continue
             self._waiting.append(admitted)
             self.stats.rows_in += admitted.sizes.size
+            self.stats.packets += 1
             done += admitted.sizes.size
 
     def _step(self) -> Results:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from semistream.budget import parse_bytes
-from semistream.errors import InvalidArgument
+from semistream.errors import InvalidArgument, NotARelation
 from semistream.joins.candidates import candidates, usual_operator
-from semistream.joins.condition import JoinOn
+from semistream.joins.condition import JoinOn, key_pairs
 from semistream.joins.spec import JoinSpec
 from semistream.joins.where import Where
 from semistream.kernels.types import Int64s
@@ -19,9 +19,9 @@ from semistream.relation import AnyRelation, open_relation
 from semistream.streams.zipf import MAX_EXPONENT
 from semistream.tuning.explanation import Explanation, require_rate
 from semistream.tuning.frequencies import KeyFrequencies
-from semistream.tuning.key_sketch import frequencies_of_sample
 from semistream.tuning.machine import DEFAULT_MACHINE, Machine
 from semistream.tuning.profiles import load_profile
+from semistream.tuning.sampled_frequencies import frequencies_of_sample
 from semistream.tuning.tuner import Tuner
 from semistream.tuning.workload import Workload
 
@@ -45,10 +45,10 @@ def explain(
     """What ``join`` would choose for a stream and a memory, what to expect of it, and what would change the choice.
 
     The stream is known by a ``sample`` of its rows, in the order in which they come, or by its ``stream_schema`` and
-    ``zipf``, the skew of its keys (0, all alike, if neither is given). Without any of these it is taken to have R's key
-    and a number of eight bytes. ``on`` is R's key unless it is given. ``rate`` is how many tuples come in a second, and
-    ``batch_rows`` after how many none may wait, as on Spark. ``machine`` is by default the profile of this machine and
-    R's disk (``semistream calibrate``), or the defaults if there is none.
+    ``zipf``, the skew of its keys (0, all alike, if neither is given). Without rows or schema it is taken to have the
+    columns of ``on`` and a number of eight bytes. ``on`` is R's key unless it is given. ``rate`` is how many tuples
+    come in a second, and ``batch_rows`` after how many none may wait, as on Spark. ``machine`` is by default the
+    profile of this machine and R's disk (``semistream calibrate``), or the defaults if there is none.
 
     >>> import tempfile
     >>> from semistream import Relation
@@ -66,9 +66,9 @@ def explain(
     if zipf is not None and not 0 <= zipf <= MAX_EXPONENT:
         raise InvalidArgument(f"zipf is {zipf}; give a number from 0 (all keys alike) to {MAX_EXPONENT:g}.")
     rows = None if sample is None else _one_batch(sample)
-    schema = rows.schema if rows is not None else stream_schema or _key_and_number(opened)
     if on is None and where is None:
         on = list(opened.key)
+    schema = rows.schema if rows is not None else stream_schema or _keys_and_number(opened, on or opened.key)
     spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
     if spec.condition.access != "equality":
         raise InvalidArgument(
@@ -120,9 +120,9 @@ def workload_of(
 def _require_clustered(relation: AnyRelation) -> None:
     """Refuse an R for which there is nothing to choose."""
     if not relation.clustered:
-        raise InvalidArgument(
-            f"{relation.path} is plain Parquet, which can only be scanned, by 'mesh', 'adaptive_mesh' or 'cmesh'; what to "
-            "expect is known of relations that are clustered by a key. Relation.build(...) makes one."
+        raise NotARelation(
+            f"{relation.path} is plain Parquet: it can only be scanned, by 'mesh', 'adaptive_mesh' or 'cmesh', and what "
+            "to expect is known of relations that are clustered by key. Relation.build(data, path, key=...) makes one."
         )
     if not relation.num_pages:
         raise InvalidArgument(f"{relation.path} has no rows: there is nothing to plan for.")
@@ -140,7 +140,10 @@ def _codes(spec: JoinSpec, sample: pa.RecordBatch) -> Int64s:
     return ranges.low if ranges.possible is None else ranges.low[ranges.possible]
 
 
-def _key_and_number(relation: AnyRelation) -> pa.Schema:
-    fields = [relation.schema.field(name) for name in relation.key]
-    name = next(name for name in ("value", "_value", "__value") if name not in relation.key)
-    return pa.schema([*fields, pa.field(name, pa.int64())])
+def _keys_and_number(relation: AnyRelation, on: JoinOn) -> pa.Schema:
+    """A stream of which no more is known than the columns that it is joined on."""
+    pairs = key_pairs(on)
+    relation.require_columns(list(pairs.values()))
+    fields = [relation.schema.field(right).with_name(left) for left, right in pairs.items()]
+    number = next(name for name in ("value", "_value", "__value") if name not in pairs)
+    return pa.schema([*fields, pa.field(number, pa.int64())])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.joins.byte_ring import aligned, move_bytes
+from semistream.joins.byte_ring import ByteMover, aligned
 from semistream.kernels.packed import pack_rows, take_packed, value_span
 from semistream.kernels.types import Bytes, Int64s
 from semistream.relation.arrow_memory import new_array, packed_bits
@@ -112,9 +112,10 @@ class PackedValues(NamedTuple):
 class PackedWriter:
     """Stores things one behind the other in a block of bytes, from ``at`` on."""
 
-    def __init__(self, block: Bytes, at: int) -> None:
-        self.block = block
+    def __init__(self, mover: ByteMover, at: int) -> None:
+        self.block = mover.block
         self.at = at
+        self._mover = mover
 
     def reserve(self, nbytes: int) -> tuple[int, int]:
         """Room for some bytes: where it begins and ends."""
@@ -133,12 +134,12 @@ class PackedWriter:
         """Store some rows once more that stand at ``at`` or behind it."""
         begin, _ = self.reserve(stored.width * sum(end - first for first, end in kept))
         self.move(stored.at, [(first * stored.width, end * stored.width) for first, end in kept], begin)
-        return stored._replace(at=begin)
+        return Packed(begin, stored.width, stored.base)
 
     def move(self, at: int, ranges: RowRanges, to: int) -> None:
         """Move ranges of bytes, counted from ``at``, to where they stand one behind the other, not behind ``at``."""
         for first, end in ranges:
-            move_bytes(self.block, at + first, end - first, to)
+            self._mover.move(at + first, end - first, to)
             to += end - first
 
     def clear(self, nbytes: int) -> int:

@@ -33,7 +33,8 @@ class TracePoint:
 class JoinStats:
     """Counts of operations. Every stream tuple ends in ``matched`` or ``unmatched``; until then it is in neither.
 
-    ``rows_in`` and ``rows_done`` count stream tuples taken and finished, ``outputs`` result rows. ``inserts`` and
+    ``rows_in`` and ``rows_done`` count stream tuples taken and finished, ``packets`` how often some were taken in
+    together, ``outputs`` result rows. ``inserts`` and
     ``expiries`` are tuples put into and removed from the operator's index of the stream, ``probes`` the R-tuples (or,
     for an index join, the stream tuples) looked up. The cost of a run on a simulated disk is
     ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``; a page of which several column groups are
@@ -49,6 +50,7 @@ class JoinStats:
     unmatched: int = 0
     outputs: int = 0
     steps: int = 0
+    packets: int = 0
     probes: int = 0
     inserts: int = 0
     expiries: int = 0

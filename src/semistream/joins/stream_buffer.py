@@ -22,6 +22,7 @@ from semistream.joins.packed_column import (
     is_packable,
 )
 from semistream.joins.row_sizes import fixed_row_bytes, is_binary, row_sizes
+from semistream.kernels.packed import position_of
 from semistream.kernels.sort import CodeSorter
 from semistream.kernels.types import Int64s
 from semistream.keys import CodeRanges
@@ -130,7 +131,7 @@ class StreamBuffer:
         if rows == 0:
             return None
         order, matchable = self._in_order(ranges.first(rows))
-        writer = PackedWriter(self._ring.block, place.begin)
+        writer = PackedWriter(self._ring.mover, place.begin)
         stored_codes = writer.put(codes, order)
         columns = {i: [writer.put(part, order) for part in parts] for i, parts in values.items()}
         columns |= {i: some.put(writer, order) for i, some in zip(self._binary, strings, strict=True)}
@@ -207,12 +208,9 @@ class StreamBuffer:
 
     def position(self, level: Level, code: int, *, behind: bool) -> int:
         """How many tuples of a level ask for less than a code, or for less or just it if that is to be ``behind``."""
-        codes, base, shift, _ = self.asked(level)
-        distance = (code >> shift) - base
-        bounds = np.iinfo(codes.dtype)
-        if not bounds.min <= distance <= bounds.max:
-            return 0 if distance < bounds.min else level.matchable
-        return int(np.searchsorted(codes, codes.dtype.type(distance), "right" if behind else "left"))
+        at, width, base = level.codes
+        sought = (code >> self._code_shift) - base
+        return int(position_of(self._ring.block, at, width == NARROW, level.matchable, sought, behind))
 
     def keep(self, kept: Sequence[RowRanges]) -> None:
         """Let all tuples go but some of each level, and have all that is free in one place.
@@ -228,7 +226,7 @@ class StreamBuffer:
 
     def _keep(self, level: Level, kept: RowRanges) -> None:
         """Move some tuples of a level together, in the order in which `store` has written their columns."""
-        writer = PackedWriter(self._ring.block, level.place.begin)
+        writer = PackedWriter(self._ring.mover, level.place.begin)
         level.codes = writer.keep(level.codes, kept)
         own = [i for i in level.columns if i != self._code_column]
         columns = {i: self._columns[i].keep(writer, level.columns[i], kept) for i in own}

@@ -34,7 +34,7 @@ class StreamQueue(StreamPackets):
     def __init__(self, slots: int, needs: PageNeeds, budget: MemoryBudget, packet_bytes: int) -> None:
         super().__init__(budget, packet_bytes)
         self.slots = slots
-        self.chunk_rows = self._chunk_rows(slots)
+        self.chunk_rows = self.chunk_rows_of(slots)
         self.chains = PageChains(slots, needs, self.chunk_rows)
         self.live = 0
         self._flags = np.empty(slots, np.uint8)
@@ -42,13 +42,14 @@ class StreamQueue(StreamPackets):
         self._end = 0
 
     @staticmethod
-    def _chunk_rows(slots: int) -> int:
+    def chunk_rows_of(slots: int) -> int:
+        """Tuples that are admitted at once, at most, if there are so many slots."""
         return max(_LEAST_CHUNK, min(_MOST_CHUNK, slots // 8))
 
     @staticmethod
     def index_bytes(needs: PageNeeds, slots: int) -> int:
         """Bytes to find ``slots`` tuples, and to have a chunk of them at hand, besides what is kept by page."""
-        return slots * (needs.tuple_bytes + 1) + StreamQueue._chunk_rows(slots) * _CHUNK_BYTES
+        return slots * (needs.tuple_bytes + 1) + StreamQueue.chunk_rows_of(slots) * _CHUNK_BYTES
 
     @property
     def free(self) -> int:

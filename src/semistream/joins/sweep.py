@@ -75,6 +75,7 @@ class SweepJoin(SemiStreamJoin):
             run_bytes=layout.split.run_bytes,
             trims=trims,
             row_bytes=WaitingRows.of(relation, spec, sample, layout.codes, layout.level_rows),
+            reads_ahead=layout.runs > 1,
         )
 
     def _arrange(self) -> None:
@@ -224,6 +225,7 @@ class SweepJoin(SemiStreamJoin):
         counted = min(rows, self._in_before)
         self._in_before -= counted
         self.stats.rows_in += rows - counted
+        self.stats.packets += 1
         self.stats.inserts += level.matchable
         return rows
 
@@ -291,10 +293,16 @@ class SweepJoin(SemiStreamJoin):
 
     def _let_go(self, view: LevelView, level: Level, begin: int, end: int) -> Results:
         """Give out what is to come of tuples of a level that need no page any more, and count them."""
-        numbers, matched = level.numbers(begin, end), view.matched(level)[begin:end]
+        if begin == end:
+            return
+        matched = view.matched(level)[begin:end]
+        self.stats.expiries += min(end, level.matchable) - min(begin, level.matchable)
+        if self.spec.how == "inner" and self._deadlines is None:  # only pairs come out
+            self.stats.count_done(matched)
+            return
+        numbers = level.numbers(begin, end)
         yield from self._emitter.finished_tuples(view, numbers, matched)
         self._done(view, numbers, matched)
-        self.stats.expiries += min(end, level.matchable) - min(begin, level.matchable)
 
     def close(self) -> None:
         """End the threads and close files."""

@@ -231,3 +231,23 @@ def same_bytes(
         out[i] = same
         every &= same
     return every
+
+
+@njit(cache=True, nogil=True)
+def position_of(block: Bytes, at: int, narrow: bool, rows: int, sought: int, behind: bool) -> int:
+    """How many of ``rows`` ascending codes are less than one, or less or equal if that is to be ``behind``.
+
+    They stand from the byte ``at`` on, as distances of four bytes if they are ``narrow``, else in eight; what is sought
+    is a distance too.
+    """
+    low, high = 0, rows
+    short, long = block.view(np.uint32), block.view(np.int64)
+    first = at // 4 if narrow else at // 8
+    while low < high:
+        middle = (low + high) // 2
+        code = np.int64(short[first + middle]) if narrow else long[first + middle]
+        if code < sought or (behind and code == sought):
+            low = middle + 1
+        else:
+            high = middle
+    return low

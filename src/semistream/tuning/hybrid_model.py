@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -110,6 +111,7 @@ class HybridJoinModel:
     waiting_rows: float
     run_pages: int
     seek_bytes: float
+    packet_rows: float = math.inf  # that are taken in at once, at most
 
     def __post_init__(self) -> None:
         require_numbers(self, "waiting_rows", "run_pages", least=1)
@@ -137,6 +139,7 @@ class HybridJoinModel:
             probes=self._rows(workload, pages) / served,
             waits=min(waiting, longest / 2),
             longest_wait=longest,
+            packets=1 / max(min(self.packet_rows, served), 1.0),
         )
 
     def _rows(self, workload: Workload, pages: int) -> float:

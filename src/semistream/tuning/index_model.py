@@ -52,6 +52,7 @@ class IndexModel:
             waits=self.input_rows / 2 if hits > 0.5 else tuples / 2,
             longest_wait=tuples,
             hits=hits,
+            packets=1 / self.input_rows,
         )
 
     def worst_rate(self, workload: Workload, costs: DiskCosts) -> float:

@@ -50,7 +50,8 @@ class OperatorCosts:
     """Seconds of processor time that an operator takes for each unit of its work, beside its reads.
 
     ``tuple_s`` for a stream tuple, ``hit_s`` for one that is looked up in a cache first, ``value_s`` for each value of
-    R in a result, ``row_s`` for a row of R that it meets, ``step_s`` for an iteration of its loop.
+    R in a result, ``row_s`` for a row of R that it meets, ``step_s`` for an iteration of its loop, ``packet_s`` for
+    taking tuples in, however few.
     """
 
     tuple_s: float
@@ -58,6 +59,7 @@ class OperatorCosts:
     row_s: float = 0.0
     step_s: float = 0.0
     hit_s: float = 0.0
+    packet_s: float = 0.0
 
     def __post_init__(self) -> None:
         require_numbers(self, *(each.name for each in fields(self)), least=0)
@@ -81,7 +83,8 @@ class Machine:
         values = workload.results_per_tuple * workload.values_per_result
         own_s = work.joined * (costs.tuple_s + values * costs.value_s)
         found_s = work.looked_up * costs.hit_s + (1 - work.joined) * values * costs.value_s
-        return own_s + found_s + work.probes * costs.row_s + work.steps * costs.step_s
+        loops_s = work.probes * costs.row_s + work.steps * costs.step_s + work.packets * costs.packet_s
+        return own_s + found_s + loops_s
 
 
 _FREE = OperatorCosts(tuple_s=0.0)

@@ -23,6 +23,7 @@ class MeshModel:
 
     window_rows: float
     run_pages: float
+    packet_rows: float = math.inf  # that are taken in at once, at most
 
     def __post_init__(self) -> None:
         require_numbers(self, "window_rows", "run_pages")
@@ -37,6 +38,7 @@ class MeshModel:
             probes=workload.relation_rows / served,
             waits=served / 2,
             longest_wait=served,
+            packets=1 / min(self.packet_rows, served),
         )
 
 

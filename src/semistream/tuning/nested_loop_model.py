@@ -35,4 +35,6 @@ class NestedLoopModel:
             probes=1.0,
             waits=rows,
             longest_wait=rows,
+            packets=1 / rows,
+            reads_ahead=False,
         )

@@ -16,8 +16,8 @@ from semistream.tuning.workload import Workload
 class Prediction:
     """An ``operator`` with ``memory_bytes`` and ``options`` of its own is expected to take ``rate`` tuples per second.
 
-    A tuple takes ``disk_s`` of the disk and ``processor_s`` of the processor; as R is read ahead, the longer of the two
-    is what it takes. Half of the tuples have their results after ``median_latency_s`` and all after
+    A tuple takes ``disk_s`` of the disk and ``processor_s`` of the processor; if R is read ahead, the longer of the two
+    is what it takes, else both. Half of the tuples have their results after ``median_latency_s`` and all after
     ``worst_latency_s``, if they come at the rate of the workload, and are pushed as they come. If they come faster than
     they are taken, more and more of them wait, and there is no bound.
     """
@@ -52,7 +52,7 @@ def predict(
     work = model.work(workload, machine.disk)
     disk_s = work.disk_s(machine.disk, workload.page_bytes)
     processor_s = machine.processor_s(operator, work, workload)
-    taken_s = max(disk_s, processor_s)
+    taken_s = max(disk_s, processor_s) if work.reads_ahead else disk_s + processor_s
     rate = 1 / taken_s if taken_s > 0 else math.inf
     arrivals = rate if workload.rate is None else workload.rate
     keeps_up = arrivals <= rate

@@ -40,6 +40,7 @@ class SweepModel:
     run_bytes: int
     trims: bool
     row_bytes: Callable[[float], int]
+    reads_ahead: bool = True
 
     def __post_init__(self) -> None:
         require_numbers(self, "buffer_bytes", "level_rows", "run_bytes")
@@ -60,6 +61,7 @@ class SweepModel:
         else:
             total, tuples = self._drained(workload, costs, min(rows, batch), passes), batch
         page_rows = workload.rows_per_page
+        level_rows = self.level_rows / (2 if workload.spread > 1 else 1)  # what a cache misses gathers to half a level
         return Work(
             seeks=total.seeks / tuples,
             pages=total.pages / tuples,
@@ -67,6 +69,8 @@ class SweepModel:
             probes=total.pages * page_rows / tuples,
             waits=min(rows, batch) / 2,
             longest_wait=min(rows, batch),
+            packets=1 / min(level_rows, batch),
+            reads_ahead=self.reads_ahead,
         )
 
     def _drained(self, workload: Workload, costs: DiskCosts, rows: float, passes: float) -> ExpectedReads:

@@ -13,10 +13,12 @@ from semistream.tuning.workload import Workload
 class Work:
     """Counts for each stream tuple, on average in the long run.
 
-    ``seeks`` and ``pages`` are read, ``steps`` iterations done and ``probes`` rows of R met. ``hits`` is the share of
+    ``seeks`` and ``pages`` are read, ``steps`` iterations done and ``probes`` rows of R met; ``packets`` is how often
+    tuples are taken in. ``hits`` is the share of
     the tuples that a cache answers; ``looked_up`` is the share that is looked up in a tuple cache first, and ``joined``
     the share that is left for the join behind it. ``waits`` says how many tuples come until half of those before them
-    have their results, ``longest_wait`` until all have.
+    have their results, ``longest_wait`` until all have. Unless it ``reads_ahead``, the disk works only while the
+    operator waits for it.
     """
 
     seeks: float
@@ -28,6 +30,8 @@ class Work:
     hits: float = 0.0
     looked_up: float = 0.0
     joined: float = 1.0
+    packets: float = 0.0
+    reads_ahead: bool = True
 
     def disk_s(self, costs: DiskCosts, page_bytes: float) -> float:
         """Seconds of the disk for a tuple: SSIJ's S for each seek and T for each page."""
@@ -50,6 +54,8 @@ class Work:
             hits=hits + self.hits * missed,
             looked_up=1.0,
             joined=missed,
+            packets=self.packets * missed,
+            reads_ahead=self.reads_ahead,
         )
 
 
