@@ -121,8 +121,8 @@ def _require_clustered(relation: AnyRelation) -> None:
     """Refuse an R for which there is nothing to choose."""
     if not relation.clustered:
         raise NotARelation(
-            f"{relation.path} is plain Parquet: it can only be scanned, by 'mesh', 'adaptive_mesh' or 'cmesh', and what "
-            "to expect is known of relations that are clustered by key. Relation.build(data, path, key=...) makes one."
+            f"{relation.path} is plain Parquet: it can only be scanned, by 'mesh', 'adaptive_mesh' or 'cmesh'. What to "
+            "expect is known of relations that are clustered by key. Relation.build(data, path, key=...) makes one."
         )
     if not relation.num_pages:
         raise InvalidArgument(f"{relation.path} has no rows: there is nothing to plan for.")

@@ -15,7 +15,7 @@ from semistream.tuning.prediction import Prediction
 from semistream.tuning.tuner import Tuner
 from semistream.tuning.wording import asked_text, described, enough_text, latency_text, pace_text, rate_text
 
-_AS_GOOD = 0.99  # of the greatest rate there is, that the memory must give which is named for it
+_NEARLY = 0.99  # of the greatest rate there is, that the memory must give which is named for it
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class Explanation:
         if self.calibrated:
             return self.machine
         return (
-            f"{self.machine}: there is no profile of this machine and disk, and what the processor takes is left out; "
-            "`semistream calibrate --on R` measures both"
+            f"{self.machine}, without what the processor takes: there is no profile of this machine and disk; "
+            "`semistream calibrate --on R` makes one"
         )
 
 
@@ -161,11 +161,11 @@ def _target(tuner: Tuner, choice: Prediction, most_bytes: int) -> str | None:
     if least is not None:
         return f"{asked_text(rate)} needs at least {enough_text(least.memory_bytes)} here ({described(least)}); {given}"
     rungs = [tuner.best_rate(memory) for memory in tuner.ladder(most_bytes)]
-    most = max(each.rate for each in rungs)
-    nearest = next(each for each in rungs if each.rate >= _AS_GOOD * most)
+    most = max(rungs, key=lambda each: each.rate)
+    nearly = next(each for each in rungs if each.rate >= _NEARLY * most.rate)
     return (
-        f"{asked_text(rate)} cannot be reached here: the most is {rate_text(nearest.rate)}, with "
-        f"{enough_text(nearest.memory_bytes)}, bound by the {nearest.bound_by}; {given}. "
+        f"{asked_text(rate)} cannot be reached here: the most is {rate_text(most.rate)}, bound by the {most.bound_by}, "
+        f"and {enough_text(nearly.memory_bytes)} gives nearly that; {given}. "
         "Shed load, or divide R among workers by key range."
     )
 

@@ -69,11 +69,14 @@ def seconds_text(seconds: float) -> str:
     """A time.
 
     >>> seconds_text(0.0), seconds_text(0.00123456), seconds_text(0.25), seconds_text(152.3), seconds_text(12345.6)
-    ('0 ms', '1.23 ms', '250 ms', '152 s', '12,346 s')
+    ('0 ms', '1.23 ms', '250 ms', '152 s', '3.43 h')
     """
     if seconds < 1:
         return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"
+    if seconds < 3600:
+        return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"
+    hours = seconds / 3600
+    return f"{hours:.3g} h" if hours < 1000 else f"{hours:,.0f} h"
 
 
 def enough_text(nbytes: int) -> str:
