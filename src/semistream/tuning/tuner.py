@@ -56,7 +56,8 @@ class Tuner:
 
     Rates grow with the memory, but not strictly: where an operator has room for one buffer more it may have less for
     tuples, and does not make up for it until it has a few percent more memory. So the least memory for a rate is looked
-    for in small steps, from below the first rung that is enough, and found to within 2 % (`least_memory`).
+    for in steps of 2 %, from below the first rung that is enough (`least_memory`). It is the least but for that, and
+    for memories that are just enough where a few bytes more are not.
 
     If an operator is ``usual``, it is what `chosen` gives unless another one is clearly faster.
     """
@@ -115,8 +116,8 @@ class Tuner:
     def least_latency(self, rate: float, most_bytes: int) -> Prediction | None:
         """What answers soonest at a rate within a memory, of which it need not take all; None if nothing keeps up.
 
-        The less memory, the fewer tuples wait for each other. So of those that sustain the rate the median latency
-        decides, and then the worst; of the best on the ladder the memory is lowered in small steps as far as it goes.
+        Of those that sustain the rate the median latency decides, and then the worst. The less memory, the fewer tuples
+        wait for each other, so that of those that come nearest on the ladder the memory is lowered in small steps.
         """
         if rate != self.workload.rate:
             return replace(self, workload=replace(self.workload, rate=rate)).least_latency(rate, most_bytes)
@@ -125,9 +126,18 @@ class Tuner:
         if not keep_up:
             return None
         best = min(keep_up, key=_latency)
-        below = max((memory for memory in rungs if memory < best.memory_bytes), default=best.memory_bytes)
-        lower = (self._sustains(rate, memory, best) for memory in _steps(below, best.memory_bytes))
-        return min([best, *filter(None, lower)], key=_latency)
+        near = [
+            tried
+            for tried in keep_up
+            if all(own <= _RUNG * other for own, other in zip(_latency(tried), _latency(best), strict=True))
+        ]
+        below = dict(zip(rungs[1:], rungs, strict=False))
+        lower = (
+            self._sustains(rate, memory, tried)
+            for tried in near
+            for memory in _steps(below.get(tried.memory_bytes, tried.memory_bytes), tried.memory_bytes)
+        )
+        return min(filter(None, lower), key=_latency, default=best)
 
     def ladder(self, most_bytes: int) -> list[int]:
         """Memories to try, from the least that is enough for any operator to ``most_bytes``; none if that is less."""
