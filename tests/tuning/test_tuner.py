@@ -263,7 +263,7 @@ def test_real_operators_by_brute_force(relation: Relation, exponent: float, mach
     assert found.rate >= rate
     assert found.rate == fastest(chooser, found.memory_bytes)
     almost = math.floor(found.memory_bytes / 1.021)
-    below = [*steps(chooser.least_bytes, almost, 1.1), *steps(round(0.7 * almost), almost, 1.02)]
+    below = [*steps(chooser.least_bytes, almost, 1.2), *steps(round(0.7 * almost), almost, 1.03)]
     assert not [memory for memory in below if fastest(chooser, memory) >= 1.03 * rate]  # but for steps of whole pages
 
 

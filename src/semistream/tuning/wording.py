@@ -71,12 +71,10 @@ def seconds_text(seconds: float) -> str:
     >>> seconds_text(0.0), seconds_text(0.00123456), seconds_text(0.25), seconds_text(152.3), seconds_text(12345.6)
     ('0 ms', '1.23 ms', '250 ms', '152 s', '3.43 h')
     """
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{seconds * 1e3:.3g} ms"
-    if seconds < 3600:
-        return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"
-    hours = seconds / 3600
-    return f"{hours:.3g} h" if hours < 1000 else f"{hours:,.0f} h"
+    value, unit = (seconds, "s") if seconds < 3600 else (seconds / 3600, "h")
+    return f"{value:.3g} {unit}" if value < 999.5 else f"{value:,.0f} {unit}"
 
 
 def enough_text(nbytes: int) -> str:
