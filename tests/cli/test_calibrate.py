@@ -104,7 +104,7 @@ def test_a_plot_that_cannot_be_written_is_refused_at_once(tmp_path: Path, plot: 
 
 
 def test_without_matplotlib_there_is_a_profile_and_no_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semistream.cli.calibrate.find_spec", lambda name: None)
+    monkeypatch.setattr("semistream.cli.plot_option.find_spec", lambda name: None)
     answer = run("calibrate", "--on", tmp_path)
     assert answer.code == 0
     assert "pip install 'semistream[plot]'" in answer.out

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pyarrow as pa
 import pytest
 
-from semistream.cli.join import How
+from semistream.cli.join_options import How
 from semistream.errors import CorruptRelation
 from semistream.joins.engine import EngineJoin
 from semistream.joins.spec import JoinKind

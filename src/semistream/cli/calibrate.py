@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from semistream.cli.options import AsJson
-from semistream.errors import SemistreamError
-
-_INSTALL = "it takes matplotlib. Install it with `pip install 'semistream[plot]'`"
+from semistream.cli.plot_option import INSTALL, can_draw, require_drawable
 
 
 def calibrate(
@@ -28,9 +25,8 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Measure the disk and the kernels of this machine, in under a minute, and keep the profile."""
-    can_draw = find_spec("matplotlib") is not None
     if plot is not None:
-        _require_drawable(plot, can_draw=can_draw)
+        require_drawable(plot)
     from semistream.cli.output import show
     from semistream.cli.progress import step_progress
     from semistream.cli.reports import Calibrated
@@ -38,21 +34,11 @@ def calibrate(
 
     with step_progress() as progress:
         calibration = measure(on, progress=progress)
-    if not can_draw:
-        show(Calibrated.of(calibration, plot=None, notes=[f"there is no plot: {_INSTALL}"]), as_json=as_json)
+    if not can_draw():
+        show(Calibrated.of(calibration, plot=None, notes=[f"there is no plot: {INSTALL}"]), as_json=as_json)
         return
     from semistream.cli.calibration_plot import save_plot
 
     drawn = calibration.file.with_suffix(".png") if plot is None else plot
     save_plot(drawn, calibration)
     show(Calibrated.of(calibration, plot=str(drawn), notes=[]), as_json=as_json)
-
-
-def _require_drawable(plot: Path, *, can_draw: bool) -> None:
-    """Refuse before anything is measured what would fail after it."""
-    if not can_draw:
-        raise SemistreamError(f"--plot is {str(plot)!r}, and {_INSTALL}, or leave --plot out.")
-    if not plot.parent.is_dir():
-        raise typer.BadParameter(f"--plot is {str(plot)!r}, but there is no folder {str(plot.parent)!r}.")
-    if plot.suffix.lower() != ".png":
-        raise typer.BadParameter(f"--plot is {str(plot)!r}; give a name that ends in .png.")

@@ -10,12 +10,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
 
+from semistream.cli.plot_style import BLUE, GREY, RED, plain_axes
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from semistream.joins.calibrate import Calibration
 
-_MEASURED, _FITTED, _BARS = "#0b6e99", "#c8553d", "#b8c4cc"
+_MEASURED, _FITTED, _BARS = BLUE, RED, GREY
 
 
 def save_plot(path: Path, calibration: Calibration) -> None:
@@ -55,7 +57,7 @@ def _draw_requests(times: Axes, rates: Axes, calibration: Calibration) -> None:
         axes.xaxis.set_major_formatter(lambda nbytes, _: _binary(nbytes))
         axes.tick_params(which="both", labelsize=8)
         axes.set_xlabel("bytes of the request" + ("" if calibration.disk.direct else ", through the system's cache"))
-        _plain(axes, "y")
+        plain_axes(axes, "y")
 
 
 def _draw_kernels(axes: Axes, calibration: Calibration) -> None:
@@ -68,13 +70,7 @@ def _draw_kernels(axes: Axes, calibration: Calibration) -> None:
     axes.margins(x=0.12)
     axes.xaxis.set_major_formatter(EngFormatter("s"))
     axes.set_xlabel("processor time for a tuple, row, pair or value")
-    _plain(axes, "x")
-
-
-def _plain(axes: Axes, grid: str) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis=grid, color="#e6e9ec")  # type: ignore[arg-type]
-    axes.set_axisbelow(True)
+    plain_axes(axes, "x")
 
 
 def _said(seek_s: float, transfer_s_per_byte: float) -> str:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
 import typer
 
+from semistream.cli.join_options import Columns, How, HowOption, Memory, column_names, column_pairs
 from semistream.cli.options import AsJson
-
-
-class How(StrEnum):
-    """Kinds of join, as `semistream.join` has them."""
-
-    inner = "inner"
-    left = "left"
-    semi = "semi"
-    anti = "anti"
 
 
 def join(
@@ -38,18 +29,15 @@ def join(
         list[str] | None,
         typer.Option(help='What else must hold, as "s.at BETWEEN r.since AND r.until"; repeat it for several.'),
     ] = None,
-    how: Annotated[How, typer.Option(help="Which rows come out.")] = How.inner,
+    how: HowOption = How.inner,
     operator: Annotated[str, typer.Option(help="The join's algorithm: auto, or one by name.")] = "auto",
-    memory: Annotated[str, typer.Option(help="All that the join may use: 64MB, 1GiB, or a share of R as 10%.")] = "10%",
-    columns: Annotated[
-        str | None,
-        typer.Option(help="Columns of R to give out, with commas between: all but those of --on unless given."),
-    ] = None,
+    memory: Memory = "10%",
+    columns: Columns = None,
     suffix: Annotated[str, typer.Option(help="Put behind names of R's columns that S has too.")] = "_right",
     as_json: AsJson = False,
 ) -> None:
     """Join stream rows with a relation, exactly, within a memory budget."""
-    pairs = _pairs(on or [])
+    pairs = column_pairs(on)
     from semistream.cli.output import show
     from semistream.cli.progress import counting
     from semistream.cli.reports import Joined
@@ -62,12 +50,12 @@ def join(
     joined = join_stream(
         stream,
         opened,
-        on=pairs or None,
+        on=pairs,
         where=where,
         how=how.value,
         operator=operator,
         memory=memory,
-        columns=None if columns is None else [name.strip() for name in columns.split(",")],
+        columns=column_names(columns),
         suffix=suffix,
     )
     try:
@@ -88,16 +76,3 @@ def join(
         stats=Joined.counts(joined.stats),
     )
     show(report, as_json=as_json)
-
-
-def _pairs(on: list[str]) -> dict[str, str]:
-    """The pairs (stream column -> relation column) of ``--on``."""
-    pairs: dict[str, str] = {}
-    for item in on:
-        stream, equals, relation = item.partition("=")
-        if not stream or (equals and not relation):
-            raise typer.BadParameter(f"--on is {item!r}; give COLUMN, or S_COLUMN=R_COLUMN.")
-        if stream in pairs:
-            raise typer.BadParameter(f"--on names the stream's column {stream!r} twice.")
-        pairs[stream] = relation or stream
-    return pairs

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from semistream import __version__
 from semistream.cli.calibrate import calibrate
 from semistream.cli.demo.command import demo
+from semistream.cli.explain import explain
 from semistream.cli.join import join
 from semistream.cli.relation import app as relation
 from semistream.errors import NotARelation, SemistreamError
@@ -64,6 +65,7 @@ app = typer.Typer(
 )
 app.add_typer(relation, name="relation")
 app.command()(join)
+app.command()(explain)
 app.command()(calibrate)
 app.command()(demo)
 

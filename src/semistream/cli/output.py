@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.bar import Bar
 from rich.console import Console, Group, RenderableType
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def show(report: DataclassInstance, *, as_json: bool) -> None:
     """Print a report on stdout: as one JSON object, or as a person likes to read it."""
     if as_json:
-        print(json.dumps(asdict(report), indent=2))
+        print(json.dumps(plain(report), indent=2))
     else:
         # Cells of a table are folded at the console's width: a pipe has none, so it gets a generous one.
         console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False, emoji=False)
@@ -37,17 +37,23 @@ def messages() -> Console:
 
 def facts(*rows: tuple[str, object], title: str | None = None) -> Table:
     """A two-column table of names and values."""
-    table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(overflow="fold")
+    pairs = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False)
+    pairs.add_column(style="cyan", no_wrap=True)
+    pairs.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
-    return table
+        pairs.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    return pairs
 
 
 def size(nbytes: int) -> str:
     """Bytes, for a person and exactly."""
     return f"{format_bytes(nbytes)} ({nbytes:,} bytes)" if nbytes >= 1000 else format_bytes(nbytes)
+
+
+@singledispatch
+def plain(report: DataclassInstance) -> dict[str, Any]:
+    """A report in plain values, for JSON; a kind that is not a dataclass of such registers its own."""
+    return asdict(report)
 
 
 @singledispatch
@@ -154,18 +160,18 @@ _UNITS = {
 
 @render.register
 def _(report: Calibrated) -> RenderableType:
-    requests = _table("bytes", "requests", "time", "fitted", "throughput")
+    requests = table("bytes", "requests", "time", "fitted", "throughput")
     fastest = max(each.bytes_per_s for each in report.requests)
     for each in report.requests:
         times = [f"{seconds * 1e6:,.1f} µs" for seconds in (each.seconds, each.fitted_seconds)]
         rate = f"{format_bytes(round(each.bytes_per_s))}/s"
-        requests.add_row(f"{each.bytes:,}", f"{each.requests:,}", *times, rate, _bar(each.bytes_per_s, fastest))
-    kernels = _table("kernel", "for", "time")
+        requests.add_row(f"{each.bytes:,}", f"{each.requests:,}", *times, rate, bar(each.bytes_per_s, fastest))
+    kernels = table("kernel", "for", "time")
     kernels.columns[0].justify = kernels.columns[1].justify = "left"
     dearest = max(report.kernels.values())
     for name, seconds in report.kernels.items():
         kernel = name.removesuffix("_s").replace("_", " ")
-        kernels.add_row(kernel, _UNITS[name], f"{seconds * 1e9:,.1f} ns", _bar(seconds, dearest))
+        kernels.add_row(kernel, _UNITS[name], f"{seconds * 1e9:,.1f} ns", bar(seconds, dearest))
     per_byte = report.transfer_s_per_byte
     transfer = f"{format_bytes(round(1 / per_byte))}/s" if per_byte else "takes no time"
     return Group(
@@ -196,21 +202,22 @@ def _operators(operators: Mapping[str, Mapping[str, float]]) -> list[RenderableT
     if not operators:
         return []
     units = list(next(iter(operators.values())))
-    table = _table("operator", *(f"{unit.removesuffix('_s')} (ns)" for unit in units))
-    table.columns[0].justify = "left"
+    costs_table = table("operator", *(f"{unit.removesuffix('_s')} (ns)" for unit in units))
+    costs_table.columns[0].justify = "left"
     for name, costs in operators.items():
-        table.add_row(name, *(f"{costs[unit] * 1e9:,.1f}" for unit in units))
-    return [table, ""]
+        costs_table.add_row(name, *(f"{costs[unit] * 1e9:,.1f}" for unit in units))
+    return [costs_table, ""]
 
 
-def _table(*headers: str) -> Table:
+def table(*headers: str) -> Table:
     """Numbers in columns, with room for a bar behind them."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    columns = Table(box=None, pad_edge=False, header_style="bold")
     for header in headers:
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("", width=_BAR_WIDTH)
-    return table
+        columns.add_column(header, justify="right", no_wrap=True)
+    columns.add_column("", width=_BAR_WIDTH)
+    return columns
 
 
-def _bar(value: float, most: float) -> Bar:
+def bar(value: float, most: float) -> Bar:
+    """A bar as long as a value is beside the greatest."""
     return Bar(size=most or 1, begin=0, end=value, width=_BAR_WIDTH)

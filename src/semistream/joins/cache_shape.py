@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -33,10 +34,9 @@ class CacheShape:
     @classmethod
     def of(cls, columns: Sequence[ColumnLayout], nbytes: int) -> CacheShape:
         """What ``nbytes`` are enough for, if these columns of R are cached."""
-        schema = pa.schema([pa.field(str(i), column.type) for i, column in enumerate(columns)])
-        layout = PageLayout.with_codes(schema)
+        layout, overhead = _laid_out(tuple(column.type for column in columns))
         frame = max(min(_MOST_FRAME, nbytes // _FRAMES // _LEAST_FRAME * _LEAST_FRAME), _LEAST_FRAME)
-        room = frame - frame_bytes(layout)
+        room = frame - overhead
         least_row = 8 + sum(
             column.width + (_LEAST_VALUE if column.kind in ("binary", "arrow") else 0) for column in columns
         )
@@ -64,6 +64,16 @@ class CacheShape:
     def rows(self, row_bytes: int) -> float:
         """Rows of so many bytes that there is room for."""
         return self.frames * self.filled(row_bytes) / row_bytes
+
+
+@lru_cache(maxsize=64)
+def _laid_out(types: tuple[pa.DataType, ...]) -> tuple[PageLayout, int]:
+    """The layout of pages with columns of these types, and what a page takes besides its rows.
+
+    It is kept, as a tuner asks for caches of many sizes.
+    """
+    layout = PageLayout.with_codes(pa.schema([pa.field(str(i), type_) for i, type_ in enumerate(types)]))
+    return layout, frame_bytes(layout)
 
 
 def _page_rows(room: int, least_row: int) -> int:

@@ -36,6 +36,9 @@ OPERATORS: dict[str, type[SemiStreamJoin]] = {
 }
 
 
+_ROWS_SEEN = 1 << 12  # of a sample, by which the bytes of a row are told
+
+
 @dataclass(frozen=True)
 class OperatorCandidate:
     """An operator for one join: ``sample`` are rows of its stream, if there are any yet."""
@@ -64,7 +67,7 @@ class OperatorCandidate:
             model = self.kind.model(self.relation, self.spec, memory, self.sample, **options)
         else:
             model = self.kind.model(self.relation, self.spec, memory, self.sample)
-        return Arranged(model, {**memory.by_name, "results": memory.free})
+        return Arranged(model, {**memory.by_name, "results": memory.limit - memory.used})
 
 
 def candidates(
@@ -76,7 +79,14 @@ def candidates(
     """The operators that take a join, with R as they would read it."""
     read = relation.reading(spec.relation_columns)
     laid_out = spec.laid_out(read.layout)
-    return [OperatorCandidate(kind, read, laid_out, sample) for kind in kinds if _takes(kind, relation, spec)]
+    seen = None if sample is None else sample.slice(0, _ROWS_SEEN)
+    return [OperatorCandidate(kind, read, laid_out, seen) for kind in kinds if _takes(kind, relation, spec)]
+
+
+def usual_operator(spec: JoinSpec) -> type[SemiStreamJoin]:
+    """What is mostly the fastest that takes a condition."""
+    by_access: dict[str, type[SemiStreamJoin]] = {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}
+    return by_access[spec.condition.access]
 
 
 def _takes(kind: type[SemiStreamJoin], relation: AnyRelation, spec: JoinSpec) -> bool:

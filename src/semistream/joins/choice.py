@@ -6,18 +6,13 @@ import pyarrow as pa
 
 from semistream.errors import BudgetError, InvalidArgument
 from semistream.joins.base import SemiStreamJoin
-from semistream.joins.candidates import OPERATORS, candidates
-from semistream.joins.engine import EngineJoin
-from semistream.joins.mesh import MeshJoin
+from semistream.joins.candidates import OPERATORS, candidates, usual_operator
 from semistream.joins.outlook import workload_of
 from semistream.joins.spec import JoinSpec
-from semistream.joins.sweep import SweepJoin
 from semistream.relation import AnyRelation, ParquetRelation
 from semistream.tuning.machine import Machine
 from semistream.tuning.profiles import machine_for
 from semistream.tuning.tuner import Tuner
-
-_CLEARLY = 1.05  # times the rate of the operator that follows the stream, from which another one is taken instead
 
 
 def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]:
@@ -40,8 +35,9 @@ def choose_operator(
 ) -> type[SemiStreamJoin]:
     """The operator that was named, or for ``"auto"`` the one that is expected to be fastest in the memory.
 
-    Models speak of tuples that ask for one key. What asks for ranges of it is swept, and what does not ask for it is
-    scanned. A memory that is too small for any operator is left to the most capable one to refuse.
+    The usual one is taken unless another is clearly faster: it follows the stream as that changes. Models speak of
+    tuples that ask for one key. What asks for ranges of it is swept, and what does not ask for it is scanned. A memory
+    that is too small for any operator is left to the most capable one to refuse.
     """
     if operator != "auto":
         return operator_class(operator)
@@ -52,20 +48,9 @@ def choose_operator(
         workload_of(relation, spec, sample),
         machine or machine_for(relation.path),
         candidates(relation, spec, sample),
+        usual=usual.name,
     )
     try:
-        choices = {choice.operator: choice for choice in tuner.choices(memory_bytes)}
+        return OPERATORS[tuner.chosen(memory_bytes).operator]
     except BudgetError:
         return usual
-    if not choices:
-        return usual
-    best = max(choices.values(), key=lambda choice: choice.rate)
-    if usual.name in choices and best.rate < _CLEARLY * choices[usual.name].rate:
-        return usual
-    return OPERATORS[best.operator]
-
-
-def usual_operator(spec: JoinSpec) -> type[SemiStreamJoin]:
-    """What is mostly the fastest that takes a condition."""
-    by_access: dict[str, type[SemiStreamJoin]] = {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}
-    return by_access[spec.condition.access]

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
 from semistream.budget import parse_bytes
-from semistream.errors import InvalidArgument
-from semistream.joins.candidates import candidates
-from semistream.joins.condition import JoinOn
+from semistream.errors import InvalidArgument, NotARelation
+from semistream.joins.candidates import candidates, usual_operator
+from semistream.joins.condition import JoinOn, key_pairs
 from semistream.joins.spec import JoinSpec
 from semistream.joins.where import Where
+from semistream.kernels.types import Int64s
 from semistream.relation import AnyRelation, open_relation
+from semistream.streams.zipf import MAX_EXPONENT
 from semistream.tuning.explanation import Explanation, require_rate
 from semistream.tuning.frequencies import KeyFrequencies
-from semistream.tuning.machine import Machine
-from semistream.tuning.profiles import load_profile, machine_for
+from semistream.tuning.machine import DEFAULT_MACHINE, Machine
+from semistream.tuning.profiles import load_profile
 from semistream.tuning.sampled_frequencies import frequencies_of_sample
 from semistream.tuning.tuner import Tuner
 from semistream.tuning.workload import Workload
 
-_USEFUL = 1.25  # times R's bytes: more memory is of no use
-
 
 def explain(
-    relation: AnyRelation | str,
+    relation: AnyRelation | str | Path,
     *,
     sample: pa.RecordBatch | pa.Table | None = None,
     stream_schema: pa.Schema | None = None,
@@ -44,10 +45,10 @@ def explain(
     """What ``join`` would choose for a stream and a memory, what to expect of it, and what would change the choice.
 
     The stream is known by a ``sample`` of its rows, in the order in which they come, or by its ``stream_schema`` and
-    ``zipf``, the skew of its keys (0, all alike, if neither is given). Without any of these it is taken to have R's key
-    and a number of eight bytes. ``on`` is R's key unless it is given. ``rate`` is how many tuples come in a second, and
-    ``batch_rows`` after how many none may wait, as on Spark. ``machine`` is by default the profile of this machine and
-    R's disk (``semistream calibrate``), or the defaults if there is none.
+    ``zipf``, the skew of its keys (0, all alike, if neither is given). Without rows or schema it is taken to have the
+    columns of ``on`` and a number of eight bytes. ``on`` is R's key unless it is given. ``rate`` is how many tuples
+    come in a second, and ``batch_rows`` after how many none may wait, as on Spark. ``machine`` is by default the
+    profile of this machine and R's disk (``semistream calibrate``), or the defaults if there is none.
 
     >>> import tempfile
     >>> from semistream import Relation
@@ -59,30 +60,32 @@ def explain(
     """
     opened = relation if isinstance(relation, AnyRelation) else open_relation(relation)
     require_rate(rate)
+    _require_clustered(opened)
     if zipf is not None and sample is not None:
         raise InvalidArgument("zipf and sample both say how often keys come; give one of them.")
+    if zipf is not None and not 0 <= zipf <= MAX_EXPONENT:
+        raise InvalidArgument(f"zipf is {zipf}; give a number from 0 (all keys alike) to {MAX_EXPONENT:g}.")
     rows = None if sample is None else _one_batch(sample)
-    schema = rows.schema if rows is not None else stream_schema or _key_and_number(opened)
     if on is None and where is None:
         on = list(opened.key)
+    schema = rows.schema if rows is not None else stream_schema or _keys_and_number(opened, on or opened.key)
     spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
-    if spec.condition.access != "equality" or not opened.clustered:
+    if spec.condition.access != "equality":
         raise InvalidArgument(
-            f"explain() speaks of joins on equality with R's whole key, but the condition is {spec.condition.text} "
-            f"with {opened.path}. Name the operator: 'sweep' for ranges of the key, 'mesh' for all else."
+            f"what to expect is known of joins on equality with R's whole key ({', '.join(opened.key)}), but the "
+            f"condition is {spec.condition.text}. Such a join is done by the operator "
+            f"{usual_operator(spec).name!r}, whatever the memory."
         )
-    if not opened.num_pages:
-        raise InvalidArgument(f"{opened.path} has no rows: there is nothing to plan for.")
     workload = workload_of(
         opened, spec, rows, zipf=zipf, rate=rate, batch_rows=math.inf if batch_rows is None else batch_rows
     )
     profile = machine or load_profile(opened.path)
-    tuner = Tuner(workload, profile or machine_for(opened.path), candidates(opened, spec, rows))
+    tuner = Tuner(workload, profile or DEFAULT_MACHINE, candidates(opened, spec, rows), usual=usual_operator(spec).name)
     return Explanation.of(
         tuner,
         parse_bytes(memory, of=opened.nbytes),
         calibrated=profile is not None,
-        most_bytes=int(_USEFUL * opened.nbytes),
+        most_bytes=opened.nbytes,  # with more, all of R can be held
     )
 
 
@@ -97,8 +100,9 @@ def workload_of(
 ) -> Workload:
     """A join on equality with R's key as the models see it: keys are asked for as in the sample, or by Zipf."""
     keys = max(relation.num_rows, 1)
-    if zipf is None and sample is not None and sample.num_rows:
-        frequencies = frequencies_of_sample(spec.condition.ranges(sample).low, keys)
+    codes = _codes(spec, sample) if zipf is None and sample is not None else None
+    if codes is not None and codes.size:
+        frequencies = frequencies_of_sample(codes, keys)
     else:
         frequencies = KeyFrequencies.zipf(zipf or 0.0, keys)
     read = relation.reading(spec.relation_columns)
@@ -113,14 +117,33 @@ def workload_of(
     )
 
 
+def _require_clustered(relation: AnyRelation) -> None:
+    """Refuse an R for which there is nothing to choose."""
+    if not relation.clustered:
+        raise NotARelation(
+            f"{relation.path} is plain Parquet: it can only be scanned, by 'mesh', 'adaptive_mesh' or 'cmesh'. What to "
+            "expect is known of relations that are clustered by key. Relation.build(data, path, key=...) makes one."
+        )
+    if not relation.num_pages:
+        raise InvalidArgument(f"{relation.path} has no rows: there is nothing to plan for.")
+
+
 def _one_batch(sample: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
-    if isinstance(sample, pa.RecordBatch):
-        return sample
-    batches = sample.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=sample.schema)
+    if not sample.num_rows:
+        raise InvalidArgument("the sample has no rows; give some of the stream's, in the order in which they come.")
+    return sample if isinstance(sample, pa.RecordBatch) else sample.combine_chunks().to_batches()[0]
 
 
-def _key_and_number(relation: AnyRelation) -> pa.Schema:
-    fields = [relation.schema.field(name) for name in relation.key]
-    name = next(name for name in ("value", "_value", "__value") if name not in relation.key)
-    return pa.schema([*fields, pa.field(name, pa.int64())])
+def _codes(spec: JoinSpec, sample: pa.RecordBatch) -> Int64s:
+    """The keys that a sample asks for: tuples that can match nothing, as those with a null, ask for none."""
+    ranges = spec.condition.ranges(sample)
+    return ranges.low if ranges.possible is None else ranges.low[ranges.possible]
+
+
+def _keys_and_number(relation: AnyRelation, on: JoinOn) -> pa.Schema:
+    """A stream of which no more is known than the columns that it is joined on."""
+    pairs = key_pairs(on)
+    relation.require_columns(list(pairs.values()))
+    fields = [relation.schema.field(right).with_name(left) for left, right in pairs.items()]
+    number = next(name for name in ("value", "_value", "__value") if name not in pairs)
+    return pa.schema([*fields, pa.field(number, pa.int64())])

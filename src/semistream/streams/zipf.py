@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import count as count_up
 from typing import Self, overload
 
@@ -45,7 +46,7 @@ def harmonic(n: int, exponent: float) -> float:
     if exponent == 0:
         return float(n)
     a = min(n, _SUMMED_TERMS)
-    head: float = math.fsum(np.arange(1, a + 1, dtype=np.float64) ** -exponent)
+    head = _sum_of_powers(a, exponent)
     if n == a:
         return head
     s, log_ratio = exponent, math.log(n / a)
@@ -59,6 +60,12 @@ def harmonic(n: int, exponent: float) -> float:
     tail += s * (s + 1) * (s + 2) * (f_n / n**3 - f_a / a**3) / 720
     tail -= s * (s + 1) * (s + 2) * (s + 3) * (s + 4) * (f_n / n**5 - f_a / a**5) / 30240
     return head + tail
+
+
+@lru_cache(maxsize=64)
+def _sum_of_powers(terms: int, exponent: float) -> float:
+    """The sum of k**-exponent for k = 1..terms, rounded once."""
+    return math.fsum(np.arange(1, terms + 1, dtype=np.float64) ** -exponent)
 
 
 class Zipf:

@@ -68,14 +68,15 @@ class KeyFrequencies:
             raise InvalidArgument(f"keys is {keys!r}; a distribution needs at least 1.")
         if exponent == 0:
             return cls(np.array([float(keys)]), np.array([1 / keys]))
-        ends = [*range(1, min(keys, _SINGLE) + 1)]
+        single = np.arange(1, min(keys, _SINGLE) + 1, dtype=np.float64) ** -exponent
+        ends = [single.size]
         while ends[-1] < keys:
             ends.append(min(max(int(ends[-1] * _GROWTH), ends[-1] + 1), keys))
-        upto = np.array([harmonic(end, exponent) for end in ends])
-        counts = np.diff(np.array(ends, np.float64), prepend=0.0)
-        shares = np.diff(upto, prepend=0.0) / upto[-1]
+        sums = np.diff([harmonic(end, exponent) for end in ends])
+        counts = np.concatenate([np.ones(single.size), np.diff(np.array(ends, np.float64))])
         # The sums of harmonic() are rounded: a group must not come out hotter than the one before it.
-        return cls._of_weights(counts, np.minimum.accumulate(shares / counts))
+        weights = np.concatenate([single, sums / counts[single.size :]])
+        return cls._of_weights(counts, np.minimum.accumulate(weights))
 
     @classmethod
     def counted(cls, counts: npt.ArrayLike, unseen: int = 0) -> Self:
@@ -100,17 +101,17 @@ class KeyFrequencies:
 
     def share(self, hottest: float) -> float:
         """P(a tuple asks for one of so many hottest keys): p_N(h_R) of FRONT (1), the hit rate of a perfect cache."""
-        return float(np.interp(hottest, self._keys_upto, self._share_upto))
+        return min(float(np.interp(hottest, self._keys_upto, self._share_upto)), 1.0)
 
     def hottest_for(self, share: float) -> float:
         """How many of the hottest keys have a share of the stream: the inverse of `share`."""
         return float(np.interp(share, self._share_upto, self._keys_upto))
 
     def rest(self, hottest: float) -> Self:
-        """What is asked of all others if so many of the hottest keys are answered by a cache."""
+        """What is asked of all others if so many of the hottest keys are answered by a cache; at least one is left."""
         left = np.minimum(np.maximum(self._keys_upto[1:] - hottest, 0.0), self.keys)
         some = left > 0
-        if not some.any() or not (left @ self.probability) > 0:
+        if left.sum() < 1 or not (left @ self.probability) > 0:
             return type(self)(np.array([1.0]), np.array([1.0]))
         return self._of_weights(left[some], self.probability[some])
 

@@ -56,11 +56,11 @@ class HybridModel:
 
     def served_rows(self) -> float:
         """Tuples that an iteration is expected to serve: w."""
-        return self._served(self._arrivals_to_the_head())
+        return self._served(self._arrivals_to_the_head)
 
     def longest_wait(self) -> float:
         """Tuples that come until one that has come is at the head of the queue, and is served: n."""
-        return self._arrivals_to_the_head()
+        return self._arrivals_to_the_head
 
     def loop_s(self, factors: MeshFactors, pages: float) -> float:
         """c_loop of HYBRID (3), with ``pages`` to read; its factors are those of MESH Table 1."""
@@ -80,6 +80,7 @@ class HybridModel:
         """How many parts of R there are with which share of the stream."""
         return self.frequencies.in_pages(self.relation_rows / self.buffer_rows)
 
+    @cached_property
     def _arrivals_to_the_head(self) -> float:
         """n, in which as many tuples wait as there is room for; that grows with n, so halving finds it."""
         parts = self._parts
@@ -91,7 +92,7 @@ class HybridModel:
         low, high = 0.0, 1.0
         while waiting(high) < self.waiting_rows:
             low, high = high, 2 * high
-        for _ in range(60):
+        for _ in range(40):
             middle = (low + high) / 2
             low, high = (middle, high) if waiting(middle) < self.waiting_rows else (low, middle)
         return high

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from semistream.budget import format_bytes
@@ -14,8 +14,12 @@ from semistream.tuning.prediction import Prediction, predict
 from semistream.tuning.work import OperatorModel
 from semistream.tuning.workload import Workload
 
-_STEP = 1.1  # from one memory to the next where all are tried
-_CLOSE = 0.01  # of a memory, to which the least is found
+CLEARLY = 1.05
+"""Times the rate of the usual operator, above which another one is taken instead."""
+
+_RUNG = 1.3  # from one memory of the ladder to the next
+_STEP = 1.02  # the same, where the least is looked for between rungs
+_DIP = 0.7  # of a rate: it does not come down to less of that again with more memory
 
 Options = Mapping[str, float]
 
@@ -36,7 +40,7 @@ class Candidate(Protocol):
 
     @property
     def settings(self) -> Sequence[Options]:
-        """The options to choose from."""
+        """The options to choose from; none needs less memory than the first."""
 
     def arranged(self, memory_bytes: int, options: Options) -> Arranged:
         """What it makes of a memory with some options; one that is too small is refused with the least that is not."""
@@ -46,91 +50,110 @@ class Candidate(Protocol):
 class Tuner:
     """Both problems of MESH 3.3 over all operators and their options, and the least latency.
 
-    Options are few, so that all are tried; what a memory is good for is had by trying the model, which is exact in
-    what fits. Rates grow with the memory but for small steps (a buffer more, a longer run), so the least memory for a
-    rate is found between two memories of a ladder by halving, after the first rung that is enough.
+    What an operator makes of a memory is told by its model, which is exact in what fits. Options are few, so all of
+    them are tried. Memories are tried on a ladder, from the least that is enough for any operator on, each a third more
+    than the one before; what was found for one is kept, so that to ask again costs nothing.
+
+    Rates grow with the memory, but not strictly: where an operator has room for one buffer more it may have less for
+    tuples, and does not make up for it until it has a few percent more memory. So the least memory for a rate is looked
+    for in steps of 2 %, from below the first rung that is enough (`least_memory`). It is the least but for that, and
+    for memories that are just enough where a few bytes more are not.
+
+    If an operator is ``usual``, it is what `chosen` gives unless another one is clearly faster.
     """
 
     workload: Workload
     machine: Machine
     candidates: Sequence[Candidate]
+    usual: str | None = None
+    _tried: dict[int, list[Prediction]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def choices(self, memory_bytes: int) -> list[Prediction]:
         """The best setting of each operator that can do with a memory, the fastest first."""
-        found = [best for each in self.candidates if (best := self._best(each, memory_bytes)) is not None]
-        return sorted(found, key=lambda choice: -choice.rate)
+        best: dict[str, Prediction] = {}
+        for tried in self._settings(memory_bytes):
+            if tried.operator not in best or tried.rate > best[tried.operator].rate:
+                best[tried.operator] = tried
+        return sorted(best.values(), key=lambda choice: -choice.rate)
 
     def best_rate(self, memory_bytes: int) -> Prediction:
         """The operator and options of the greatest rate in a memory; refused if it is too small for all."""
         choices = self.choices(memory_bytes)
         if not choices:
-            least = self.least_bytes
-            raise BudgetError(
-                f"a budget of {memory_bytes} bytes is too small for any operator: the least that one needs here is "
-                f"{least} bytes ({format_bytes(least)}). Raise memory to that.",
-                least_bytes=least,
-            )
+            raise self._too_little(memory_bytes)
         return choices[0]
 
-    def least_memory(self, rate: float, most_bytes: int) -> Prediction | None:
-        """The least memory up to ``most_bytes`` with which any operator takes ``rate`` tuples per second, and which."""
-        for before, memory in _pairs(self._ladder(most_bytes)):
-            if self._sustains(rate, memory):
-                least = _first(lambda nbytes: self._sustains(rate, nbytes) is not None, before, memory)
-                return self._sustains(rate, least)
-        return None
+    def chosen(self, memory_bytes: int) -> Prediction:
+        """The usual operator at its best, or the fastest; refused as by `best_rate`.
 
-    def least_latency(self, most_bytes: int, rate: float) -> Prediction | None:
-        """What answers soonest at a rate within a memory: it need not take all of it.
-
-        The less memory, the fewer tuples wait for each other; so of those that sustain the rate the median latency
-        decides, and then the worst.
+        It is the fastest if that is clearly faster, or if the usual one does not keep up with the workload and it does.
         """
-        keep_up = [
-            choice
-            for memory in self._ladder(most_bytes)
-            for choice in self._settings(memory)
-            if choice.rate >= rate and math.isfinite(choice.median_latency_s)
+        best = self.best_rate(memory_bytes)
+        usual = next((choice for choice in self.choices(memory_bytes) if choice.operator == self.usual), best)
+        falls_behind = usual.rate < (self.workload.rate or 0.0) <= best.rate
+        return best if falls_behind or best.rate > CLEARLY * usual.rate else usual
+
+    def least_memory(self, rate: float, most_bytes: int) -> Prediction | None:
+        """The least memory up to ``most_bytes`` with which any operator takes ``rate`` tuples per second, and which.
+
+        None if there is none on the ladder. A lower one that is enough would have to lie between two rungs that are
+        not, with more than a dip between it and the one that is found.
+        """
+        rungs = self.ladder(most_bytes)
+        first = next((number for number, memory in enumerate(rungs) if self._fastest(memory) >= rate), None)
+        if first is None:
+            return None
+        start = max(first - 1, 0)
+        if start and self._fastest(rungs[start]) >= _DIP * rate:
+            start -= 1  # what came before may have been enough
+        promising = [tried for tried in self._settings(rungs[first]) if tried.rate >= _DIP * rate]
+        return next(
+            self.best_rate(memory)
+            for memory in _steps(rungs[start], rungs[first])
+            if any(self._sustains(rate, memory, tried) for tried in promising)
+        )
+
+    def least_latency(self, rate: float, most_bytes: int) -> Prediction | None:
+        """What answers soonest at a rate within a memory, of which it need not take all; None if nothing keeps up.
+
+        Of those that sustain the rate the median latency decides, and then the worst. The less memory, the fewer tuples
+        wait for each other, so that of those that come nearest on the ladder the memory is lowered in small steps.
+        """
+        if rate != self.workload.rate:
+            return replace(self, workload=replace(self.workload, rate=rate)).least_latency(rate, most_bytes)
+        rungs = self.ladder(most_bytes)
+        keep_up = [tried for memory in rungs for tried in self._settings(memory) if tried.rate >= rate]
+        if not keep_up:
+            return None
+        best = min(keep_up, key=_latency)
+        near = [
+            tried
+            for tried in keep_up
+            if all(own <= _RUNG * other for own, other in zip(_latency(tried), _latency(best), strict=True))
         ]
-        return min(keep_up, key=lambda choice: (choice.median_latency_s, choice.worst_latency_s), default=None)
+        below = dict(zip(rungs[1:], rungs, strict=False))
+        lower = (
+            self._sustains(rate, memory, tried)
+            for tried in near
+            for memory in _steps(below.get(tried.memory_bytes, tried.memory_bytes), tried.memory_bytes)
+        )
+        return min(filter(None, lower), key=_latency, default=best)
+
+    def ladder(self, most_bytes: int) -> list[int]:
+        """Memories to try, from the least that is enough for any operator to ``most_bytes``; none if that is less."""
+        least = self.least_bytes
+        if least > most_bytes:
+            return []
+        rungs = math.ceil(math.log(most_bytes / least) / math.log(_RUNG))
+        return sorted({*(math.floor(least * _RUNG**rung) for rung in range(rungs)), most_bytes})
 
     @property
     def least_bytes(self) -> int:
         """The least memory that any operator can do with."""
-        return min(self._least(candidate) for candidate in self.candidates)
+        return min(self.least_of(candidate) for candidate in self.candidates)
 
-    def predicted(self, candidate: Candidate, memory_bytes: int, options: Options) -> Prediction:
-        """What is expected of an operator with some options."""
-        model = candidate.arranged(memory_bytes, options).model
-        return predict(candidate.name, model, self.workload, self.machine, memory_bytes=memory_bytes, options=options)
-
-    def _best(self, candidate: Candidate, memory_bytes: int) -> Prediction | None:
-        return max(self._tried(candidate, memory_bytes), key=lambda choice: choice.rate, default=None)
-
-    def _tried(self, candidate: Candidate, memory_bytes: int) -> Iterator[Prediction]:
-        for options in candidate.settings:
-            try:
-                yield self.predicted(candidate, memory_bytes, options)
-            except BudgetError:
-                continue
-
-    def _settings(self, memory_bytes: int) -> Iterator[Prediction]:
-        for candidate in self.candidates:
-            yield from self._tried(candidate, memory_bytes)
-
-    def _sustains(self, rate: float, memory_bytes: int) -> Prediction | None:
-        best = next(iter(self.choices(memory_bytes)), None)
-        return best if best is not None and best.rate >= rate else None
-
-    def _ladder(self, most_bytes: int) -> list[int]:
-        """Memories to try, from the least that is enough for any operator."""
-        least = self.least_bytes
-        if least > most_bytes:
-            return []
-        rungs = math.ceil(math.log(most_bytes / least) / math.log(_STEP)) if most_bytes > least else 0
-        return [*(math.floor(least * _STEP**rung) for rung in range(rungs)), most_bytes]
-
-    def _least(self, candidate: Candidate) -> int:
+    def least_of(self, candidate: Candidate) -> int:
+        """The least memory that an operator can do with."""
         try:
             candidate.arranged(1, candidate.settings[0])
         except BudgetError as error:
@@ -139,17 +162,52 @@ class Tuner:
             return error.least_bytes
         return 1
 
+    def _settings(self, memory_bytes: int) -> list[Prediction]:
+        """All operators that can do with a memory, with all of their options."""
+        if memory_bytes not in self._tried:
+            tried = (
+                self._predicted(candidate, memory_bytes, options)
+                for candidate in self.candidates
+                for options in candidate.settings
+            )
+            self._tried[memory_bytes] = [each for each in tried if each is not None]
+        return self._tried[memory_bytes]
 
-def _pairs(rungs: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Each rung with the one before it; the first with itself."""
-    return zip([rungs[0], *rungs[:-1]] if rungs else [], rungs, strict=True)
+    def _predicted(self, candidate: Candidate, memory_bytes: int, options: Options) -> Prediction | None:
+        """What is expected of an operator with some options; None if they need more memory."""
+        try:
+            model = candidate.arranged(memory_bytes, options).model
+        except BudgetError:
+            return None
+        return predict(candidate.name, model, self.workload, self.machine, memory_bytes=memory_bytes, options=options)
+
+    def _sustains(self, rate: float, memory_bytes: int, setting: Prediction) -> Prediction | None:
+        """A setting in another memory, if it sustains a rate there."""
+        candidate = next(each for each in self.candidates if each.name == setting.operator)
+        predicted = self._predicted(candidate, memory_bytes, setting.options)
+        return predicted if predicted is not None and predicted.rate >= rate else None
+
+    def _fastest(self, memory_bytes: int) -> float:
+        """The greatest rate that there is in a memory; 0 if it is too small for all."""
+        return max((tried.rate for tried in self._settings(memory_bytes)), default=0.0)
+
+    def _too_little(self, memory_bytes: int) -> BudgetError:
+        least, name = min((self.least_of(candidate), candidate.name) for candidate in self.candidates)
+        return BudgetError(
+            f"a budget of {memory_bytes:,} bytes is too small for any operator: {name} needs the least here, "
+            f"{least:,} bytes ({format_bytes(least)}). Raise memory to that.",
+            least_bytes=least,
+        )
 
 
-def _first(enough: Callable[[int], bool], low: int, high: int) -> int:
-    """A memory above ``low`` that is enough, and within a hundredth of one that is not; ``high`` is."""
-    if enough(low):
-        return low
-    while high - low > max(_CLOSE * low, 1):
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+def _latency(prediction: Prediction) -> tuple[float, float]:
+    return prediction.median_latency_s, prediction.worst_latency_s
+
+
+def _steps(low: int, high: int) -> Iterator[int]:
+    """Memories from one to another, each a little more than the one before."""
+    memory = low
+    while memory < high:
+        yield memory
+        memory = max(math.floor(memory * _STEP), memory + 1)
+    yield high

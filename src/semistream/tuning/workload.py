@@ -62,6 +62,6 @@ class Workload:
             self,
             frequencies=self.frequencies.rest(cached_rows),
             rate=None if self.rate is None else max(self.rate * missed, 1e-9),
-            batch_rows=max(self.batch_rows * missed, 1.0),
+            batch_rows=max(self.batch_rows * missed, 1.0) if math.isfinite(self.batch_rows) else math.inf,
             spread=self.spread / missed if missed > 0 else math.inf,
         )

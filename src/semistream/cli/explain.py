@@ -1,0 +1,97 @@
+"""``semistream explain``: what a join would choose and what to expect of it, before it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from semistream.cli.join_options import Columns, How, HowOption, Memory, column_names, column_pairs
+from semistream.cli.options import AsJson
+from semistream.cli.plot_option import require_drawable
+from semistream.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MOST_ROWS = 2_000_000  # of a sample: enough to tell how hot the keys are
+
+
+def explain(
+    relation: Annotated[Path, typer.Argument(metavar="R", help="The relation's folder.", show_default=False)],
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", help="Column to join by, or S_COLUMN=R_COLUMN; repeat it for several. Else R's key."),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(help="Stream tuples that come in a second: is that kept up with?")
+    ] = None,
+    zipf: Annotated[
+        float | None, typer.Option(help="How skewed the stream's keys are: 0, all alike, unless given.")
+    ] = None,
+    sample: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Rows of the stream, in the order in which they came: Parquet, Arrow IPC or CSV."
+        ),
+    ] = None,
+    memory: Memory = "10%",
+    columns: Columns = None,
+    how: HowOption = How.inner,
+    batch_rows: Annotated[
+        float | None, typer.Option(help="Tuples after which none may wait, as at the end of a micro-batch.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.png", help="Draw rate and hit rate against memory: would more of it help?"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a join would choose, how fast it would be, and what would change that."""
+    if zipf is not None and sample is not None:
+        raise typer.BadParameter("--zipf and --sample both say how often keys come; give one of them.")
+    if plot is not None:
+        require_drawable(plot)
+    pairs = column_pairs(on)
+    from semistream.cli.explanation_text import Explained
+    from semistream.cli.output import show
+    from semistream.joins import explain as explain_join
+
+    explanation = explain_join(
+        relation,
+        sample=None if sample is None else _read(sample),
+        on=pairs,
+        how=how.value,
+        memory=memory,
+        rate=rate,
+        zipf=zipf,
+        batch_rows=batch_rows,
+        columns=column_names(columns),
+    )
+    if plot is not None:
+        from semistream.cli.explanation_plot import save_plot
+
+        save_plot(plot, explanation, title=str(relation))
+    show(Explained(str(relation), explanation, None if plot is None else str(plot)), as_json=as_json)
+
+
+def _read(path: Path) -> pa.Table:
+    """The first rows of a stream; that there are more is said."""
+    import pyarrow as pa
+
+    from semistream.cli.output import messages
+    from semistream.relation.sources import open_source
+
+    reader = open_source(path)
+    batches: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in reader:
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows > _MOST_ROWS:
+            messages().print(f"{path} is long: its first {_MOST_ROWS:,} rows are taken for a sample.", soft_wrap=True)
+            break
+    if not rows:
+        raise InvalidArgument(f"the sample {path} has no rows; give some of the stream's, in the order they came in.")
+    return pa.Table.from_batches(batches, reader.schema).slice(0, _MOST_ROWS)
