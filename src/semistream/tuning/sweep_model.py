@@ -74,11 +74,9 @@ class SweepModel:
         """What is read for a batch that is drained at its end."""
         room, batch = max(self._capacity(workload) - 2 * self.level_rows, 1), workload.batch_rows
         more = max(batch - room, 0.0) / room
-        if self.trims:
-            # While all of those that filled it go, n that came since take their place: dn/dx = room + n.
+        passes = more
+        if self.trims:  # while those that filled it go, n others take their place: dn/dx = room + n
             passes = math.log1p(more) if more <= math.e - 1 else 1 + (more - (math.e - 1)) / 2
-        else:
-            passes = more
         reads = self._reads(workload, costs, min(room, batch))
         return ExpectedReads((1 + passes) * reads.seeks, (1 + passes) * reads.pages)
 
