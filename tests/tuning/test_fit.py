@@ -45,3 +45,13 @@ def test_too_few_runs_and_runs_without_time_are_refused() -> None:
         fit_costs(np.ones((1, 2)), np.ones(1))
     with pytest.raises(InvalidArgument, match="no time above 0"):
         fit_costs(np.ones((2, 2)), np.array([1.0, 0.0]))
+
+
+def test_usual_costs_decide_between_kinds_that_always_come_together() -> None:
+    """Twice as slow a machine, where runs cannot tell the first two kinds apart."""
+    work = np.array([[10.0, 10.0, 1.0], [20.0, 20.0, 5.0], [5.0, 5.0, 9.0]])
+    usual = np.array([1.0, 3.0, 10.0])
+    assert fit_costs(work, work @ (2 * usual), usual) == pytest.approx(2 * usual)
+    far = fit_costs(work, work @ np.array([2.0, 6.0, 60.0]), usual)
+    assert work @ far == pytest.approx(work @ np.array([2.0, 6.0, 60.0]), rel=0.15)
+    assert far[1] == pytest.approx(3 * far[0], rel=0.2)

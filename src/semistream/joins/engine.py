@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Unpack
 
@@ -27,6 +28,7 @@ _WATCH = "key sketch"
 _NOTICED = 0.05  # of a tuple's time, from which saving it is worth anything
 _CHANGE_PASSES = 1.5  # over R, that it takes to change the share and to fill the cache again
 _MUCH = 0.35  # of a tuple's time: if that is saved, the stream must have changed, and is looked at soon again
+_SEEN_IN_PASS, _MOST_UNSEEN = 8, 1 << 18  # batches that are watched, at least, and tuples between two of them
 _FEW_ROWS = 1 << 14  # tuples that the cache misses between two looks, at least
 _LEAST_PATIENCE, _MOST_PATIENCE = 4, 16  # passes that a change must pay in, and that are between two looks
 
@@ -62,7 +64,9 @@ class EngineJoin(FrontStage):
         self._decides = cache_share is None
         self._given_machine = machine
         self._watch: StreamWatch | None = None
+        self._models: dict[float, OperatorModel | None] = {}  # by share; None if there is too little memory for it
         self._next_look = 0  # tuples that the cache has missed, from which on the share is chosen again
+        self._next_seen = 0  # tuples, from which on a batch is watched again
         self._patience = 1  # passes until then
         super().__init__(relation, stream_schema, cache_share=cache_share or 0.0, **arguments)
 
@@ -96,7 +100,8 @@ class EngineJoin(FrontStage):
         super()._arrange()
 
     def _push(self, batch: pa.RecordBatch) -> Results:
-        if self._watch is not None and batch.num_rows:
+        if self._watch is not None and batch.num_rows and self.stats.rows_in >= self._next_seen:
+            self._next_seen = self.stats.rows_in + min(self._sweep.pass_rows // _SEEN_IN_PASS, _MOST_UNSEEN)
             changed = self._watch.see(batch)
             if changed or self._sweep.stats.rows_in >= self._next_look:
                 yield from self._look(batch, self._watch)
@@ -144,11 +149,20 @@ class EngineJoin(FrontStage):
     def _seconds(self, share: float, workload: Workload, sample: pa.RecordBatch) -> float:
         """What a tuple takes with a cache of such a share of the memory."""
         limit = self._memory.limit
-        try:
-            model = self.model(self.relation, self.spec, MemoryBudget(limit), sample, cache_share=share)
-        except BudgetError:
-            return float("inf")
-        return 1 / predict(self.name, model, workload, self._machine, memory_bytes=limit).rate
+        if share not in self._models:
+            try:
+                model = self.model(self.relation, self.spec, MemoryBudget(limit), sample, cache_share=share)
+            except BudgetError:
+                model = None
+            self._models[share] = model
+        made = self._models[share]
+        if made is None:
+            return math.inf
+        return 1 / predict(self.name, made, workload, self._machine, memory_bytes=limit).rate
+
+    def _rearrange(self, relation: Relation, limit: int) -> None:
+        self._models.clear()
+        super()._rearrange(relation, limit)
 
     @property
     def _machine(self) -> Machine:

@@ -22,7 +22,7 @@ from semistream.relation import Relation
 from semistream.streams import Zipf
 from semistream.tuning.fit import fit_costs
 from semistream.tuning.frequencies import Floats
-from semistream.tuning.machine import Machine, OperatorCosts
+from semistream.tuning.machine import DEFAULT_MACHINE, Machine, OperatorCosts
 from semistream.tuning.progress import Progress, unwatched
 
 _COLUMNS = 14
@@ -83,17 +83,18 @@ def measure_operators(
             if issubclass(kind, FrontStage):
                 measured[kind.name] = _with_look_ups(measured[kind.wraps.name], runs(_CACHED))
             else:
-                measured[kind.name] = _costs(runs(_SETTINGS))
+                measured[kind.name] = _costs(runs(_SETTINGS), DEFAULT_MACHINE.operators[kind.name])
     progress(1.0)
     return measured
 
 
-def _costs(runs: list[tuple[Floats, float]]) -> OperatorCosts:
+def _costs(runs: list[tuple[Floats, float]], usual: OperatorCosts) -> OperatorCosts:
     """The costs that fit runs best; there are no look-ups in a cache."""
     work = np.array([counts for counts, _ in runs])
     asked = work.any(axis=0)
     costs = np.zeros(work.shape[1])
-    costs[asked] = fit_costs(work[:, asked], np.array([taken_s for _, taken_s in runs]))
+    times = np.array([taken_s for _, taken_s in runs])
+    costs[asked] = fit_costs(work[:, asked], times, np.array(astuple(usual))[asked])
     return OperatorCosts(*costs.tolist())
 
 

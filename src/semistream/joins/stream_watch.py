@@ -11,7 +11,7 @@ from semistream.tuning.frequencies import KeyFrequencies
 from semistream.tuning.key_sketch import LEAST_BYTES, KeySketch
 from semistream.tuning.sampled_frequencies import frequencies_of_sample
 
-_STRIDE, _FURTHER = 16, 4  # one tuple in so many has its code made, of which the sketch takes one in so many
+_STRIDE, _FURTHER = 16, 2  # one tuple in so many has its code made, of which the sketch takes one in so many
 _OFFSET = 7  # by which the first of them moves on from batch to batch
 _FIRST_SAMPLE = 32  # bytes of memory for each tuple of the first batch that is looked at
 _LEAST_FIRST = 512  # tuples, of which the first batch must have so many to be looked at

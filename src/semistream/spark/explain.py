@@ -15,9 +15,10 @@ from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.interpreter import require_classic
 from semistream.spark.routing import cut_codes, part_bounds
-from semistream.tuning.explanation import Explanation, rate_text, require_rate
+from semistream.tuning.explanation import Explanation, require_rate
 from semistream.tuning.machine import Machine
 from semistream.tuning.prediction import Prediction
+from semistream.tuning.wording import rate_text
 
 MICRO_BATCH_ROWS = 1_000_000
 

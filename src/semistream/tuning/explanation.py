@@ -127,10 +127,7 @@ class Explanation:
         """Where the costs come from."""
         if self.calibrated:
             return self.machine
-        return (
-            f"{self.machine}, without what the processor takes: there is no profile of this machine and disk; "
-            "`semistream calibrate --on R` makes one"
-        )
+        return f"{self.machine}: there is no profile of this machine and disk; `semistream calibrate --on R` makes one"
 
 
 def require_rate(rate: float | None) -> float | None:

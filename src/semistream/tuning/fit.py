@@ -9,13 +9,18 @@ import numpy as np
 from semistream.errors import InvalidArgument
 from semistream.tuning.frequencies import Floats
 
+_TRUST = 0.1  # of what is usual, for each kind of work, against a run
 
-def fit_costs(work: Floats, seconds: Floats) -> Floats:
+
+def fit_costs(work: Floats, seconds: Floats, usual: Floats | None = None) -> Floats:
     """The seconds of each kind of work, none below 0, that are nearest to what runs took.
 
     ``work`` has a row for each run and a column for each kind. Distances are relative, so that short runs count as much
     as long ones. With few kinds it is exact: the best of all choices of kinds that take any time, each by least squares
     (the solution of non-negative least squares is that of its own support).
+
+    Runs may not tell kinds apart that always come together. Then the proportions of ``usual`` costs decide, if they are
+    given: to differ from these, for a machine that is as fast as the runs say, counts a little.
 
     >>> fit_costs(np.array([[1.0, 0.0], [1.0, 2.0], [3.0, 1.0]]), np.array([2.0, 8.0, 9.0])).round(6).tolist()
     [2.0, 3.0]
@@ -27,14 +32,27 @@ def fit_costs(work: Floats, seconds: Floats) -> Floats:
         )
     if not (np.all(np.isfinite(work)) and np.all(seconds > 0) and np.all(np.isfinite(seconds))):
         raise InvalidArgument("a run has no time above 0, or work that is no number; measure it again.")
-    scaled, ones = work / seconds[:, np.newaxis], np.ones(seconds.size)
-    best, least = np.zeros(work.shape[1]), float(ones @ ones)
-    for size in range(1, work.shape[1] + 1):
-        for kinds in combinations(range(work.shape[1]), size):
+    scaled, wanted = work / seconds[:, np.newaxis], np.ones(seconds.size)
+    if usual is not None and np.any(scaled @ usual > 0):
+        expected = scaled @ usual
+        here = usual * float(expected @ wanted) / float(expected @ expected)  # on a machine of this speed
+        known = np.flatnonzero(here > 0)
+        trusted = np.zeros((known.size, usual.size))
+        trusted[np.arange(known.size), known] = _TRUST / here[known]
+        scaled, wanted = np.vstack([scaled, trusted]), np.append(wanted, np.full(known.size, _TRUST))
+    return _least_squares(scaled, wanted)
+
+
+def _least_squares(scaled: Floats, wanted: Floats) -> Floats:
+    """What comes nearest to what is wanted, with no number below 0."""
+    kinds_there_are = scaled.shape[1]
+    best, least = np.zeros(kinds_there_are), float(wanted @ wanted)
+    for size in range(1, kinds_there_are + 1):
+        for kinds in combinations(range(kinds_there_are), size):
             some = scaled[:, kinds]
-            costs, *_ = np.linalg.lstsq(some, ones, rcond=None)
-            error = float(np.sum((some @ costs - ones) ** 2))
+            costs, *_ = np.linalg.lstsq(some, wanted, rcond=None)
+            error = float(np.sum((some @ costs - wanted) ** 2))
             if np.all(costs >= 0) and error < least:
-                best, least = np.zeros(work.shape[1]), error
+                best, least = np.zeros(kinds_there_are), error
                 best[list(kinds)] = costs
     return best
