@@ -12,6 +12,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFo
 
 from semistream.budget import format_bytes
 from semistream.cli.plot_style import BLUE, RED, plain_axes
+from semistream.tuning.cache_curve import CACHE_SHARE
 from semistream.tuning.wording import asked_text
 
 if TYPE_CHECKING:
@@ -69,7 +70,16 @@ def _draw_rate(axes: Axes, explanation: Explanation) -> None:
 def _draw_hit_rate(axes: Axes, explanation: Explanation) -> None:
     curve = explanation.curve
     axes.plot([point.memory_bytes for point in curve], [point.hit_rate for point in curve], color=BLUE)
-    axes.plot(explanation.memory_bytes, explanation.choice.hit_rate, "o", color=BLUE)
+    axes.plot(explanation.memory_bytes, explanation.choice.hit_rate, "o", color=BLUE, label="as it is chosen")
+    caches = explanation.cache_curve
+    memories = [point.memory_bytes for point in caches]
+    if caches:
+        by_law = [point.modelled for point in caches]
+        axes.plot(memories, by_law, "--", color=RED, label=f"if a cache had {CACHE_SHARE:.0%}: by frequencies")
+    if caches and caches[0].sampled is not None:
+        sampled = [point.sampled or 0.0 for point in caches]
+        axes.plot(memories, sampled, ":", color=_AT_HAND, linewidth=2, label="by reuse in the sample")
+    axes.legend(frameon=False, fontsize=9, loc="upper left")
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylabel("answered by a cache")

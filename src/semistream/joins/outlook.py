@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,11 +13,13 @@ from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument, NotARelation
 from semistream.joins.candidates import candidates, usual_operator
 from semistream.joins.condition import JoinOn, key_pairs
+from semistream.joins.engine import EngineJoin
 from semistream.joins.spec import JoinSpec
 from semistream.joins.where import Where
 from semistream.kernels.types import Int64s
 from semistream.relation import AnyRelation, open_relation
 from semistream.streams.zipf import MAX_EXPONENT
+from semistream.tuning.cache_curve import cache_curve
 from semistream.tuning.explanation import Explanation, require_rate
 from semistream.tuning.frequencies import KeyFrequencies
 from semistream.tuning.machine import DEFAULT_MACHINE, Machine
@@ -81,12 +84,16 @@ def explain(
     )
     profile = machine or load_profile(opened.path)
     tuner = Tuner(workload, profile or DEFAULT_MACHINE, candidates(opened, spec, rows), usual=usual_operator(spec).name)
-    return Explanation.of(
+    explanation = Explanation.of(
         tuner,
         parse_bytes(memory, of=opened.nbytes),
         calibrated=profile is not None,
         most_bytes=opened.nbytes,  # with more, all of R can be held
     )
+    (engine,) = candidates(opened, spec, rows, [EngineJoin])
+    memories = [point.memory_bytes for point in explanation.curve]
+    codes = None if rows is None else _codes(spec, rows)
+    return replace(explanation, cache_curve=tuple(cache_curve(engine, memories, workload.frequencies, codes)))
 
 
 def workload_of(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
+from semistream.tuning.cache_curve import CachePoint
 from semistream.tuning.changes import changes
 from semistream.tuning.prediction import Prediction
 from semistream.tuning.tuner import Tuner
@@ -36,7 +37,7 @@ class Explanation:
     ``reason`` says why it is chosen. ``alternatives`` are the other operators at their best, the fastest first;
     ``refused`` are those that need more memory, with the least that they need. ``target`` says, if a rate is asked for,
     whether it is kept up with, and if not, what would be needed. ``changes`` are what would lead to another choice, and
-    ``curve`` what other memories would give.
+    ``curve`` what other memories would give. ``cache_curve`` says what a cache would answer in these, chosen or not.
     """
 
     machine: str
@@ -51,6 +52,7 @@ class Explanation:
     target: str | None
     changes: tuple[str, ...]
     curve: tuple[CurvePoint, ...]
+    cache_curve: tuple[CachePoint, ...] = ()
 
     @classmethod
     def of(cls, tuner: Tuner, memory_bytes: int, *, calibrated: bool, most_bytes: int) -> Explanation:
@@ -99,6 +101,7 @@ class Explanation:
                 }
                 for point in self.curve
             ],
+            "cache_curve": [asdict(point) for point in self.cache_curve],
         }
 
     def __str__(self) -> str:
