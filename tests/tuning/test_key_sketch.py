@@ -118,6 +118,14 @@ def test_every_tuple_is_chosen_as_likely(stride: int) -> None:
     assert chosen / trials == pytest.approx(1 / stride, abs=5 / np.sqrt(trials * stride))
 
 
+@settings(deadline=None, max_examples=50)
+@given(cuts=st.lists(st.integers(0, 3000), max_size=20), stride=st.sampled_from([1, 3, 10]))
+def test_one_tuple_of_each_block_is_chosen(cuts: list[int], stride: int) -> None:
+    chooser, rows = OneInMany(stride, np.random.default_rng(4)), np.arange(3000)
+    chosen = np.concatenate([chooser.choose(part) for part in np.split(rows, sorted(cuts))])
+    assert (chosen // stride).tolist() == list(range(3000 // stride))
+
+
 @settings(deadline=None)
 @given(sizes=st.lists(st.integers(0, 90)), capacity=st.integers(1, 10).map(lambda half: 2 * half))
 def test_a_thinned_sample_is_spread_evenly(sizes: list[int], capacity: int) -> None:
