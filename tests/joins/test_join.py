@@ -139,7 +139,7 @@ def test_what_cannot_work_is_refused_by_name(products: Relation, tmp_path: Path)
         joined(products, how="outer")
     with pytest.raises(InvalidArgument, match="operator is 'hash'; give 'auto', 'engine', 'mesh', 'adaptive_mesh'"):
         joined(products, operator="hash")
-    with pytest.raises(InvalidArgument, match="'engine' has no option 'speed'; it has cache_share, on, where"):
+    with pytest.raises(InvalidArgument, match="'engine' has no option 'speed'; it has cache_share, machine, on, where"):
         joined(products, speed=11)
     with pytest.raises(ColumnNotFound, match="'colour'"):
         joined(products, columns=["colour"])

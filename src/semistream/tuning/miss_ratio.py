@@ -58,7 +58,7 @@ class MissRatioCurve:
 
     >>> stream = np.array([1, 2, 1, 3, 1, 2] * 50)
     >>> MissRatioCurve.of_sample(stream, policy="lru").hit_rate([0, 1, 2, 3]).round(2).tolist()
-    [0.0, 0.0, 0.33, 1.0]
+    [0.0, 0.0, 0.67, 1.0]
     >>> MissRatioCurve.of_sample(stream, policy="lfu").hit_rate([0, 1, 2, 3]).round(2).tolist()
     [0.0, 0.5, 0.83, 1.0]
     """
