@@ -34,7 +34,11 @@ def imported_by(*words: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["--version"], *([command, "--help"] for command in ("relation", "join", "calibrate", "demo"))],
+    [
+        ["--help"],
+        ["--version"],
+        *([command, "--help"] for command in ("relation", "join", "explain", "calibrate", "demo")),
+    ],
     ids=" ".join,
 )
 def test_help_imports_nothing_heavy(words: list[str]) -> None:

@@ -79,6 +79,8 @@ def explain(
             f"condition is {spec.condition.text}. Such a join is done by the operator "
             f"{usual_operator(spec).name!r}, whatever the memory."
         )
+    if rows is not None:
+        _require_keys(rows, spec)
     workload = workload_of(
         opened, spec, rows, zipf=zipf, rate=rate, batch_rows=math.inf if batch_rows is None else batch_rows
     )
@@ -139,6 +141,15 @@ def _one_batch(sample: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     if not sample.num_rows:
         raise InvalidArgument("the sample has no rows; give some of the stream's, in the order in which they come.")
     return sample if isinstance(sample, pa.RecordBatch) else sample.combine_chunks().to_batches()[0]
+
+
+def _require_keys(sample: pa.RecordBatch, spec: JoinSpec) -> None:
+    """Refuse a sample that says nothing of the stream's keys."""
+    for name in spec.condition.stream_keys:
+        if sample.column(name).null_count == sample.num_rows:
+            raise InvalidArgument(
+                f"the sample has no value in its column {name!r}, which is joined on; give another one."
+            )
 
 
 def _codes(spec: JoinSpec, sample: pa.RecordBatch) -> Int64s:

@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from semistream.errors import InvalidArgument
+from semistream.kernels.types import Int32s
 from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_slots import PageSlots
 from semistream.relation.page_table import PageTable, SegmentTable
-from semistream.relation.read_plan import optimal_plan
+from semistream.relation.read_plan import Pages, optimal_plan
+from semistream.tuning.frequencies import Floats
 
 _PLANNED = 1 << 14  # pages of R that are planned for, of one R or of several small ones
 _FEW = 64  # wanted pages, of which that part would have too few to tell: then all of R is planned for
@@ -51,22 +53,43 @@ def expected_reads(
         return ExpectedReads(0.0, 0.0)
     few = wanted_pages * _PLANNED < _FEW * num_pages
     planned = num_pages if few else min(num_pages, _PLANNED)
-    draws = min(max(_PLANNED // planned, 1), _MOST_DRAWS)
-    generator = np.random.default_rng(0)
-    expected = wanted_pages * planned / num_pages
-    wanted = np.concatenate(
-        [
-            draw * planned + generator.choice(planned, max(int(expected + generator.random()), 1), replace=False)
-            for draw in range(draws)
-        ]
-    )
-    wanted.sort()  # far faster than what the planner does to pages that are not in order
-    slots = _equal_pages(draws, planned, page_bytes)
+    if planned > _PLANNED:
+        slots, wanted = _equal_pages(1, planned, page_bytes), _some(planned, wanted_pages)
+    else:
+        drawn = _drawn(min(max(_PLANNED // planned, 1), _MOST_DRAWS), planned, page_bytes)
+        slots, wanted = drawn.slots, drawn.wanted(wanted_pages * planned / num_pages)
     plan = optimal_plan(slots, wanted, costs, most_bytes=most_bytes, most_pages=most_pages)
     first, last = plan.pages[plan.cuts[:-1]], plan.pages[plan.cuts[1:] - 1]
     follows = (first[1:] == last[:-1] + 1) & (first[1:] % planned != 0)
     seeks, pages = len(plan) - int(np.count_nonzero(follows)), int(plan.span_pages.sum())
     return ExpectedReads(seeks * wanted_pages / wanted.size, pages * wanted_pages / wanted.size)
+
+
+class _Drawn(NamedTuple):
+    """Relations of which pages are drawn: those of a low ``rank``, so that more pages are those before and others."""
+
+    slots: PageSlots
+    rank: Int32s
+    fraction: Floats
+
+    def wanted(self, expected: float) -> Pages:
+        """So many pages of each relation, on average, and at least one."""
+        counts = np.maximum((expected + self.fraction).astype(np.int64), 1)
+        return np.flatnonzero(self.rank < counts[:, np.newaxis])
+
+
+@lru_cache(maxsize=1)
+def _drawn(relations: int, pages: int, page_bytes: int) -> _Drawn:
+    generator = np.random.default_rng(0)
+    rank = np.tile(np.arange(pages, dtype=np.int32), (relations, 1))
+    generator.permuted(rank, axis=1, out=rank)
+    return _Drawn(_equal_pages(relations, pages, page_bytes), rank, generator.random(relations))
+
+
+def _some(pages: int, wanted: float) -> Pages:
+    """About so many of far more pages."""
+    generator = np.random.default_rng(0)
+    return np.sort(generator.choice(pages, max(int(wanted + generator.random()), 1), replace=False))
 
 
 def _equal_pages(relations: int, pages: int, page_bytes: int) -> PageSlots:
