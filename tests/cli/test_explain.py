@@ -207,7 +207,7 @@ def test_nonsense_is_refused(relation: Path, words: list[str], message: str) -> 
         (["--on", "a=1", "--on", "a=2"], "names the stream's column 'a' twice"),
         (["--on", "=id"], "give COLUMN, or S_COLUMN=R_COLUMN"),
         (["--how", "outer"], "outer"),
-        (["--rate", "many"], "many"),
+        (["--rate", "many"], "number"),
     ],
 )
 def test_a_wrong_command_line_is_told_as_such(relation: Path, words: list[str], message: str) -> None:

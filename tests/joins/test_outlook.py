@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from semistream.tuning.machine import DEFAULT_MACHINE, Machine
 from semistream.tuning.profiles import load_profile, save_profile
 
 ROWS = 20_000
-SLOW_DISK = Machine("slow", DiskCosts(0.008, transfer_s_per_byte=1 / 120e6))
+SLOW_DISK = replace(DEFAULT_MACHINE, name="slow", disk=DiskCosts(seek_s=0.05, transfer_s_per_byte=1e-7))
 
 
 @pytest.fixture(autouse=True)

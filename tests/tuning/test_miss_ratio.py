@@ -65,10 +65,10 @@ def test_all_sizes_at_once_are_each_size_by_itself(
     assert curve.hit_rate(sizes) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("exponent", [0.5, 1.0, 1.5])
+@pytest.mark.parametrize("exponent", [0.5, 1.5])
 @pytest.mark.parametrize("policy", ["lru", "lfu", FrontPolicy(30_000, 15_000)], ids=["lru", "lfu", "front"])
 def test_some_keys_tell_what_all_do(exponent: float, policy: FrontPolicy) -> None:
-    codes = Zipf(exponent, 200_000, seed=2).keys(1_000_000)
+    codes = Zipf(exponent, 200_000, seed=2).keys(500_000)
     exact = MissRatioCurve.of_sample(codes, policy=policy, most_tuples=codes.size)
     some = MissRatioCurve.of_sample(codes, policy=policy, most_tuples=codes.size // 16)
     sizes = np.geomspace(256 * 16, 200_000, 12)
@@ -158,7 +158,7 @@ SHARES: dict[type[SemiStreamJoin], tuple[float, ...]] = {
     MeshJoin: (0.08, 0.12, 0.2, 0.35, 0.5),  # with more, a pass has fewer tuples than the cache has rows
 }
 STREAMS: dict[str, Callable[[int], Int64s]] = {
-    **{f"Zipf {a}": (lambda tuples, a=a: Zipf(a, ROWS, seed=3).keys(tuples)) for a in (0.5, 1.0, 1.5)},
+    **{f"Zipf {a}": (lambda tuples, a=a: Zipf(a, ROWS, seed=3).keys(tuples)) for a in (1.0, 1.5)},
     "drifting": drifting,
 }
 
@@ -166,10 +166,9 @@ STREAMS: dict[str, Callable[[int], Int64s]] = {
 @pytest.mark.parametrize(
     ("wraps", "stream"),
     [
-        *((SweepJoin, stream) for stream in STREAMS.values()),
-        *(pytest.param(MeshJoin, stream, marks=pytest.mark.slow) for stream in (*STREAMS.values(), shifting)),
+        *(pytest.param(SweepJoin, stream, id=f"sweep, {name}") for name, stream in STREAMS.items()),
+        pytest.param(MeshJoin, STREAMS["Zipf 1.0"], id="mesh, Zipf 1.0", marks=pytest.mark.slow),
     ],
-    ids=[*(f"sweep, {name}" for name in STREAMS), *(f"mesh, {name}" for name in (*STREAMS, "shifting"))],
 )
 def test_a_front_stage_answers_what_the_curve_says(
     relation: Relation, wraps: type[SemiStreamJoin], stream: Callable[[int], Int64s]

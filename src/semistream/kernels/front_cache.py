@@ -98,18 +98,13 @@ def _take_in(
     replaced = min(noted.size, num_held)
     gain = count[noted].sum() - ascending[:replaced].sum()
     if num_held < held.size or gain > _WORTH * replaced:
-        keys = np.concatenate((held[:num_held], noted))  # of equals, those held stay
-        state[keys] = _OUT
-        cut = np.sort(count[keys])[keys.size - held.size]
-        equals = held.size - np.count_nonzero(count[keys] > cut)
-        num_held = 0
-        for k in keys:
-            if count[k] > cut or (count[k] == cut and equals > 0):
-                equals -= count[k] == cut
-                held[num_held] = k
-                state[k] = _HELD
-                num_held += 1
-            else:
-                count[k] = 0
+        keys = np.concatenate((held[:num_held], noted))
+        state[held[:num_held]] = _OUT
+        order = np.argsort(-count[keys], kind="mergesort")  # of equals, those held first
+        num_held = held.size
+        held[:] = keys[order[:num_held]]
+        state[held] = _HELD
+        for k in keys[order[num_held:]]:
+            count[k] = 0
         ascending = np.sort(count[held])
     return num_held, ascending[replaced - 1] + _WORTH
