@@ -81,9 +81,9 @@ def explain(
         )
     if rows is not None:
         _require_keys(rows, spec)
-    workload = workload_of(
-        opened, spec, rows, zipf=zipf, rate=rate, batch_rows=math.inf if batch_rows is None else batch_rows
-    )
+    codes = None if rows is None else spec.condition.ranges(rows).asked
+    every_batch = math.inf if batch_rows is None else batch_rows
+    workload = _workload(opened, spec, _frequencies(opened, codes, zipf), rate, every_batch)
     profile = machine or load_profile(opened.path)
     tuner = Tuner(workload, profile or DEFAULT_MACHINE, candidates(opened, spec, rows), usual=usual_operator(spec).name)
     explanation = Explanation.of(
@@ -92,9 +92,8 @@ def explain(
         calibrated=profile is not None,
         most_bytes=opened.nbytes,  # with more, all of R can be held
     )
-    (engine,) = candidates(opened, spec, rows, [EngineJoin])
+    engine = next(candidate for candidate in tuner.candidates if candidate.name == EngineJoin.name)
     memories = [point.memory_bytes for point in explanation.curve]
-    codes = None if rows is None else _codes(spec, rows)
     return replace(explanation, cache_curve=tuple(cache_curve(engine, memories, workload.frequencies, codes)))
 
 
@@ -108,16 +107,25 @@ def workload_of(
     batch_rows: float = math.inf,
 ) -> Workload:
     """A join on equality with R's key as the models see it: keys are asked for as in the sample, or by Zipf."""
+    codes = None if sample is None else spec.condition.ranges(sample).asked
+    return _workload(relation, spec, _frequencies(relation, codes, zipf), rate, batch_rows)
+
+
+def _frequencies(relation: AnyRelation, codes: Int64s | None, zipf: float | None) -> KeyFrequencies:
+    """How often keys are asked for: by Zipf if that is said, else as in the codes of a sample, else all alike."""
     keys = max(relation.num_rows, 1)
-    codes = _codes(spec, sample) if zipf is None and sample is not None else None
-    if codes is not None and codes.size:
-        frequencies = frequencies_of_sample(codes, keys)
-    else:
-        frequencies = KeyFrequencies.zipf(zipf or 0.0, keys)
+    if zipf is None and codes is not None and codes.size:
+        return frequencies_of_sample(codes, keys)
+    return KeyFrequencies.zipf(zipf or 0.0, keys)
+
+
+def _workload(
+    relation: AnyRelation, spec: JoinSpec, frequencies: KeyFrequencies, rate: float | None, batch_rows: float
+) -> Workload:
     read = relation.reading(spec.relation_columns)
     return Workload(
         frequencies,
-        relation_rows=keys,
+        relation_rows=max(relation.num_rows, 1),
         num_pages=relation.num_pages,
         page_bytes=read.nbytes / relation.num_pages,
         values_per_result=len(spec.payload),
@@ -150,12 +158,6 @@ def _require_keys(sample: pa.RecordBatch, spec: JoinSpec) -> None:
             raise InvalidArgument(
                 f"the sample has no value in its column {name!r}, which is joined on; give another one."
             )
-
-
-def _codes(spec: JoinSpec, sample: pa.RecordBatch) -> Int64s:
-    """The keys that a sample asks for: tuples that can match nothing, as those with a null, ask for none."""
-    ranges = spec.condition.ranges(sample)
-    return ranges.low if ranges.possible is None else ranges.low[ranges.possible]
 
 
 def _keys_and_number(relation: AnyRelation, on: JoinOn) -> pa.Schema:

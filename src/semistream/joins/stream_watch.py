@@ -79,5 +79,4 @@ class StreamWatch:
         """The codes of one tuple in so many, from anywhere in the batch: it may be in the order of its keys."""
         self._batches += 1
         rows = np.arange(self._batches * _OFFSET % min(stride, batch.num_rows), batch.num_rows, stride)
-        ranges = self._condition.ranges(batch.select(self._keys).take(pa.array(rows)))
-        return ranges.low if ranges.possible is None else ranges.low[ranges.possible]
+        return self._condition.ranges(batch.select(self._keys).take(pa.array(rows))).asked

@@ -122,11 +122,6 @@ class SweepJoin(SemiStreamJoin):
         return paced_rows(self._buffer.capacity, self._level_rows, trims=self._trims)
 
     @property
-    def most_waiting(self) -> int:
-        """Stream tuples that may wait while there is to be room for a level more."""
-        return max(self._buffer.capacity - self._level_rows, 1)
-
-    @property
     def run_bytes(self) -> int:
         """The most that is read at once."""
         return self._reader.run_bytes

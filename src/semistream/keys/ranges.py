@@ -45,6 +45,11 @@ class CodeRanges:
         high = np.minimum(self.last, other.last)
         return CodeRanges.between(low, high, both(self.possible, other.possible))
 
+    @property
+    def asked(self) -> Codes:
+        """Where the ranges of tuples that can match begin: the codes that are asked for, if each asks for one."""
+        return self.low if self.possible is None else self.low[self.possible]
+
     def first(self, rows: int) -> CodeRanges:
         """Those of the first tuples."""
         high = None if self.high is None else self.high[:rows]
