@@ -14,6 +14,8 @@ from semistream.tuning.machine import Machine
 from semistream.tuning.profiles import machine_for
 from semistream.tuning.tuner import Tuner
 
+_ROWS_SEEN = 1 << 16  # of a sample: a batch may be a whole table, and a join should start at once
+
 
 def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]:
     """The operator by name, or as it was given."""
@@ -44,10 +46,11 @@ def choose_operator(
     usual = usual_operator(spec)
     if spec.condition.access != "equality" or isinstance(relation, ParquetRelation) or not relation.num_pages:
         return usual
+    seen = None if sample is None else sample.slice(0, _ROWS_SEEN)
     tuner = Tuner(
-        workload_of(relation, spec, sample),
+        workload_of(relation, spec, seen),
         machine or machine_for(relation.path),
-        candidates(relation, spec, sample),
+        candidates(relation, spec, seen),
         usual=usual.name,
     )
     try:
