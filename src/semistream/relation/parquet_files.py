@@ -36,7 +36,9 @@ class ParquetFiles:
     def at(cls, path: Path) -> ParquetFiles:
         """The files of a Parquet file, a folder of them, or a Delta table."""
         if not path.exists():
-            raise RelationError(f"{path} does not exist.")
+            raise RelationError(
+                f"{path} does not exist; give the path of a Parquet file, a folder of them, or a Delta table."
+            )
         if (path / DELTA_LOG).is_dir():
             return _of_delta_table(path)
         return _of_folder(path) if path.is_dir() else cls((path,), ({},), {}, None, _stamp([path]))

@@ -68,7 +68,9 @@ def _flat(items: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 def _open_path(path: Path) -> pa.RecordBatchReader:
     if not path.exists():
-        raise RelationError(f"{path} does not exist.")
+        raise RelationError(
+            f"{path} does not exist; give the path of a Parquet, Arrow IPC or CSV file, or of a folder of one kind."
+        )
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")
     formats = {_FORMATS.get(file.suffix.lower(), "") for file in files}
     if len(formats) != 1 or formats == {""}:
