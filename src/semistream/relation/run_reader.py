@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +31,8 @@ _SEGMENT_THREADS = 3  # for pages of several segments, whose requests are short:
 class RunReader:
     """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by ``threads``.
 
+    With one buffer there is nothing to do while it is read to, so it is read when it is taken, by the caller.
+
     Of a run one request reads the segments of each column group in ``table``; ``files`` are those of each group. The
     table keeps which segments need no check of their checksum any more. Only what was asked for is read, so that the
     counts of the disk are the same every time: a page counts once for each of its segments. Errors of the thread are
@@ -54,8 +57,9 @@ class RunReader:
         self._files = files
         self._disk = disk
         self._run_bytes = run_bytes
+        self._buffers = buffers
         self._free: deque[_Buffer] = deque(_Buffer.of(self._buffer_bytes) for _ in range(buffers))
-        self._pending: deque[tuple[Future[PageRun] | _LaneRun, _Buffer, int]] = deque()  # and the pages of the run
+        self._pending: deque[tuple[_Coming, _Buffer, int]] = deque()  # and the pages of the run
         self._taken: _Buffer | None = None
         self._all_verified = False
         self._asked = 0
@@ -137,9 +141,11 @@ class RunReader:
             requests.append(SegmentRequest(segment, read, begin))
             begin += buffer_bytes(nbytes)
         buffer = self._free.popleft()
-        coming: Future[PageRun] | _LaneRun
+        coming: _Coming
         if self._in_lanes and all(request.read.plain for request in requests) and self._are_verified(requests, pages):
             coming = _LaneRun(self, self._lane(), requests, pages, buffer)
+        elif self._buffers == 1:
+            coming = _LateRun(partial(self._read, requests, pages, buffer.data))
         else:
             coming = self.submit(self._read, requests, pages, buffer.data)
         self._pending.append((coming, buffer, pages.size))
@@ -250,6 +256,13 @@ class _Buffer(NamedTuple):
         return cls(data, data.ctypes.data)
 
 
+class _LateRun(NamedTuple):
+    """A run that is read when it is wanted, like a future."""
+
+    result: Callable[[], PageRun]
+    """Read it."""
+
+
 class _LaneRun:
     """A run that a lane reads, like a future."""
 
@@ -275,3 +288,6 @@ class _LaneRun:
             if got[i] < self._before[i] + request.read.nbytes:  # read again to say why, or because it was interrupted
                 self._before[i] = request.read(self._buffer[request.begin :])
         return self._reader._run(self._requests, self._pages, self._buffer, self._before)
+
+
+_Coming = Future[PageRun] | _LateRun | _LaneRun
