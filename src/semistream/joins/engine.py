@@ -18,6 +18,7 @@ from semistream.joins.sweep import SweepJoin
 from semistream.relation import AnyRelation, Relation
 from semistream.tuning.machine import DEFAULT_MACHINE, Machine
 from semistream.tuning.prediction import predict
+from semistream.tuning.profiles import machine_for
 from semistream.tuning.work import OperatorModel
 from semistream.tuning.workload import Workload
 
@@ -31,6 +32,7 @@ _MUCH = 0.35  # of a tuple's time: if that is saved, the stream must have change
 _SEEN_IN_PASS, _MOST_UNSEEN = 8, 1 << 18  # batches that are watched, at least, and tuples between two of them
 _FEW_ROWS = 1 << 14  # tuples that the cache misses between two looks, at least
 _LEAST_PATIENCE, _MOST_PATIENCE = 4, 16  # passes that a change must pay in, and that are between two looks
+_FREE_PATIENCE = 2  # the same if no tuple waits
 
 
 class EngineJoin(FrontStage):
@@ -41,12 +43,13 @@ class EngineJoin(FrontStage):
     is gathered last and once. Where hot keys are worth it, they are answered from memory as they come (`FrontStage`).
 
     How much of the memory the cache has is for the cost model to say, with the frequencies of the stream's keys, which
-    are watched (`StreamWatch`), and the costs of the ``machine``. FRONT 3.2 finds the optimum for a distribution that
-    is known, here it is found again as the distribution changes. There is no cache in front of a fast disk with much
-    memory, and one in front of a slow disk or with a small memory under skew. The first look is at the first batch, the
-    next ones after one pass over R, two, four, and so on while little changes, and at once if the stream has changed
-    all of a sudden. Passes count in tuples that the cache misses, so that a cache which answers less and less is looked
-    at soon. If ``cache_share`` is given, it stays.
+    are watched (`StreamWatch`), and the costs of the ``machine``: by default those that were calibrated, if they were.
+    FRONT 3.2 finds the optimum for a distribution that is known, here it is found again as the distribution changes.
+    There is no cache in front of a fast disk with much memory, and one in front of a slow disk or with a small memory
+    under skew. The first look is at the first batch, the next ones after one pass over R, two, four, and so on while
+    little changes, sooner if no tuple waits, and at once if the stream has changed all of a sudden. Passes count in
+    tuples that the cache misses, so that a cache which answers less and less is looked at soon. If ``cache_share`` is
+    given, it stays.
     """
 
     name = "engine"
@@ -62,10 +65,12 @@ class EngineJoin(FrontStage):
         **arguments: Unpack[JoinArguments],
     ) -> None:
         self._decides = cache_share is None
-        self._given_machine = machine
+        real = isinstance(arguments.get("disk", "auto"), str)
+        self._known_machine = machine_for(relation.path) if machine is None and real else machine
         self._watch: StreamWatch | None = None
         self._models: dict[float, OperatorModel | None] = {}  # by share; None if there is too little memory for it
-        self._next_look = 0  # tuples that the cache has missed, from which on the share is chosen again
+        self._next_look = 0  # tuples that the cache has missed, from which on the share is chosen again,
+        self._next_free_look = 0  # and if none waits, so that a change costs nothing
         self._next_seen = 0  # tuples, from which on a batch is watched again
         self._patience = 1  # passes until then
         super().__init__(relation, stream_schema, cache_share=cache_share or 0.0, **arguments)
@@ -85,7 +90,7 @@ class EngineJoin(FrontStage):
         return super().model(relation, spec, memory, sample, cache_share=cache_share)
 
     def _arrange(self) -> None:
-        self._next_look = 0
+        self._next_look = self._next_free_look = 0
         if self._decides and (nbytes := StreamWatch.affordable_bytes(self._memory.limit)):
             self._memory.charge(_WATCH, nbytes)
             try:
@@ -103,9 +108,15 @@ class EngineJoin(FrontStage):
         if self._watch is not None and batch.num_rows and self.stats.rows_in >= self._next_seen:
             self._next_seen = self.stats.rows_in + min(self._sweep.pass_rows // _SEEN_IN_PASS, _MOST_UNSEEN)
             changed = self._watch.see(batch)
-            if changed or self._sweep.stats.rows_in >= self._next_look:
+            if changed or self._is_due:
                 yield from self._look(batch, self._watch)
         yield from super()._push(batch)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether it is time to choose again."""
+        behind = self._sweep.stats
+        return behind.rows_in >= (self._next_look if behind.rows_waiting else self._next_free_look)
 
     def _look(self, batch: pa.RecordBatch, watch: StreamWatch) -> Results:
         """Choose the share of the cache for the stream as it is now."""
@@ -113,7 +124,9 @@ class EngineJoin(FrontStage):
         self._patience = 1 if saved > _MUCH else min(2 * self._patience, _MOST_PATIENCE)
         if share != self.cache_share:
             yield from self._give(share)
-        self._next_look = self._sweep.stats.rows_in + self._patience * max(self._sweep.pass_rows, _FEW_ROWS)
+        pass_rows, seen = max(self._sweep.pass_rows, _FEW_ROWS), self._sweep.stats.rows_in
+        self._next_look = seen + self._patience * pass_rows
+        self._next_free_look = seen + min(self._patience, _FREE_PATIENCE) * pass_rows
 
     def _give(self, share: float) -> Results:
         """Let the cache have another share of the memory."""
@@ -167,7 +180,7 @@ class EngineJoin(FrontStage):
     @property
     def _machine(self) -> Machine:
         """The machine as far as it is known; of its disk, what plans are made with."""
-        known = self._given_machine
+        known = self._known_machine
         return replace(DEFAULT_MACHINE, disk=self._read_costs) if known is None else known
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 
@@ -11,13 +13,16 @@ from semistream.tuning.frequencies import KeyFrequencies
 from semistream.tuning.key_sketch import LEAST_BYTES, KeySketch
 from semistream.tuning.sampled_frequencies import frequencies_of_sample
 
-_STRIDE, _FURTHER = 16, 2  # one tuple in so many has its code made, of which the sketch takes one in so many
+_LEAST_STRIDE, _MOST_STRIDE = 8, 32  # one tuple in so many has its code made,
+_SEEN = 4096  # so that not many more of a batch have
 _OFFSET = 7  # by which the first of them moves on from batch to batch
 _FIRST_SAMPLE = 32  # bytes of memory for each tuple of the first batch that is looked at
 _LEAST_FIRST = 512  # tuples, of which the first batch must have so many to be looked at
 _COMPARED = 4096  # codes, whose number of different ones is compared with what is expected
-_UNLIKELY = 0.2  # of that number, by which it must be off for the stream to have changed
-_SHARE, _MOST_BYTES = 32, 512 << 10  # one part in so many of a memory, and the most that is of use
+_UNLIKELY = 0.2  # of that number, by which it must be off for the stream to have changed,
+_CHANCE = 5.0  # and times its root: chance does with less
+_SHARE, _MOST_SHARE = 64, 32  # one part in so many of a memory, and of a small one at most
+_MOST_BYTES = 512 << 10  # that are of use
 
 
 class StreamWatch:
@@ -39,17 +44,17 @@ class StreamWatch:
     @staticmethod
     def affordable_bytes(memory_bytes: int) -> int:
         """What of a memory it should have; 0 if that is too little for it."""
-        nbytes = min(memory_bytes // _SHARE, _MOST_BYTES)
-        return nbytes if nbytes >= LEAST_BYTES else 0
+        nbytes = min(max(memory_bytes // _SHARE, LEAST_BYTES), _MOST_BYTES)
+        return nbytes if nbytes <= memory_bytes // _MOST_SHARE else 0
 
     def _forget(self) -> None:
-        self._sketch = KeySketch(self._num_keys, nbytes=self.nbytes, stride=_FURTHER)
+        self._sketch = KeySketch(self._num_keys, nbytes=self.nbytes, stride=1)
         self._said: KeyFrequencies | None = None
         self._compared = np.empty(0, np.int64)
 
     def see(self, batch: pa.RecordBatch) -> bool:
         """Watch a batch; gives whether the stream has changed since something was said of it."""
-        codes = self._codes(batch, _STRIDE)
+        codes = self._codes(batch, min(max(batch.num_rows // _SEEN, _LEAST_STRIDE), _MOST_STRIDE))
         changed = self._said is not None and not self._is_likely(codes, self._said)
         if changed:
             self._forget()
@@ -70,10 +75,10 @@ class StreamWatch:
         self._compared = np.concatenate([self._compared, codes[:_COMPARED]])
         if self._compared.size < _COMPARED:
             return True
-        tuples, distinct = self._compared.size, np.unique(self._compared).size
+        tuples, distinct = self._compared.size, 1 + int(np.count_nonzero(np.diff(np.sort(self._compared))))
         self._compared = np.empty(0, np.int64)
         expected = said.distinct(tuples)
-        return abs(distinct - expected) <= _UNLIKELY * expected
+        return abs(distinct - expected) <= max(_UNLIKELY * expected, _CHANCE * math.sqrt(expected))
 
     def _codes(self, batch: pa.RecordBatch, stride: int) -> Int64s:
         """The codes of one tuple in so many, from anywhere in the batch: it may be in the order of its keys."""

@@ -37,6 +37,8 @@ class OneInMany:
     def choose(self, codes: Int64s) -> Int64s:
         """Those of a batch that are chosen, as a copy."""
         rows = codes.size
+        if self._stride == 1:
+            return codes.copy()
         if self._next >= rows:
             self._next -= rows
             self._begin += rows

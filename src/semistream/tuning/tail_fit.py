@@ -21,8 +21,8 @@ _BINS = np.array([0, 1, 2, 3, 4, 6, 9, 14, 22, 34, 52, 79])  # of these, taken t
 _SINGLE = 32  # ranks that are groups of their own
 _GROWTH = 1.2  # of groups behind them
 _STEEPEST = 16.0  # exponent, from where on all but one key are hardly asked for
-_SIZES = 16  # tried at first; and as many between those next to the best
-_HALVINGS = 32
+_SIZES = 12  # tried at first; and as many between those next to the best
+_HALVINGS = 20
 _BETTER = 3.0  # log-likelihood that one more parameter must gain: chance does with 1 in 70
 
 
