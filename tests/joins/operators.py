@@ -72,7 +72,7 @@ class TrimmingSweepJoin(SweepJoin):
     """Lets tuples go before their level whenever room is wanted, however few they are."""
 
     def _worth_trimming(self, *_: int) -> bool:
-        return self._trims
+        return self._pace.trims
 
 
 class RestlessEngineJoin(EngineJoin):

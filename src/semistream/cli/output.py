@@ -180,6 +180,7 @@ def _(report: Calibrated) -> RenderableType:
             ("disk", f"{report.disk}, {'direct' if report.direct else 'buffered'} reads"),
             ("seek", f"{report.seek_s * 1e6:,.1f} µs"),
             ("transfer", transfer),
+            ("at once", f"{report.at_once:.2f} times as much if it is asked for several runs"),
             title=report.path,
         ),
         "",

@@ -180,6 +180,7 @@ class Calibrated:
     direct: bool
     seek_s: float
     transfer_s_per_byte: float
+    at_once: float
     requests: list[RequestReport]
     kernels: dict[str, float]
     operators: dict[str, dict[str, float]]
@@ -201,6 +202,7 @@ class Calibrated:
             direct=probe.direct,
             seek_s=machine.disk.seek_s,
             transfer_s_per_byte=machine.disk.transfer_s_per_byte,
+            at_once=machine.at_once,
             requests=[
                 RequestReport(
                     bytes=each.nbytes,

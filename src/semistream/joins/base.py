@@ -324,6 +324,7 @@ class SemiStreamJoin(Arrangement):
         try:
             for batch in results:
                 self.stats.outputs += batch.num_rows
+                self.stats.batches += 1
                 yield batch if len(self._given_out) == batch.num_columns else batch.select(self._given_out)
         except Exception as error:
             if self._busy is None:  # it was arranged as before

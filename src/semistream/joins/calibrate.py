@@ -58,7 +58,7 @@ def calibrate(
     writable_cache_folder()
     disk = measure_disk(folder, progress=lambda share: progress("disk", share))
     kernels = measure_costs(lambda share: progress("kernels", share))
-    machine = Machine(f"{MachineIdentity.here()}, {disk_identity(folder)}", disk.costs, kernels)
+    machine = Machine(f"{MachineIdentity.here()}, {disk_identity(folder)}", disk.costs, kernels, at_once=disk.at_once)
     operators = measure_operators(folder, machine, lambda share: progress("operators", share))
     machine = replace(machine, operators=dict(operators))
     file, profile = save_profile(machine, folder)

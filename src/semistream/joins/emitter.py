@@ -79,18 +79,23 @@ class Emitter:
             self._payload = tuple(cached[column] for column in self._payload)
             self._check_columns = tuple(cached[column] for column in self._check_columns)
         self._budget = budget
-        self._batch_bytes = batch_bytes = split.batch_bytes
+        self._batch_bytes = split.batch_bytes
         self._check_bytes = split.check_bytes
         self._null_bytes = fixed_row_bytes(pa.schema([pa.field(c.name, c.type) for c in spec.payload]))
         self._regular_stream = is_regular(spec.stream_schema)
         self._regular_payload = all(c.kind in ("fixed", "bits") for c in spec.payload)
         self._payload_bytes = sum(c.fixed_bytes for c in spec.payload)  # at least
-        self._least_row_bytes = fixed_row_bytes(spec.stream_schema) + self._payload_bytes
-        self._capacity = max(batch_bytes // self._least_row_bytes, 1)
+        self._least_row_bytes = _least_row_bytes(spec)
+        self._capacity = self.capacity(spec, split)
         self._gatherer = RowGatherer(self._payload, self._capacity)
         self._positions: list[Int64s] = []
         self._staged_bytes = 0
         self.watcher: PairWatcher | None = None
+
+    @staticmethod
+    def capacity(spec: JoinSpec, split: OutputSplit) -> int:
+        """Results that a batch has, at most."""
+        return max(split.batch_bytes // _least_row_bytes(spec), 1)
 
     def verified(
         self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
@@ -213,3 +218,8 @@ class Emitter:
             with self._budget.charged("output", nbytes):
                 right = [pa.nulls(end - begin, column.type) for column in self._spec.payload]
                 yield pa.RecordBatch.from_arrays(take(tuples[begin:end]) + right, schema=self._spec.schema)
+
+
+def _least_row_bytes(spec: JoinSpec) -> int:
+    """Bytes of a result, but for what its strings have."""
+    return fixed_row_bytes(spec.stream_schema) + sum(column.fixed_bytes for column in spec.payload)

@@ -118,7 +118,8 @@ class FrontStage(SemiStreamJoin):
         if shape.frames < _LEAST_FRAMES:
             return behind
         memory.charge(_CACHE, layout.held_bytes)
-        return FrontedModel(_KEPT_FULL * shape.rows(row_bytes), behind)
+        cached_rows = _KEPT_FULL * shape.rows(row_bytes)
+        return FrontedModel(cached_rows, behind, batch_rows=Emitter.capacity(spec, layout))
 
     @classmethod
     def _model_behind(
@@ -366,7 +367,7 @@ class FrontStage(SemiStreamJoin):
         own.matched = self._matched_hits + behind.matched
         own.unmatched = own.rows_done - own.matched
         own.cache_hits = self._hits + behind.cache_hits
-        own.steps, own.probes, own.packets = behind.steps, behind.probes, behind.packets
+        own.steps, own.waits, own.probes, own.packets = behind.steps, behind.waits, behind.probes, behind.packets
         own.inserts, own.expiries = behind.inserts, behind.expiries
 
     def _rearrange(self, relation: Relation, limit: int) -> None:

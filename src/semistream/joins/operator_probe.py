@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,8 +16,11 @@ import pyarrow as pa
 from semistream.errors import BudgetError
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.candidates import OPERATORS
+from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import FrontStage
+from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.stats import JoinStats
+from semistream.joins.sweep import SweepJoin
 from semistream.relation import Relation
 from semistream.streams import Zipf
 from semistream.tuning.fit import fit_costs
@@ -26,8 +29,9 @@ from semistream.tuning.machine import DEFAULT_MACHINE, Machine, OperatorCosts
 from semistream.tuning.progress import Progress, unwatched
 
 _COLUMNS = 14
-_STREAM_ROWS = 1_000_000
-_TRIES = 2
+_STREAM_ROWS = 6_000_000  # so that tuples hardly come again: the second time, a cache knows them
+_TRIES = 3  # of a sweep, on which the usual choice is built; one of the others
+_OTHERS = 0.5  # of the seconds of a run, for these
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,9 @@ class ProbeSize:
     with relations of two sizes.
     """
 
-    rows: tuple[int, int] = (120_000, 600_000)
-    seconds: float = 0.1
-    pushed: int = 50_000
+    rows: tuple[int, int] = (300_000, 3_000_000)
+    seconds: float = 0.2
+    pushed: int = 75_000
 
 
 FULL_SIZE = ProbeSize()
@@ -48,24 +52,39 @@ FULL_SIZE = ProbeSize()
 
 @dataclass(frozen=True)
 class _Setting:
-    """A run: which R, memory as a share of it, columns of it that come out, and the stream's skew."""
+    """A run: which R, memory as a share of it, columns of it that come out, and the stream's skew.
+
+    The stream goes on without end, or is ``drained`` each time that so many tuples for each row of R were pushed.
+    """
 
     relation: int
     memory: float
     columns: int = _COLUMNS
     exponent: float = 0.0
+    drained: float = 0.0
 
 
-_SETTINGS = (
-    _Setting(0, 0.3),
+_SWEEP_SETTINGS = (
+    _Setting(0, 0.06),  # too little to read ahead
+    _Setting(0, 0.2),
     _Setting(0, 0.6),
     _Setting(0, 0.6, columns=2),
-    _Setting(1, 0.06),
-    _Setting(1, 0.12),
-    _Setting(1, 0.3),
-    _Setting(1, 0.3, columns=2),
+    _Setting(1, 0.02),
+    _Setting(1, 0.08),
+    _Setting(1, 0.02, drained=0.03),
+    _Setting(1, 0.1, drained=0.1),
+    _Setting(1, 0.3, drained=1.0),
+    _Setting(1, 0.3, columns=2, drained=1.0),
 )
-_CACHED = (_Setting(1, 0.3, exponent=1.5), _Setting(1, 0.3, columns=2, exponent=1.5), _Setting(1, 0.1, exponent=1.2))
+_SMALL = (_Setting(0, 0.25), _Setting(0, 0.6), _Setting(0, 0.25, columns=2), _Setting(0, 0.6, columns=2))
+_SETTINGS = (*_SMALL, _Setting(1, 0.02), _Setting(1, 0.05), _Setting(1, 0.1))
+_ENGINE_SETTINGS = (
+    _Setting(1, 0.3, exponent=1.0, drained=0.7),
+    _Setting(1, 0.1, exponent=1.0, drained=0.7),
+    _Setting(1, 0.1, exponent=1.3, drained=0.7),
+    _Setting(1, 0.1, exponent=0.6, drained=0.7),
+)
+_CACHED = tuple(_Setting(1, 0.1, exponent=exponent, drained=0.1) for exponent in (1.0, 1.3))
 
 
 def measure_operators(
@@ -79,48 +98,70 @@ def measure_operators(
         fronts_last = sorted(OPERATORS.values(), key=lambda kind: issubclass(kind, FrontStage))
         for done, kind in enumerate(fronts_last):
             progress(done / len(OPERATORS))
-            runs = partial(_runs, kind, relations, size)
-            if issubclass(kind, FrontStage):
-                measured[kind.name] = _with_look_ups(measured[kind.wraps.name], runs(_CACHED))
+            if kind is SweepJoin:
+                runs = _runs(kind, relations, size, _SWEEP_SETTINGS, tries=_TRIES)
+            elif kind is EngineJoin:
+                runs = _runs(kind, relations, size, _ENGINE_SETTINGS, tries=_TRIES)
+            elif issubclass(kind, FrontStage):
+                runs = _runs(kind, relations, size, _CACHED)
             else:
-                measured[kind.name] = _costs(runs(_SETTINGS), DEFAULT_MACHINE.operators[kind.name])
+                less = replace(size, seconds=_OTHERS * size.seconds)
+                builds_index = kind is IndexNestedLoopJoin
+                runs = _runs(kind, relations, less, _SMALL if builds_index else _SETTINGS)
+            if issubclass(kind, FrontStage):
+                measured[kind.name] = _with_look_ups(measured[kind.wraps.name], runs)
+            else:
+                measured[kind.name] = _costs(runs, DEFAULT_MACHINE.operators[kind.name])
     progress(1.0)
     return measured
 
 
 def _costs(runs: list[tuple[Floats, float]], usual: OperatorCosts) -> OperatorCosts:
-    """The costs that fit runs best; there are no look-ups in a cache."""
+    """The costs that fit runs best, of those kinds of work that an operator usually has; no look-ups in a cache."""
     work = np.array([counts for counts, _ in runs])
-    asked = work.any(axis=0)
-    costs = np.zeros(work.shape[1])
+    costs, expected = np.zeros(work.shape[1]), np.array(astuple(usual))
+    asked = work.any(axis=0) & (expected > 0)
     times = np.array([taken_s for _, taken_s in runs])
-    costs[asked] = fit_costs(work[:, asked], times, np.array(astuple(usual))[asked])
+    costs[asked] = fit_costs(work[:, asked], times, expected[asked])
     return OperatorCosts(*costs.tolist())
 
 
 def _with_look_ups(behind: OperatorCosts, runs: list[tuple[Floats, float]]) -> OperatorCosts:
-    """The costs of a join behind a cache, and what a look-up takes: what these leave of the time of runs."""
+    """The costs of a join behind a cache: what the join takes leaves the look-ups of runs, and of those that miss, what
+    it takes to pass them on, and to see which of their rows are worth a place in the cache.
+    """
     known = np.array(astuple(behind))
-    found = [(taken_s - float(work @ known)) / work[_LOOKED_UP] for work, taken_s in runs if work[_LOOKED_UP]]
-    return replace(behind, hit_s=max(float(np.median(found)), 0.0) if found else 0.0)
+    work = np.array([counts[[_LOOKED_UP, _JOINED]] for counts, _ in runs])
+    left = np.array([max(taken_s - float(counts @ known), _LEAST_LEFT * taken_s) for counts, taken_s in runs])
+    hit_s, missed_s = fit_costs(work, left).tolist()
+    return replace(behind, hit_s=hit_s, tuple_s=behind.tuple_s + missed_s)
 
 
 def _runs(
-    kind: type[SemiStreamJoin], relations: list[Relation], size: ProbeSize, settings: Sequence[_Setting]
+    kind: type[SemiStreamJoin],
+    relations: list[Relation],
+    size: ProbeSize,
+    settings: Sequence[_Setting],
+    *,
+    tries: int = 1,
 ) -> list[tuple[Floats, float]]:
-    """Each setting several times, of which the fastest counts: what disturbs a run makes it slower."""
+    """The parts of each setting's run, several times, of which the fastest counts: what disturbs it makes it slower."""
     best: list[tuple[Floats, float]] = []
     for setting in settings:
-        tries = [run for _ in range(_TRIES) for run in _run(kind, relations[setting.relation], setting, size)]
-        if tries:
-            best.append(min(tries, key=lambda run: run[1] / max(run[0].sum(), 1.0)))
+        tried = [_run(kind, relations[setting.relation], setting, size) for _ in range(tries)]
+        for same in zip(*tried, strict=True):
+            best.append(min(same, key=lambda part: part[1] / max(part[0].sum(), 1.0)))
     return best
 
 
 def _run(
     kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size: ProbeSize
-) -> Iterator[tuple[Floats, float]]:
-    """The work of a run by its counts, in the order of `OperatorCosts`, and how long it took."""
+) -> list[tuple[Floats, float]]:
+    """The work of the parts of a run by its counts, in the order of `OperatorCosts`, and how long they took.
+
+    There are no parts if the memory is too small. A stream that is drained has two, what is done while it is pushed and
+    when it is flushed: some operators only gather tuples as long as there is room.
+    """
     stream = _stream(relation.num_rows, setting.exponent)
     names = [f"c{i}" for i in range(setting.columns)]
     options: dict[str, Any] = {"cache_share": 0.25} if issubclass(kind, FrontStage) else {}
@@ -128,34 +169,82 @@ def _run(
     try:
         operator = kind(relation, stream.schema, on="key", memory=memory, columns=names, **options)
     except BudgetError:
-        return
+        return []
     with operator:
-        pushed = _push(operator, stream, 0, size, size.seconds / 2)  # kernels are loaded, and caches filled
-        before, start = _counts(operator.stats, setting.columns), time.perf_counter()
-        _push(operator, stream, pushed, size, size.seconds)
-        yield _counts(operator.stats, setting.columns) - before, time.perf_counter() - start
+        source, meter = _Source(operator, stream, size.pushed), _Meter(operator, setting.columns)
+        if setting.drained:
+            rows = max(int(setting.drained * relation.num_rows), 1)
+            source.push(rows)
+            source.flush()
+            meter.read()
+            source.push(rows)
+            pushed = meter.read()
+            source.flush()
+            flushed = meter.read()
+            return [pushed, flushed]
+        source.push_for(size.seconds / 2)
+        while not operator.stats.rows_done:  # kernels are loaded, and what can wait does
+            source.push(size.pushed)
+        meter.read()
+        source.push_for(size.seconds)
+        return [meter.read()]
 
 
-def _push(operator: SemiStreamJoin, stream: pa.RecordBatch, pushed: int, size: ProbeSize, seconds: float) -> int:
-    """Push a part of the stream for so long, and flush; gives how far it came. When the stream ends it begins anew."""
-    start = time.perf_counter()
-    while time.perf_counter() - start < seconds:
-        for _ in operator.push(stream.slice(pushed % stream.num_rows, size.pushed)):
+class _Source:
+    """Pushes a stream to an operator, some tuples at a time; when it ends it begins anew."""
+
+    def __init__(self, operator: SemiStreamJoin, stream: pa.RecordBatch, rows: int) -> None:
+        self._operator = operator
+        self._stream = stream
+        self._rows = rows
+        self._pushed = 0
+
+    def push_for(self, seconds: float) -> None:
+        start = time.perf_counter()
+        while time.perf_counter() - start < seconds:
+            self.push(self._rows)
+
+    def push(self, rows: int) -> None:
+        end = self._pushed + rows
+        while self._pushed < end:
+            some = self._stream.slice(self._pushed % self._stream.num_rows, min(self._rows, end - self._pushed))
+            for _ in self._operator.push(some):
+                pass
+            self._pushed += some.num_rows
+
+    def flush(self) -> None:
+        for _ in self._operator.flush():
             pass
-        pushed += size.pushed
-    for _ in operator.flush():
-        pass
-    return pushed
 
 
-_LOOKED_UP = 4  # the place of `OperatorCosts.hit_s`
+class _Meter:
+    """Tells what an operator has done since the last time, and how long that took."""
+
+    def __init__(self, operator: SemiStreamJoin, columns: int) -> None:
+        self._operator = operator
+        self._columns = columns
+        self._last = self._now()
+
+    def read(self) -> tuple[Floats, float]:
+        before, self._last = self._last, self._now()
+        return self._last[0] - before[0], self._last[1] - before[1]
+
+    def _now(self) -> tuple[Floats, float]:
+        return _counts(self._operator.stats, self._columns), time.perf_counter()
+
+
+_LOOKED_UP, _JOINED = 4, 0  # the places of `OperatorCosts.hit_s` and ``tuple_s``
+_LEAST_LEFT = 0.1  # of the time of a run, for what the join behind a cache does not do
 
 
 def _counts(stats: JoinStats, columns: int) -> Floats:
-    joined = stats.rows_in - stats.cache_hits
+    """The units of work that `OperatorCosts` has seconds for."""
+    answered = stats.rows_done - stats.cache_hits
+    entered = stats.rows_in - stats.cache_hits
     looked_up = stats.rows_in if stats.cache_hits else 0
-    work = [joined, columns * stats.outputs, stats.probes, stats.steps, looked_up, stats.packets]
-    return np.array(work, np.float64)
+    values = columns * stats.outputs
+    work = [answered, values, stats.probes, stats.steps, looked_up, stats.packets, stats.batches, entered]
+    return np.array([*work, stats.waits], np.float64)
 
 
 def _build(path: Path, rows: int) -> Relation:

@@ -33,10 +33,11 @@ class TracePoint:
 class JoinStats:
     """Counts of operations. Every stream tuple ends in ``matched`` or ``unmatched``; until then it is in neither.
 
+    ``steps`` are iterations, of which ``waits`` had their pages read only then, and not ahead.
     ``rows_in`` and ``rows_done`` count stream tuples taken and finished, ``packets`` how often some were taken in
-    together, ``outputs`` result rows. ``inserts`` and
-    ``expiries`` are tuples put into and removed from the operator's index of the stream, ``probes`` the R-tuples (or,
-    for an index join, the stream tuples) looked up. The cost of a run on a simulated disk is
+    together, ``outputs`` result rows and ``batches`` how many they came in. ``inserts`` and ``expiries`` are tuples put
+    into and removed from the operator's index of the stream, ``probes`` the R-tuples (or, for an index join, the stream
+    tuples) looked up. The cost of a run on a simulated disk is
     ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``; a page of which several column groups are
     read counts once for each. ``cache_hits`` are stream tuples that found all they needed in a cache. ``late`` tuples
     were through after their deadline, ``worst_lateness_s`` the most.
@@ -49,7 +50,9 @@ class JoinStats:
     matched: int = 0
     unmatched: int = 0
     outputs: int = 0
+    batches: int = 0
     steps: int = 0
+    waits: int = 0
     packets: int = 0
     probes: int = 0
     inserts: int = 0

@@ -25,7 +25,8 @@ from semistream.joins.sweep_memory import SweepMemory
 from semistream.joins.waiting_rows import WaitingRows
 from semistream.kernels.types import Int64s
 from semistream.relation import AnyRelation, Relation
-from semistream.tuning.sweep_model import SweepModel, paced_rows
+from semistream.tuning.sweep_model import SweepModel
+from semistream.tuning.sweep_pace import SweepPace
 
 _THREADS = 3  # that read runs and sort tuples
 _LEAST_TRIMMED = 64  # tuples for each level, and in all, for which it is worth it to move those that stay together
@@ -76,6 +77,7 @@ class SweepJoin(SemiStreamJoin):
             run_bytes=layout.split.run_bytes,
             trims=trims,
             row_bytes=WaitingRows.of(relation, spec, sample, layout.codes, layout.level_rows),
+            batch_rows=Emitter.capacity(spec, layout.split),
             reads_ahead=layout.runs > 1,
         )
 
@@ -103,12 +105,19 @@ class SweepJoin(SemiStreamJoin):
         self._reader = relation.reader(
             run_bytes=split.run_bytes, disk=self._disk, buffers=memory.runs, threads=min(_THREADS, memory.runs)
         )
+        self._reads_ahead = memory.runs > 1
         self._asked: deque[Int64s] = deque()  # for each run, the counts at which its pages are passed
         self._in_before = 0  # tuples that are taken in now and were counted before
         self._paces = False  # whether it keeps pace with the stream: when there was no room left, until none waits
         self._met = self._due = 0  # counts of pages: that were met, and that should be before more tuples come in
         self._sweep = PageSweep(relation, self._read_costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
-        self._trims = condition.single_codes and not unpacked and self._sweep.in_key_order
+        self._pace = SweepPace.of(
+            self._read_costs.request_s(relation.nbytes, relation.num_pages),
+            relation.num_rows,
+            level_rows=memory.level_rows,
+            buffer_bytes=memory.buffer_bytes,
+            trims=condition.single_codes and not unpacked and self._sweep.in_key_order,
+        )
         self._trimmed = 0  # the count at which tuples were last let go before their level
 
     @property
@@ -119,7 +128,7 @@ class SweepJoin(SemiStreamJoin):
     @property
     def pass_rows(self) -> int:
         """Stream tuples that can come in a pass over R, if there is to be room for the next ones in time."""
-        return paced_rows(self._buffer.capacity, self._level_rows, trims=self._trims)
+        return self._pace.pass_rows(self._buffer.capacity)
 
     @property
     def run_bytes(self) -> int:
@@ -162,16 +171,18 @@ class SweepJoin(SemiStreamJoin):
             done += self._enter(level.result(), *taken)
 
     def _worth_trimming(self, rows: int) -> bool:
-        """Whether about so many tuples have met all their pages since it was last done, and can go before their level.
+        """Whether enough tuples have met all their pages since it was last done, and can go before their level.
 
-        As levels enter all around R, the tuples that wait are half of those that come in a pass.
+        As levels enter all around R, the tuples that wait are half of those that come in a pass. All that wait are
+        moved, however few go, so it may be done for several levels at a time.
         """
         waiting, levels = sum(level.rows for level in self._buffer.levels), len(self._buffer.levels)
         passed = self._joined_to - self._trimmed
+        wanted = rows * self._pace.trimmed_levels(self._buffer.capacity)
         return (
-            self._trims
+            self._pace.trims
             and waiting >= _LEAST_TRIMMED * levels
-            and 2 * waiting * passed >= max(rows, _LEAST_TRIMMED) * self._sweep.num_pages
+            and 2 * waiting * passed >= max(wanted, _LEAST_TRIMMED) * self._sweep.num_pages
         )
 
     @property
@@ -278,6 +289,7 @@ class SweepJoin(SemiStreamJoin):
             if self.spec.pairs:
                 yield from self._emitter.stage(view, numbers, run, page, row)
         self.stats.probes += int(run.rows.sum())
+        self.stats.waits += not self._reads_ahead
         self._reader.give_back()
 
     def _expire(self) -> Results:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -22,6 +23,9 @@ FILE_BYTES = 256 << 20
 _PLACES = 8  # for the largest requests, at least: of a smaller file too much is in a cache of the disk's own
 _WRITING_SHARE = 0.3  # of the work
 _LEAST_ROUNDS, _MOST_ROUNDS = 5, 400
+_AT_ONCE = 3  # requests that a sweep has under way
+ROUNDS_AT_ONCE = 24
+"""How often so many are timed."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,15 @@ class RequestTime:
 class DiskProbe:
     """What was measured in a file of ``file_bytes``, and the costs that come nearest to it.
 
-    ``direct`` says whether reads passed the system's cache by (O_DIRECT), as those of joins do where they can.
+    ``direct`` says whether reads passed the system's cache by (O_DIRECT), as those of joins do where they can. Of large
+    requests, it gives ``at_once`` times as many bytes in a second if it is asked for some at once.
     """
 
     times: tuple[RequestTime, ...]
     costs: DiskCosts
     direct: bool
     file_bytes: int
+    at_once: float = 1.0
 
     @property
     def note(self) -> str | None:
@@ -96,7 +102,26 @@ def probe_disk(
             clock=clock,
         )
         costs = DiskCosts.fitted((each.nbytes, each.seconds) for each in times)
-        return DiskProbe(times, costs, file.direct, file.nbytes)
+        at_once = _gain_at_once(file, times[-1], random, clock)
+        return DiskProbe(times, costs, file.direct, file.nbytes, at_once)
+
+
+def _gain_at_once(
+    file: ProbeFile, alone: RequestTime, random: np.random.Generator, clock: Callable[[], float]
+) -> float:
+    """How much sooner requests of a size are done that are asked for at once, instead of one after the other."""
+    buffers = [allocate_buffer(buffer_bytes(alone.nbytes)) for _ in range(_AT_ONCE)]
+    places = (file.nbytes - alone.nbytes) // ALIGNMENT + 1
+    taken = []
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        for _ in range(ROUNDS_AT_ONCE):
+            offsets = (random.integers(places, size=_AT_ONCE) * ALIGNMENT).tolist()
+            file.prepare()
+            began_s = clock()
+            list(threads.map(file.read, offsets, [alone.nbytes] * _AT_ONCE, buffers))
+            taken.append(clock() - began_s)
+    together_s = median(taken)
+    return max(_AT_ONCE * alone.seconds / together_s, 1.0) if together_s > 0 else 1.0
 
 
 def time_requests(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
@@ -94,6 +94,7 @@ class FrontedModel:
 
     cached_rows: float
     behind: OperatorModel
+    batch_rows: float = math.inf  # of results from the cache that are given out together, at most
 
     def __post_init__(self) -> None:
         require_numbers(self, "cached_rows", least=0)
@@ -103,4 +104,6 @@ class FrontedModel:
         rows = workload.results_per_tuple or 1.0  # of R, for each key
         cached_keys = self.cached_rows / rows
         missed = self.behind.work(workload.behind_cache(cached_keys), costs)
-        return missed.behind_cache(workload.frequencies.share(cached_keys))
+        both = missed.behind_cache(workload.frequencies.share(cached_keys))
+        found = (1 - both.joined) * workload.results_per_tuple
+        return replace(both, batches=both.batches + found / self.batch_rows)

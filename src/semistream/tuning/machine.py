@@ -49,9 +49,10 @@ class KernelCosts:
 class OperatorCosts:
     """Seconds of processor time that an operator takes for each unit of its work, beside its reads.
 
-    ``tuple_s`` for a stream tuple, ``hit_s`` for one that is looked up in a cache first, ``value_s`` for each value of
-    R in a result, ``row_s`` for a row of R that it meets, ``step_s`` for an iteration of its loop, ``packet_s`` for
-    taking tuples in, however few.
+    ``entry_s`` to take a stream tuple in, ``tuple_s`` for all else that is done for one, ``hit_s`` for one that is
+    looked up in a cache first, ``value_s`` for each value of R in a result, ``row_s`` for a row of R that it meets,
+    ``step_s`` for an iteration of its loop, ``wait_s`` more if it waits for a read in it, whatever is read,
+    ``packet_s`` for taking tuples in, however few, and ``batch_s`` for giving results out, however few.
     """
 
     tuple_s: float
@@ -60,6 +61,9 @@ class OperatorCosts:
     step_s: float = 0.0
     hit_s: float = 0.0
     packet_s: float = 0.0
+    batch_s: float = 0.0
+    entry_s: float = 0.0
+    wait_s: float = 0.0
 
     def __post_init__(self) -> None:
         require_numbers(self, *(each.name for each in fields(self)), least=0)
@@ -67,31 +71,54 @@ class OperatorCosts:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine as the cost models see it: its disk, its kernels, and what its operators take by name."""
+    """A machine as the cost models see it: its disk, its kernels, and what its operators take by name.
+
+    The disk gives ``at_once`` times as many bytes in a second if it is asked for several runs at once.
+    """
 
     name: str
     disk: DiskCosts
     kernels: KernelCosts = KernelCosts()
     operators: Mapping[str, OperatorCosts] = field(default_factory=dict)
+    at_once: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "at_once", least=1)
 
     def __hash__(self) -> int:
         return hash((self.name, self.disk, self.kernels, *sorted(self.operators)))
+
+    def disk_s(self, work: Work, workload: Workload) -> float:
+        """Seconds of the disk for a tuple: SSIJ's S for each seek and T for each page."""
+        taken_s = self.disk.request_s(work.pages * workload.page_bytes, work.pages, requests=work.seeks)
+        return taken_s / self.at_once if work.reads_at_once else taken_s
 
     def processor_s(self, operator: str, work: Work, workload: Workload) -> float:
         """Seconds of the processor for a tuple; what is not known of an operator takes no time."""
         costs = self.operators.get(operator, _FREE)
         values = workload.results_per_tuple * workload.values_per_result
-        own_s = work.joined * (costs.tuple_s + values * costs.value_s)
-        found_s = work.looked_up * costs.hit_s + (1 - work.joined) * values * costs.value_s
-        loops_s = work.probes * costs.row_s + work.steps * costs.step_s + work.packets * costs.packet_s
-        return own_s + found_s + loops_s
+        own_s = work.joined * costs.tuple_s + values * costs.value_s
+        loops_s = work.steps * costs.step_s + work.waited * costs.wait_s + work.probes * costs.row_s
+        return own_s + loops_s + work.batches * costs.batch_s + _entering_s(costs, work)
+
+    def gathering_s(self, operator: str, work: Work) -> float:
+        """Seconds of that in which nothing is read, as tuples gather that one pass is to serve."""
+        entering_s = _entering_s(self.operators.get(operator, _FREE), work)
+        return entering_s * work.gathered / work.joined if work.joined else 0.0
+
+
+def _entering_s(costs: OperatorCosts, work: Work) -> float:
+    """Seconds to look a tuple up in a cache, and to take it in if that misses it."""
+    return work.looked_up * costs.hit_s + work.joined * costs.entry_s + work.packets * costs.packet_s
 
 
 _FREE = OperatorCosts(tuple_s=0.0)
 
 
-_SWEEP = OperatorCosts(tuple_s=45e-9, value_s=2e-9, row_s=5e-9, step_s=280e-6, packet_s=3e-3)
-_MESH = OperatorCosts(tuple_s=150e-9, value_s=6e-9, row_s=35e-9, step_s=160e-6)
+_SWEEP = OperatorCosts(
+    tuple_s=20e-9, value_s=2e-9, row_s=12e-9, step_s=280e-6, packet_s=1e-3, batch_s=200e-6, entry_s=30e-9, wait_s=200e-6
+)
+_MESH = OperatorCosts(tuple_s=150e-9, value_s=6e-9, row_s=35e-9, step_s=160e-6, packet_s=700e-6)
 
 DEFAULT_MACHINE = Machine(
     "defaults",

@@ -27,7 +27,7 @@ from semistream.tuning.machine import DEFAULT_MACHINE, KernelCosts, Machine, Ope
 from semistream.version import __version__
 
 _LOG = logging.getLogger(__name__)
-PROFILE_FORMAT = 1
+PROFILE_FORMAT = 2
 Costs = TypeVar("Costs", DiskCosts, KernelCosts, OperatorCosts)
 
 
@@ -139,6 +139,7 @@ def _as_json(profile: MachineProfile) -> dict[str, Any]:
         "machine": {
             "name": machine.name,
             "disk": asdict(machine.disk),
+            "at_once": machine.at_once,
             "kernels": asdict(machine.kernels),
             "operators": {name: asdict(costs) for name, costs in machine.operators.items()},
         },
@@ -155,6 +156,7 @@ def _from_json(found: Mapping[str, Any]) -> MachineProfile:
             disk=_costs(DiskCosts, machine["disk"]),
             kernels=_costs(KernelCosts, machine["kernels"]),
             operators=operators,
+            at_once=float(machine["at_once"]),
         ),
         measured_on=MachineIdentity(**measured_on),
         disk=found["disk"],

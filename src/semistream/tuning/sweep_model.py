@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
 from semistream.tuning.expected_reads import ExpectedReads, expected_reads
+from semistream.tuning.sweep_pace import SweepPace
 from semistream.tuning.work import Work
 from semistream.tuning.workload import Workload
 
@@ -31,6 +32,8 @@ class SweepModel:
 
     If the stream is drained now and then, tuples gather until there is no room, or the batch ends: one pass is enough
     for all of a batch that can wait, and it takes one more than those in which the others come.
+
+    Results come out ``batch_rows`` at a time, and before tuples go.
     """
 
     buffer_bytes: int
@@ -38,44 +41,61 @@ class SweepModel:
     run_bytes: int
     trims: bool
     row_bytes: Callable[[float], int]
+    batch_rows: float = math.inf  # of results that are given out together, at most
     reads_ahead: bool = True
 
     def __post_init__(self) -> None:
         require_numbers(self, "buffer_bytes", "level_rows", "run_bytes")
 
-    def pass_rows(self, workload: Workload) -> float:
+    def pass_rows(self, workload: Workload, costs: DiskCosts) -> float:
         """Tuples that come in a pass while the stream goes on."""
         capacity = self._capacity(workload)
-        paced = paced_rows(capacity, self.level_rows, trims=self.trims)
-        most_waiting = max(capacity - self.level_rows, 1)
-        return min(paced, 2 * most_waiting / (1 + workload.frequencies.share(1))) if self.trims else paced
+        reading_s = costs.request_s(workload.num_pages * workload.page_bytes, workload.num_pages)
+        pace = SweepPace.of(
+            reading_s,
+            workload.relation_rows,
+            level_rows=self.level_rows,
+            buffer_bytes=self.buffer_bytes,
+            trims=self.trims,
+        )
+        if not self.trims:
+            return pace.pass_rows(capacity)
+        most_waiting = max(capacity - pace.trimmed_levels(capacity) * self.level_rows, 1)
+        return min(pace.pass_rows(capacity), 2 * most_waiting / (1 + workload.frequencies.share(1)))
 
     def work(self, workload: Workload, costs: DiskCosts) -> Work:
         """What each tuple takes of a pass."""
-        rows, batch = self.pass_rows(workload), workload.batch_rows
+        rows, batch = self.pass_rows(workload, costs), workload.batch_rows
         if math.isinf(batch):
-            total, tuples = self._reads(workload, costs, rows), rows
+            total, tuples, gathered = self._reads(workload, costs, rows), rows, 0.0
         else:
-            total, tuples = self._drained(workload, costs), batch
+            total, tuples, gathered = self._drained(workload, costs), batch, min(self._room(workload) / batch, 1.0)
         page_rows = workload.rows_per_page
         level_rows = self.level_rows / (2 if workload.spread > 1 else 1)  # what a cache misses gathers to half a level
+        packets = 1 / min(level_rows, batch)
+        steps = max(total.seeks, total.pages * workload.page_bytes / self.run_bytes) / tuples
         return Work(
             seeks=total.seeks / tuples,
             pages=total.pages / tuples,
-            steps=max(total.seeks, total.pages * workload.page_bytes / self.run_bytes) / tuples,
+            steps=steps,
             probes=total.pages * page_rows / tuples,
             waits=min(rows, batch) / 2,
             longest_wait=min(rows, batch),
-            packets=1 / min(level_rows, batch),
+            packets=packets,
+            batches=workload.results_per_tuple / self.batch_rows + (packets * (1 - gathered) if self.trims else 0.0),
+            gathered=gathered,
+            waited=0.0 if self.reads_ahead else steps,
             reads_ahead=self.reads_ahead,
+            reads_at_once=self.reads_ahead,
         )
 
     def _drained(self, workload: Workload, costs: DiskCosts) -> ExpectedReads:
         """What is read for a batch that is drained at its end."""
-        room, batch = max(self._capacity(workload) - 2 * self.level_rows, 1), workload.batch_rows
-        more = max(batch - room, 0.0) / room
-        passes = more
-        if self.trims:  # while those that filled it go, n others take their place: dn/dx = room + n
+        room, batch = self._room(workload), workload.batch_rows
+        passes = max(batch - room, 0.0) / room
+        if self.trims:  # while those that filled it go, n others take their place: dn/dx = waiting + n
+            waiting = self.pass_rows(workload, costs) / 2
+            more = max(batch - room, 0.0) / waiting
             passes = math.log1p(more) if more <= math.e - 1 else 1 + (more - (math.e - 1)) / 2
         reads = self._reads(workload, costs, min(room, batch))
         return ExpectedReads((1 + passes) * reads.seeks, (1 + passes) * reads.pages)
@@ -83,6 +103,10 @@ class SweepModel:
     def _capacity(self, workload: Workload) -> int:
         """Tuples that can wait."""
         return max(self.buffer_bytes // self.row_bytes(workload.spread), 1)
+
+    def _room(self, workload: Workload) -> int:
+        """Tuples that gather before the first of them is joined, if none is waiting yet."""
+        return max(self._capacity(workload) - 2 * self.level_rows, 1)
 
     def _reads(self, workload: Workload, costs: DiskCosts, tuples: float) -> ExpectedReads:
         """What a pass reads in which so many tuples meet each page that they need."""
@@ -94,12 +118,3 @@ class SweepModel:
             page_bytes=int(workload.page_bytes),
             most_bytes=self.run_bytes,
         )
-
-
-def paced_rows(capacity: int, level_rows: int, *, trims: bool) -> int:
-    """Tuples that can come in a pass if ``capacity`` can wait, and there is to be room for the next levels.
-
-    If each goes when it has met its pages, half of those that came in the last pass wait.
-    """
-    waiting = max(capacity - 2 * level_rows, 1)
-    return 2 * waiting if trims else waiting

@@ -14,11 +14,12 @@ class Work:
     """Counts for each stream tuple, on average in the long run.
 
     ``seeks`` and ``pages`` are read, ``steps`` iterations done and ``probes`` rows of R met; ``packets`` is how often
-    tuples are taken in. ``hits`` is the share of
-    the tuples that a cache answers; ``looked_up`` is the share that is looked up in a tuple cache first, and ``joined``
-    the share that is left for the join behind it. ``waits`` says how many tuples come until half of those before them
-    have their results, ``longest_wait`` until all have. Unless it ``reads_ahead``, the disk works only while the
-    operator waits for it.
+    tuples are taken in, and ``batches`` how many of results are given out. ``hits`` is the share of the tuples that a
+    cache answers; ``looked_up`` is the share that is looked up in a tuple cache first, and ``joined`` the share that is
+    left for the join behind it. ``waits`` says how many tuples come until half of those before them have their results,
+    ``longest_wait`` until all have. Of those joined, ``gathered`` are taken in while nothing is read. Unless it
+    ``reads_ahead``, the disk works only while the operator waits for it, which it does in ``waited`` of its iterations.
+    If it ``reads_at_once``, the disk is asked for several runs at a time.
     """
 
     seeks: float
@@ -31,11 +32,11 @@ class Work:
     looked_up: float = 0.0
     joined: float = 1.0
     packets: float = 0.0
+    batches: float = 0.0
+    gathered: float = 0.0
+    waited: float = 0.0
     reads_ahead: bool = True
-
-    def disk_s(self, costs: DiskCosts, page_bytes: float) -> float:
-        """Seconds of the disk for a tuple: SSIJ's S for each seek and T for each page."""
-        return costs.request_s(self.pages * page_bytes, self.pages, requests=self.seeks)
+    reads_at_once: bool = False
 
     def behind_cache(self, hits: float) -> Work:
         """The same work for those tuples alone that a tuple cache does not answer, of which it answers ``hits``.
@@ -55,7 +56,11 @@ class Work:
             looked_up=1.0,
             joined=missed,
             packets=self.packets * missed,
+            batches=self.batches * missed,
+            gathered=self.gathered * missed,
+            waited=self.waited * missed,
             reads_ahead=self.reads_ahead,
+            reads_at_once=self.reads_at_once,
         )
 
 
