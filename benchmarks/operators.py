@@ -83,13 +83,14 @@ def _fill(grid: Grid, r: Relation, measured: Callable[[Relation, float], Measure
                     grid.cells.append(Cell(name, setting, rate.per_second, rate.tuples))
 
 
-def on_this_disk(scale: float, r: Relation, exponent: float) -> Measure:
+def on_this_disk(scale: float, r: Relation, exponent: float, *, seconds: float = 1.0) -> Measure:
+    """Rates on this disk; ``seconds`` is the share of a full run's that a run takes."""
     (stream,) = stream_batches(r.num_rows, max(int(FULL_TUPLES * scale), 10_000), 1, exponent=exponent)
 
     def measure(kind: type[SemiStreamJoin], memory: int) -> Rate:
         clock = ArrivalClock()
         with kind(r, stream.schema, on="key", memory=memory, clock=clock) as operator:
-            return timed_rate(operator, stream, clock, share=min(max(scale, _QUICKEST), 1.0))
+            return timed_rate(operator, stream, clock, share=seconds * min(max(scale, _QUICKEST), 1.0))
 
     return measure
 
