@@ -21,7 +21,7 @@ _LEAST_FIRST = 512  # tuples, of which the first batch must have so many to be l
 _COMPARED = 4096  # codes, whose number of different ones is compared with what is expected
 _UNLIKELY = 0.2  # of that number, by which it must be off for the stream to have changed,
 _CHANCE = 5.0  # and times its root: chance does with less
-_SHARE, _MOST_SHARE = 64, 32  # one part in so many of a memory, and of a small one at most
+_SHARE, _MOST_SHARE = 64, 16  # one part in so many of a memory, and of a small one at most
 _MOST_BYTES = 512 << 10  # that are of use
 
 

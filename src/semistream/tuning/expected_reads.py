@@ -26,6 +26,14 @@ class ExpectedReads(NamedTuple):
     seeks: float
     pages: float
 
+    def plus(self, other: ExpectedReads) -> ExpectedReads:
+        """These and others."""
+        return ExpectedReads(self.seeks + other.seeks, self.pages + other.pages)
+
+    def times(self, often: float) -> ExpectedReads:
+        """So many times these."""
+        return ExpectedReads(often * self.seeks, often * self.pages)
+
     def seconds(self, costs: DiskCosts, page_bytes: int) -> float:
         """The time of these reads: SSIJ's S for each seek and T for each page."""
         return costs.request_s(self.pages * page_bytes, self.pages, requests=self.seeks)

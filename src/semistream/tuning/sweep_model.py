@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
@@ -49,15 +50,7 @@ class SweepModel:
 
     def pass_rows(self, workload: Workload, costs: DiskCosts) -> float:
         """Tuples that come in a pass while the stream goes on."""
-        capacity = self._capacity(workload)
-        reading_s = costs.request_s(workload.num_pages * workload.page_bytes, workload.num_pages)
-        pace = SweepPace.of(
-            reading_s,
-            workload.relation_rows,
-            level_rows=self.level_rows,
-            buffer_bytes=self.buffer_bytes,
-            trims=self.trims,
-        )
+        capacity, pace = self._capacity(workload), self._pace(workload, costs)
         if not self.trims:
             return pace.pass_rows(capacity)
         most_waiting = max(capacity - pace.trimmed_levels(capacity) * self.level_rows, 1)
@@ -71,8 +64,7 @@ class SweepModel:
         else:
             total, tuples, gathered = self._drained(workload, costs), batch, min(self._room(workload) / batch, 1.0)
         page_rows = workload.rows_per_page
-        level_rows = self.level_rows / (2 if workload.spread > 1 else 1)  # what a cache misses gathers to half a level
-        packets = 1 / min(level_rows, batch)
+        packets = 1 / min(self._gathered_rows(workload), batch)
         steps = max(total.seeks, total.pages * workload.page_bytes / self.run_bytes) / tuples
         return Work(
             seeks=total.seeks / tuples,
@@ -91,22 +83,51 @@ class SweepModel:
 
     def _drained(self, workload: Workload, costs: DiskCosts) -> ExpectedReads:
         """What is read for a batch that is drained at its end."""
-        room, batch = self._room(workload), workload.batch_rows
-        passes = max(batch - room, 0.0) / room
-        if self.trims:  # while those that filled it go, n others take their place: dn/dx = waiting + n
-            waiting = self.pass_rows(workload, costs) / 2
-            more = max(batch - room, 0.0) / waiting
-            passes = math.log1p(more) if more <= math.e - 1 else 1 + (more - (math.e - 1)) / 2
-        reads = self._reads(workload, costs, min(room, batch))
-        return ExpectedReads((1 + passes) * reads.seeks, (1 + passes) * reads.pages)
+        room, batch, passing = self._room(workload), workload.batch_rows, self.pass_rows(workload, costs)
+        reads = partial(self._reads, workload, costs)
+        if batch <= room:
+            return reads(batch)
+        if not self.trims:
+            return reads(room).times(batch / room)
+        # While those that filled it go, others take their place, n of them until a share x of R has passed: dn/dx =
+        # waiting + n. Such a one meets its page in the same pass, or if that has passed, with P = x, in the next one.
+        # The first of them come when there is room for some levels.
+        waiting, capacity = passing / 2, self._capacity(workload)
+        more = (batch - room) / waiting
+        levels = self._pace(workload, costs).trimmed_levels(capacity) - 0.5
+        pause = levels * self._gathered_rows(workload) / capacity
+        if more > math.e - 1:
+            between = (more - (math.e - 1)) / 2 + pause
+            last = _thinning(lambda left: reads(max(passing * left, 1.0)))
+            return reads(room).plus(reads(passing).times(between)).plus(last)
+        share = math.log1p(more)
+        late = waiting * ((1 + more) * (share - 1) + 1)
+        last = _thinning(lambda left: reads(max(waiting * (1 + more) * -math.expm1(-share * left), 1.0)))
+        return reads(batch - late).plus(last.times(share + pause))
+
+    def _pace(self, workload: Workload, costs: DiskCosts) -> SweepPace:
+        return SweepPace.of(
+            costs.request_s(workload.num_pages * workload.page_bytes, workload.num_pages),
+            workload.relation_rows,
+            level_rows=self.level_rows,
+            buffer_bytes=self.buffer_bytes,
+            trims=self.trims,
+        )
 
     def _capacity(self, workload: Workload) -> int:
         """Tuples that can wait."""
         return max(self.buffer_bytes // self.row_bytes(workload.spread), 1)
 
+    def _gathered_rows(self, workload: Workload) -> float:
+        """Tuples of a level: those that a cache misses come a few at a time, and gather until they are half of one."""
+        return self.level_rows / (2 if workload.spread > 1 else 1)
+
     def _room(self, workload: Workload) -> int:
-        """Tuples that gather before the first of them is joined, if none is waiting yet."""
-        return max(self._capacity(workload) - 2 * self.level_rows, 1)
+        """Tuples that gather before the first of them is joined, if none is waiting yet.
+
+        The last level may be too large for what is left, and a part of one gathers outside: on average it is about all.
+        """
+        return max(self._capacity(workload) - self.level_rows // 4, 1)
 
     def _reads(self, workload: Workload, costs: DiskCosts, tuples: float) -> ExpectedReads:
         """What a pass reads in which so many tuples meet each page that they need."""
@@ -118,3 +139,16 @@ class SweepModel:
             page_bytes=int(workload.page_bytes),
             most_bytes=self.run_bytes,
         )
+
+
+_STRIPS = ((0.5, 0.75), (0.25, 0.375), (0.125, 0.19), (0.0625, 0.09), (0.0625, 0.03))  # shares, and what is left there
+
+
+def _thinning(reads: Callable[[float], ExpectedReads]) -> ExpectedReads:
+    """The last pass, in which ever fewer tuples wait for a page, the later it comes: ``reads`` are those of a pass in
+    which all pages had as many as those with such a share of it left have.
+    """
+    total = ExpectedReads(0.0, 0.0)
+    for share, left in _STRIPS:
+        total = total.plus(reads(left).times(share))
+    return total
