@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
+from rich.console import Console
 
 from benchmarks.bounded_run import SIMULATED_PAGE_BYTES, Rate
 from benchmarks.grid import Cell, Grid, GridReport, Setting
@@ -39,12 +40,14 @@ from semistream.tuning.prediction import Prediction, predict
 from semistream.tuning.tuner import Tuner
 
 BEHIND, OFF, OFF_SIMULATED, MOSTLY = 0.05, 0.20, 0.05, 0.9
-_REPEAT = 5  # of the choice and of those that came near it
+_REPEAT = 3  # of the choice and of those that came near it
 _NEAR = 0.7  # of the best rate
 _ROUGH, _FINE = 0.25, 0.6  # of the seconds of a full run: of each operator first, and of those that are repeated
 _SAMPLE_ROWS = 1 << 16
 _SIMULATED_SIZE = 0.01  # of the other benchmarks' R: 100 k rows
 _SIMULATED_STREAM = 20  # tuples for each row of R
+
+_PROGRESS = Console(stderr=True, soft_wrap=True, highlight=False)
 
 Measure = Callable[[type[SemiStreamJoin], int], Rate]
 
@@ -138,6 +141,7 @@ def _fill(grid: Grid, r: Relation, bench: Bench) -> list[Outcome]:
             cell = _CellRun(grid, r, Setting(r.num_rows, exponent, share), sample, machine)
             if cell.try_all(rough):
                 outcomes.append(cell.outcome(fine, bench))
+                _PROGRESS.print(f"  {outcomes[-1]}")
     return outcomes
 
 

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from semistream import AdaptiveMeshJoin, MeshFactors, MeshJoin, ParquetRelation, Relation, SemiStreamJoin, join
 from semistream.errors import InvalidArgument, JoinInProgress
 from semistream.joins.base import Results
-from semistream.relation import AnyRelation, SimulatedDisk
+from semistream.relation import AnyRelation, DiskCosts, SimulatedDisk
+from semistream.tuning.machine import KernelCosts, Machine
 from semistream.tuning.mesh_tuner import MeshTuner
+from semistream.tuning.profiles import save_profile
 from tests.joins.cases import MEMORY_BACKED, Case, cases
 from tests.joins.clocks import FakeClock
 from tests.oracle import batch_join, multiset
@@ -493,3 +495,22 @@ def test_join_by_name(tmp_path) -> None:
     relation = partners_on_every_page(tmp_path, pages=3)
     results = join([tuples(1, 2)], relation, on={"s": "k"}, operator="adaptive_mesh", memory="1MB")
     assert results.read_all().num_rows == 6
+
+
+def test_the_factors_are_those_of_a_calibrated_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MESH Table 1 from the kernels and the disk of the profile, and defaults where there is none."""
+    monkeypatch.setenv("SEMISTREAM_CACHE", str(tmp_path / "profiles"))
+    relation = Relation.build(pa.table({"k": range(5000), "v": range(5000)}), tmp_path / "r", key="k")
+    schema = pa.schema([("k", pa.int64())])
+
+    def factors() -> MeshFactors:
+        with AdaptiveMeshJoin(relation, schema, on="k", memory="1MB") as join:
+            return join._factors
+
+    assert factors() == MeshFactors()
+    machine = Machine("slow", DiskCosts(0.004, 1e-8), KernelCosts(probe_s=3e-9, output_s=5e-9, gather_s=2e-9))
+    save_profile(machine, relation.path)
+    found, page_bytes = factors(), relation.nbytes / relation.num_pages
+    assert found == MeshFactors.of(machine, page_bytes=page_bytes, values_per_result=1)
+    assert (found.seek_s, found.probe_s, found.output_s) == (0.004, 3e-9, pytest.approx(7e-9))
+    assert found.read_s(10) == pytest.approx(0.004 + 10 * page_bytes * 1e-8)

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import semistream
-from semistream import EngineJoin, HybridJoin, MeshJoin, ParquetRelation, Relation, SweepJoin
+from semistream import EngineJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, ParquetRelation, Relation, SweepJoin
 from semistream.errors import BudgetError, InvalidArgument
-from semistream.joins.candidates import OPERATORS, candidates
+from semistream.joins.candidates import OPERATORS, candidates, last_resorts
 from semistream.joins.choice import choose_operator
 from semistream.joins.outlook import workload_of
 from semistream.joins.spec import JoinSpec
@@ -59,7 +59,9 @@ def test_auto_is_what_the_tuner_expects_to_be_fastest(
     sample = next(Zipf(exponent, ROWS, seed=1).batches(30_000))
     spec, memory = spec_of(relation), int(share * relation.nbytes)
     chosen = choose_operator("auto", relation, spec, memory, sample=sample, machine=machine)
-    choices = Tuner(workload_of(relation, spec, sample), machine, candidates(relation, spec, sample)).choices(memory)
+    ready = [kind for name, kind in OPERATORS.items() if name not in last_resorts(relation)]
+    tuner = Tuner(workload_of(relation, spec, sample), machine, candidates(relation, spec, sample, ready))
+    choices = tuner.choices(memory)
     rates = {choice.operator: choice.rate for choice in choices}
     assert chosen.name in rates
     assert rates[chosen.name] >= choices[0].rate / CLEARLY
@@ -139,3 +141,20 @@ def test_an_empty_first_batch_says_nothing_of_the_keys(relation: Relation) -> No
     without = choose_operator("auto", relation, spec_of(relation), memory)
     for sample in (nothing, no_keys):
         assert choose_operator("auto", relation, spec_of(relation), memory, sample=sample) is without
+
+
+def test_look_ups_are_a_choice_only_where_their_copy_of_r_is_there(
+    relation: Relation, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A choice must not start to copy R, which may take long, and as much room again."""
+    copy = Relation.build(relation.scan(), tmp_path / "r", key="key", page_bytes=4096)
+    spec, machine = spec_of(copy), with_costs(nested_loop=1e-9)
+    assert choose_operator("auto", copy, spec, copy.nbytes, machine=machine) is EngineJoin
+    assert not caplog.records
+    least = least_of(IndexNestedLoopJoin, copy, spec)
+    assert choose_operator("auto", copy, spec, least, machine=machine) is IndexNestedLoopJoin  # there is no other
+    assert "copies" in caplog.text
+    assert not (copy.path / "lmdb").exists()
+    with IndexNestedLoopJoin(copy, STREAM, on="key", memory=copy.nbytes):
+        pass
+    assert choose_operator("auto", copy, spec, copy.nbytes, machine=machine) is IndexNestedLoopJoin

@@ -416,3 +416,15 @@ def test_damaged_page_is_named_by_number_file_and_bytes(relation: Relation) -> N
             relation.verify()
     finally:
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("disk", ["auto", "simulated"])
+def test_one_buffer_is_read_to_by_the_caller_when_the_run_is_taken(relation: Relation, disk: str) -> None:
+    used = SimulatedDisk(seek_s=1, transfer_s=1) if disk == "simulated" else relation.disk(disk)
+    reader, threads = relation.reader(run_bytes=relation.largest_page, disk=used, buffers=1), threading.active_count()
+    runs = [np.array([page]) for page in (3, 4, 1)]
+    found = [(run.pages.tolist(), int(run.rows.sum())) for run in reader.read_all(runs)]
+    assert found == [([page], int(relation.table.rows[page])) for page in (3, 4, 1)]
+    assert threading.active_count() == threads
+    assert (used.counts.requests, used.counts.seeks) == (3, 2)
+    reader.close()

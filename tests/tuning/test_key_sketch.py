@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from semistream.errors import InvalidArgument
@@ -166,6 +166,7 @@ def test_it_takes_no_more_than_it_says(known: Known, nbytes: int) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=300), bits=st.integers(3, 6), parts=st.integers(1, 3))
+@example(counts=[1] * 7, bits=3, parts=1)  # none has a slot in the end
 def test_heavy_keys_are_not_lost(counts: list[int], bits: int, parts: int) -> None:
     codes, numbers = np.arange(len(counts)), np.array(counts, np.int64)
     several = [HeavyKeys(bits) for _ in range(parts)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from semistream import MeshFactors, Relation, SemiStreamJoin
@@ -118,7 +118,7 @@ NEAR: dict[str, tuple[float, int]] = {
     "sweep": (0.06, 700_000),
     "mesh": (0.06, 150_000),
     "adaptive_mesh": (0.4, 100_000),
-    "hybrid": (0.4, 100_000),
+    "hybrid": (0.25, 100_000),
     "index": (0.3, 120_000),
     "nested_loop": (0.1, 30_000),
 }
@@ -134,10 +134,18 @@ NEAR: dict[str, tuple[float, int]] = {
 def test_the_rate_of_a_stream_that_goes_on(
     relation: Relation, name: str, exponent: float, memory: float, costs: tuple[float, float]
 ) -> None:
+    assume(name != "hybrid" or exponent <= 1)
     setting = Setting(relation, name, exponent, memory, costs)
     within, tuples = NEAR[name]
     rate, _ = setting.measured(tuples, batch=20_000)
     assert setting.predicted().rate == pytest.approx(rate, rel=within)
+
+
+def test_hybrid_join_does_more_under_much_skew_than_is_expected(relation: Relation) -> None:
+    """Reads for others serve hot keys along the way, which the renewal argument leaves out: it is a lower bound."""
+    setting = Setting(relation, "hybrid", 1.3, 0.08, fast_disk)
+    rate, _ = setting.measured(NEAR["hybrid"][1], batch=20_000)
+    assert 0.5 * rate <= setting.predicted().rate <= rate
 
 
 @pytest.mark.parametrize(
@@ -153,7 +161,7 @@ def test_the_rate_and_the_hits_of_a_cache(relation: Relation, name: str, share: 
 
 
 @pytest.mark.parametrize("batch", [3_000, 30_000, 300_000])
-@pytest.mark.parametrize(("name", "within"), [("sweep", 0.12), ("mesh", 0.05)])
+@pytest.mark.parametrize(("name", "within"), [("sweep", 0.08), ("mesh", 0.05)])
 def test_the_rate_of_batches_that_are_drained(relation: Relation, name: str, within: float, batch: int) -> None:
     """As on Spark: none of a micro-batch may wait for the next one."""
     setting = Setting(relation, name, 0.5, 0.2, papers_disk)

@@ -2,8 +2,9 @@
 
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import SemiStreamJoin
+from semistream.joins.cached_mesh import CachedMeshJoin
 from semistream.joins.engine import EngineJoin
-from semistream.joins.front_stage import CachedMeshJoin, FrontStage
+from semistream.joins.front_stage import FrontStage
 from semistream.joins.hybrid import HybridJoin
 from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.join import JoinedStream, join

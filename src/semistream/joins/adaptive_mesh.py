@@ -17,9 +17,11 @@ from semistream.joins.meters import CostMeter, RateMeter
 from semistream.joins.spec import JoinSpec
 from semistream.joins.stats import TracePoint
 from semistream.relation import AnyRelation, ParquetRelation
+from semistream.tuning.machine import DEFAULT_MACHINE
 from semistream.tuning.mesh_costs import PARQUET_FACTORS, MeshCosts, MeshFactors
 from semistream.tuning.mesh_model import AdaptiveMeshModel
 from semistream.tuning.mesh_tuner import MeshParameters, MeshTuner
+from semistream.tuning.profiles import machine_for
 
 _HEADROOM = 1.5  # of the service rate over the arrival rate
 _TOLERANCE = 0.1  # of a change in load that is not worth new parameters
@@ -88,7 +90,8 @@ class AdaptiveMeshJoin(MeshJoin):
         if not half_life_s > 0:
             raise InvalidArgument(f"half_life_s is {half_life_s}; it must be more than 0.")
         require_steps(rows_per_step, pages_per_step)
-        self._factors = factors or (PARQUET_FACTORS if isinstance(relation, ParquetRelation) else MeshFactors())
+        self._given_factors = factors or (PARQUET_FACTORS if isinstance(relation, ParquetRelation) else None)
+        self._own_disk = isinstance(arguments.get("disk", "auto"), str)
         self._meter, self._timing = RateMeter(half_life_s), CostMeter(half_life_s)
         self._rate: float | None = None
         self._tuned_load: float | None = None
@@ -109,6 +112,7 @@ class AdaptiveMeshJoin(MeshJoin):
 
     def _arrange(self) -> None:
         super()._arrange()
+        self._factors = self._given_factors or self._known_factors()
         memory = MeshMemory.of(
             self._memory, self.relation, self.spec, self._split, self._source, num_pages=self._scan.num_pages
         )
@@ -259,6 +263,15 @@ class AdaptiveMeshJoin(MeshJoin):
             service_rate=MeshTuner(self._costs(), memory).service_rate(pages, max(served, 0)),
             memory_bytes=min(memory.total(pages, rows), memory.pool),
         )
+
+    def _known_factors(self) -> MeshFactors:
+        """Those of this machine if it was calibrated, else the usual ones."""
+        relation = self.relation
+        machine = machine_for(relation.path) if self._own_disk and relation.num_pages else DEFAULT_MACHINE
+        if machine is DEFAULT_MACHINE:
+            return MeshFactors()
+        page_bytes = relation.nbytes / relation.num_pages
+        return MeshFactors.of(machine, page_bytes=page_bytes, values_per_result=len(self.spec.payload))
 
     def _costs(self) -> MeshCosts:
         """The cost model, with as many results for a tuple as there were so far for one that has met all pages."""

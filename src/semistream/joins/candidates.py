@@ -10,15 +10,17 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
 from semistream.joins.base import SemiStreamJoin
+from semistream.joins.cached_mesh import CachedMeshJoin
 from semistream.joins.engine import CACHE_SHARES, EngineJoin
-from semistream.joins.front_stage import CachedMeshJoin, FrontStage
+from semistream.joins.front_stage import FrontStage
 from semistream.joins.hybrid import HybridJoin
 from semistream.joins.index import SemiStreamingIndexJoin
+from semistream.joins.lmdb_store import has_store
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.spec import JoinSpec
 from semistream.joins.sweep import SweepJoin
-from semistream.relation import AnyRelation, ParquetRelation
+from semistream.relation import AnyRelation, ParquetRelation, Relation
 from semistream.tuning.tuner import Arranged, Options
 
 OPERATORS: dict[str, type[SemiStreamJoin]] = {
@@ -87,6 +89,15 @@ def usual_operator(spec: JoinSpec) -> type[SemiStreamJoin]:
     """What is mostly the fastest that takes a condition."""
     by_access: dict[str, type[SemiStreamJoin]] = {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}
     return by_access[spec.condition.access]
+
+
+def last_resorts(relation: AnyRelation) -> frozenset[str]:
+    """Operators that are to be chosen only if there is too little memory for all others.
+
+    Look-ups go to a copy of R in another store. To make one may take long, and as much room as R.
+    """
+    ready = isinstance(relation, Relation) and has_store(relation)
+    return frozenset() if ready else frozenset({IndexNestedLoopJoin.name})
 
 
 def _takes(kind: type[SemiStreamJoin], relation: AnyRelation, spec: JoinSpec) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import pyarrow as pa
 
 from semistream.errors import BudgetError, InvalidArgument
 from semistream.joins.base import SemiStreamJoin
-from semistream.joins.candidates import OPERATORS, candidates, usual_operator
+from semistream.joins.candidates import OPERATORS, candidates, last_resorts, usual_operator
 from semistream.joins.outlook import workload_of
 from semistream.joins.spec import JoinSpec
 from semistream.relation import AnyRelation, ParquetRelation
@@ -14,6 +16,7 @@ from semistream.tuning.machine import Machine
 from semistream.tuning.profiles import machine_for
 from semistream.tuning.tuner import Tuner
 
+_LOG = logging.getLogger(__name__)
 _ROWS_SEEN = 1 << 16  # of a sample: a batch may be a whole table, and a join should start at once
 
 
@@ -52,8 +55,17 @@ def choose_operator(
         machine or machine_for(relation.path),
         candidates(relation, spec, seen),
         usual=usual.name,
+        last_resort=last_resorts(relation),
     )
     try:
-        return OPERATORS[tuner.chosen(memory_bytes).operator]
+        chosen = tuner.chosen(memory_bytes).operator
     except BudgetError:
         return usual
+    if chosen in tuner.last_resort:
+        _LOG.warning(
+            "%d bytes are enough for %r only, which copies %s to a store of its own first. Give more memory.",
+            memory_bytes,
+            chosen,
+            relation.path,
+        )
+    return OPERATORS[chosen]

@@ -12,6 +12,7 @@ from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError
 from semistream.joins.base import JoinArguments, Results
 from semistream.joins.front_stage import FrontStage
+from semistream.joins.join_workload import join_workload
 from semistream.joins.spec import JoinSpec
 from semistream.joins.stream_watch import StreamWatch
 from semistream.joins.sweep import SweepJoin
@@ -144,14 +145,7 @@ class EngineJoin(FrontStage):
         relation, frequencies = self.relation, watch.frequencies(sample)
         if frequencies is None or not relation.num_pages:
             return self.cache_share, 0.0
-        workload = Workload(
-            frequencies,
-            relation_rows=max(relation.num_rows, 1),
-            num_pages=relation.num_pages,
-            page_bytes=relation.nbytes / relation.num_pages,
-            results_per_tuple=self._results_per_tuple,
-            values_per_result=len(self.spec.payload),
-        )
+        workload = join_workload(relation, self.spec, frequencies, results_per_tuple=self._results_per_tuple)
         seconds = {share: self._seconds(share, workload, sample) for share in {*CACHE_SHARES, self.cache_share}}
         best = min(seconds, key=lambda share: seconds[share])
         saved = 1 - seconds[best] / seconds[self.cache_share]

@@ -391,13 +391,6 @@ class FrontStage(SemiStreamJoin):
             self._wrapped.close()
 
 
-class CachedMeshJoin(FrontStage):
-    """CMESHJOIN (FRONT 3): the front stage before MESHJOIN."""
-
-    name = "cmesh"
-    wraps = MeshJoin
-
-
 def _cached_columns(spec: JoinSpec) -> tuple[ColumnLayout, ...]:
     """The columns of R that results are made of, or checked by."""
     check = spec.condition.check

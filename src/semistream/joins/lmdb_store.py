@@ -66,15 +66,24 @@ class LmdbStore:
 _open_stores: WeakValueDictionary[Path, LmdbStore] = WeakValueDictionary()
 
 
+def has_store(relation: Relation) -> bool:
+    """Whether a relation's version has a tree already."""
+    return _path(relation).exists()
+
+
 def open_store(relation: Relation) -> LmdbStore:
     """The tree of a relation's version, built beside it when it is first asked for."""
-    path = (relation.path / lmdb_folder(relation.manifest)).resolve()
+    path = _path(relation)
     store = _open_stores.get(path)
     if store is None:
         if not path.exists():
             _build(Relation.open(relation.path, relation.version), path)
         store = _open_stores[path] = LmdbStore(path, relation.manifest.num_groups)
     return store
+
+
+def _path(relation: Relation) -> Path:
+    return (relation.path / lmdb_folder(relation.manifest)).resolve()
 
 
 def _build(relation: Relation, path: Path) -> None:

@@ -131,10 +131,10 @@ def _with_look_ups(behind: OperatorCosts, runs: list[tuple[Floats, float]]) -> O
     it takes to pass them on, and to see which of their rows are worth a place in the cache.
     """
     known = np.array(astuple(behind))
-    work = np.array([counts[[_LOOKED_UP, _JOINED]] for counts, _ in runs])
+    work = np.array([counts[[_LOOKED_UP, _MISSED]] for counts, _ in runs])
     left = np.array([max(taken_s - float(counts @ known), _LEAST_LEFT * taken_s) for counts, taken_s in runs])
-    hit_s, missed_s = fit_costs(work, left).tolist()
-    return replace(behind, hit_s=hit_s, tuple_s=behind.tuple_s + missed_s)
+    hit_s, miss_s = fit_costs(work, left).tolist()
+    return replace(behind, hit_s=hit_s, miss_s=miss_s)
 
 
 def _runs(
@@ -233,7 +233,7 @@ class _Meter:
         return _counts(self._operator.stats, self._columns), time.perf_counter()
 
 
-_LOOKED_UP, _JOINED = 4, 0  # the places of `OperatorCosts.hit_s` and ``tuple_s``
+_LOOKED_UP, _MISSED = 4, 9  # the places of `OperatorCosts.hit_s` and ``miss_s``
 _LEAST_LEFT = 0.1  # of the time of a run, for what the join behind a cache does not do
 
 
@@ -244,7 +244,8 @@ def _counts(stats: JoinStats, columns: int) -> Floats:
     looked_up = stats.rows_in if stats.cache_hits else 0
     values = columns * stats.outputs
     work = [answered, values, stats.probes, stats.steps, looked_up, stats.packets, stats.batches, entered]
-    return np.array([*work, stats.waits], np.float64)
+    missed = answered if stats.cache_hits else 0
+    return np.array([*work, stats.waits, missed], np.float64)
 
 
 def _build(path: Path, rows: int) -> Relation:

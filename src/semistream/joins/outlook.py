@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument, NotARelation
-from semistream.joins.candidates import candidates, usual_operator
+from semistream.joins.candidates import candidates, last_resorts, usual_operator
 from semistream.joins.condition import JoinOn, key_pairs
 from semistream.joins.engine import EngineJoin
+from semistream.joins.join_workload import join_workload
 from semistream.joins.spec import JoinSpec
 from semistream.joins.where import Where
 from semistream.kernels.types import Int64s
@@ -85,7 +86,13 @@ def explain(
     every_batch = math.inf if batch_rows is None else batch_rows
     workload = _workload(opened, spec, _frequencies(opened, codes, zipf), rate, every_batch)
     profile = machine or load_profile(opened.path)
-    tuner = Tuner(workload, profile or DEFAULT_MACHINE, candidates(opened, spec, rows), usual=usual_operator(spec).name)
+    tuner = Tuner(
+        workload,
+        profile or DEFAULT_MACHINE,
+        candidates(opened, spec, rows),
+        usual=usual_operator(spec).name,
+        last_resort=last_resorts(opened),
+    )
     explanation = Explanation.of(
         tuner,
         parse_bytes(memory, of=opened.nbytes),
@@ -123,15 +130,7 @@ def _workload(
     relation: AnyRelation, spec: JoinSpec, frequencies: KeyFrequencies, rate: float | None, batch_rows: float
 ) -> Workload:
     read = relation.reading(spec.relation_columns)
-    return Workload(
-        frequencies,
-        relation_rows=max(relation.num_rows, 1),
-        num_pages=relation.num_pages,
-        page_bytes=read.nbytes / relation.num_pages,
-        values_per_result=len(spec.payload),
-        rate=rate,
-        batch_rows=batch_rows,
-    )
+    return join_workload(read, spec, frequencies, rate=rate, batch_rows=batch_rows)
 
 
 def _require_clustered(relation: AnyRelation) -> None:

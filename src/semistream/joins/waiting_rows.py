@@ -14,8 +14,8 @@ from semistream.joins.stream_buffer import StreamBuffer
 from semistream.joins.sweep_memory import StoredCodes
 from semistream.kernels.packed import value_span
 from semistream.relation import Relation
+from semistream.tuning.sweep_pace import GATHERED
 
-_GATHERED = 0.6  # of a level, if tuples come a few at a time
 _GROWS = 1.5  # times the span of half of a sample, from which that of all shows that values count on
 
 
@@ -66,9 +66,9 @@ class WaitingRows:
     def __call__(self, spread: float) -> int:
         """Bytes of a tuple if the stream has ``spread`` for each that waits.
 
-        Those that a cache misses come a few at a time, and gather until they are a little more than half a level.
+        Those that a cache misses come a few at a time, so that fewer of them make a level.
         """
-        rows = min(self.level_rows * spread * (_GATHERED if spread > 1 else 1), 2.0**62)
+        rows = min(self.level_rows * spread * (GATHERED if spread > 1 else 1), 2.0**62)
         return self.row_bytes + sum(max(_width(step * rows) - width, 0) for width, step in self.counting)
 
 

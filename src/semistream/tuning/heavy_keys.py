@@ -32,6 +32,7 @@ class HeavyKeys:
 
     def __init__(self, bits: int) -> None:
         self._sketch = frequent_items_sketch(bits)
+        self.total = 0  # how much was counted; the sketch's own is lost when it is merged while no key has a slot
 
     @staticmethod
     def memory_bytes(bits: int) -> int:
@@ -44,11 +45,6 @@ class HeavyKeys:
         return int(_GIVEN * (_ITEM_BYTES << bits))
 
     @property
-    def total(self) -> int:
-        """How much was counted."""
-        return int(self._sketch.total_weight)
-
-    @property
     def num_keys(self) -> int:
         """How many keys have a slot."""
         return int(self._sketch.num_active_items)
@@ -58,6 +54,7 @@ class HeavyKeys:
         update = self._sketch.update
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
             update(code, count)
+        self.total += int(counts.sum())
 
     @classmethod
     def merged(cls, bits: int, counted: Iterable[HeavyKeys]) -> Self:
@@ -65,6 +62,7 @@ class HeavyKeys:
         together = cls(bits)
         for each in counted:
             together._sketch.merge(each._sketch)
+            together.total += each.total
         return together
 
     def above(self, count: int) -> CountedKeys:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import Self
 
 from semistream.errors import InvalidArgument
+from semistream.tuning.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,20 @@ class MeshFactors:
             value = getattr(self, field.name)
             if not (value >= 0 and math.isfinite(value)):
                 raise InvalidArgument(f"{field.name} is {value}; a cost is a number of seconds, zero or more.")
+
+    @classmethod
+    def of(cls, machine: Machine, *, page_bytes: float, values_per_result: int) -> Self:
+        """Those of a machine's disk and kernels, for pages of a size and results with so many columns of R."""
+        disk, kernels = machine.disk, machine.kernels
+        return cls(
+            seek_s=disk.seek_s,
+            transfer_s=disk.request_s(page_bytes, 1, requests=0),
+            expire_s=kernels.expire_s,
+            stream_s=kernels.encode_s,
+            add_s=kernels.insert_s + kernels.sort_s,
+            probe_s=kernels.probe_s,
+            output_s=kernels.output_s + values_per_result * kernels.gather_s,
+        )
 
     def read_s(self, pages: float) -> float:
         """Seconds to read pages that lie one behind the other."""

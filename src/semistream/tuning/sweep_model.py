@@ -10,7 +10,7 @@ from functools import partial
 from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
 from semistream.tuning.expected_reads import ExpectedReads, expected_reads
-from semistream.tuning.sweep_pace import SweepPace
+from semistream.tuning.sweep_pace import GATHERED, SweepPace
 from semistream.tuning.work import Work
 from semistream.tuning.workload import Workload
 
@@ -119,8 +119,8 @@ class SweepModel:
         return max(self.buffer_bytes // self.row_bytes(workload.spread), 1)
 
     def _gathered_rows(self, workload: Workload) -> float:
-        """Tuples of a level: those that a cache misses come a few at a time, and gather until they are half of one."""
-        return self.level_rows / (2 if workload.spread > 1 else 1)
+        """Tuples of a level: those that a cache misses come a few at a time."""
+        return self.level_rows * (GATHERED if workload.spread > 1 else 1.0)
 
     def _room(self, workload: Workload) -> int:
         """Tuples that gather before the first of them is joined, if none is waiting yet.

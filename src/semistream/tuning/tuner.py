@@ -59,13 +59,15 @@ class Tuner:
     for in steps of 2 %, from below the first rung that is enough (`least_memory`). It is the least but for that, and
     for memories that are just enough where a few bytes more are not.
 
-    If an operator is ``usual``, it is what `chosen` gives unless another one is clearly faster.
+    If an operator is ``usual``, it is what `chosen` gives unless another one is clearly faster. One that is a
+    ``last_resort`` is chosen only if there is too little memory for all others.
     """
 
     workload: Workload
     machine: Machine
     candidates: Sequence[Candidate]
     usual: str | None = None
+    last_resort: frozenset[str] = frozenset()
     _tried: dict[int, list[Prediction]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def choices(self, memory_bytes: int) -> list[Prediction]:
@@ -88,8 +90,10 @@ class Tuner:
 
         It is the fastest if that is clearly faster, or if the usual one does not keep up with the workload and it does.
         """
-        best = self.best_rate(memory_bytes)
-        usual = next((choice for choice in self.choices(memory_bytes) if choice.operator == self.usual), best)
+        choices = self.choices(memory_bytes)
+        best = next((choice for choice in choices if choice.operator not in self.last_resort), None)
+        best = best or self.best_rate(memory_bytes)
+        usual = next((choice for choice in choices if choice.operator == self.usual), best)
         falls_behind = usual.rate < (self.workload.rate or 0.0) <= best.rate
         return best if falls_behind or best.rate > CLEARLY * usual.rate else usual
 
