@@ -115,9 +115,9 @@ class Setting:
 papers_disk, fast_disk = (0.008, 0.0001), (0.0001, 0.00002)
 # How far the expectation may be from what was seen, and of how many tuples: several windows, or queues, or phases.
 NEAR: dict[str, tuple[float, int]] = {
-    "sweep": (0.06, 700_000),
+    "sweep": (0.06, 400_000),
     "mesh": (0.06, 150_000),
-    "adaptive_mesh": (0.4, 100_000),
+    "adaptive_mesh": (0.3, 100_000),
     "hybrid": (0.25, 100_000),
     "index": (0.3, 120_000),
     "nested_loop": (0.1, 30_000),

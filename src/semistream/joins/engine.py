@@ -105,6 +105,11 @@ class EngineJoin(FrontStage):
         self._watch = None
         super()._arrange()
 
+    def _give_way(self) -> bool:
+        """With so little room that a row does not fit beside it, there is no cache to decide on either."""
+        watched, self._decides = self._watch is not None, False
+        return super()._give_way() or watched
+
     def _push(self, batch: pa.RecordBatch) -> Results:
         if self._watch is not None and batch.num_rows and self.stats.rows_in >= self._next_seen:
             self._next_seen = self.stats.rows_in + min(self._sweep.pass_rows // _SEEN_IN_PASS, _MOST_UNSEEN)

@@ -315,13 +315,19 @@ class FrontStage(SemiStreamJoin):
         try:
             yield from self.wrapped._push(batch)
         except BudgetError:
-            if self._front is None:
+            if not self._give_way():
                 raise
             taken = self.wrapped.stats.rows_in - before
             yield from self.wrapped._flush()
-            self.cache_share = 0.0
             self._arrange_anew()
             yield from self.wrapped._push(batch.slice(taken))
+
+    def _give_way(self) -> bool:
+        """Leave all memory to the wrapped join when it is arranged anew; False if it has it all already."""
+        if self._front is None:
+            return False
+        self.cache_share = 0.0
+        return True
 
     def _step(self) -> Results:
         yield from self.wrapped._step()

@@ -109,7 +109,8 @@ def measure_operators(
                 builds_index = kind is IndexNestedLoopJoin
                 runs = _runs(kind, relations, less, _SMALL if builds_index else _SETTINGS)
             if issubclass(kind, FrontStage):
-                measured[kind.name] = _with_look_ups(measured[kind.wraps.name], runs)
+                behind = replace(measured[kind.wraps.name], batch_s=measured[SweepJoin.name].batch_s)  # made alike
+                measured[kind.name] = _with_look_ups(behind, runs)
             else:
                 measured[kind.name] = _costs(runs, DEFAULT_MACHINE.operators[kind.name])
     progress(1.0)

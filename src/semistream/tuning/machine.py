@@ -128,7 +128,7 @@ DEFAULT_MACHINE = Machine(
         "sweep": _SWEEP,
         "engine": replace(_SWEEP, hit_s=90e-9, miss_s=50e-9),
         "mesh": _MESH,
-        "cmesh": replace(_MESH, hit_s=90e-9, miss_s=50e-9),
+        "cmesh": replace(_MESH, hit_s=90e-9, miss_s=50e-9, batch_s=_SWEEP.batch_s),
         "adaptive_mesh": OperatorCosts(tuple_s=50e-9, value_s=4e-9, row_s=30e-9, step_s=3.7e-3),
         "hybrid": OperatorCosts(tuple_s=400e-9, value_s=8e-9, row_s=80e-9, step_s=260e-6, packet_s=1e-3),
         "index": OperatorCosts(tuple_s=480e-9, value_s=23e-9, step_s=1.6e-3),
