@@ -32,7 +32,7 @@ from benchmarks.workload import relation, relation_rows, stream_batches
 from semistream import Relation, SemiStreamJoin
 from semistream.errors import BudgetError
 from semistream.joins.calibrate import calibrate
-from semistream.joins.candidates import OPERATORS, candidates, usual_operator
+from semistream.joins.candidates import AKIN, OPERATORS, candidates, last_resorts, usual_operator
 from semistream.joins.outlook import workload_of
 from semistream.joins.spec import JoinSpec
 from semistream.tuning.machine import Machine
@@ -203,7 +203,14 @@ class _CellRun:
     def _tuner(self, kinds: Iterable[type[SemiStreamJoin]]) -> Tuner:
         r, spec, sample = self._relation, self._spec, self._sample
         usual = usual_operator(spec).name
-        return Tuner(workload_of(r, spec, sample), self._machine, candidates(r, spec, sample, kinds), usual=usual)
+        return Tuner(
+            workload_of(r, spec, sample),
+            self._machine,
+            candidates(r, spec, sample, kinds),
+            usual=usual,
+            last_resort=last_resorts(r),
+            akin=AKIN,
+        )
 
 
 def _verdicts(where: str, outcomes: list[Outcome], off: float) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 import semistream
 from semistream import EngineJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, ParquetRelation, Relation, SweepJoin
 from semistream.errors import BudgetError, InvalidArgument
-from semistream.joins.candidates import OPERATORS, candidates, last_resorts
+from semistream.joins.candidates import AKIN, OPERATORS, candidates, last_resorts
 from semistream.joins.choice import choose_operator
 from semistream.joins.outlook import workload_of
 from semistream.joins.spec import JoinSpec
@@ -20,7 +20,7 @@ from semistream.relation import AnyRelation, DiskCosts
 from semistream.streams import Zipf
 from semistream.tuning.machine import DEFAULT_MACHINE, Machine, OperatorCosts
 from semistream.tuning.profiles import save_profile
-from semistream.tuning.tuner import CLEARLY, Tuner
+from semistream.tuning.tuner import CLEARLY, SURELY, Tuner
 
 ROWS = 20_000
 STREAM = pa.schema([("key", pa.int64()), ("seq", pa.int64())])
@@ -64,12 +64,11 @@ def test_auto_is_what_the_tuner_expects_to_be_fastest(
     choices = tuner.choices(memory)
     rates = {choice.operator: choice.rate for choice in choices}
     assert chosen.name in rates
-    assert rates[chosen.name] >= choices[0].rate / CLEARLY
-    if chosen is not EngineJoin:
-        assert rates[chosen.name] == choices[0].rate
+    assert rates[chosen.name] >= choices[0].rate / SURELY
+    assert rates[chosen.name] >= max(rates.get(name, 0.0) for name in AKIN) / CLEARLY
 
 
-@pytest.mark.parametrize(("engine_s", "chosen"), [(1.04e-6, EngineJoin), (1.06e-6, HybridJoin), (0.5e-6, EngineJoin)])
+@pytest.mark.parametrize(("engine_s", "chosen"), [(1.4e-6, EngineJoin), (1.6e-6, HybridJoin), (0.5e-6, EngineJoin)])
 def test_the_engine_is_preferred_if_no_other_is_clearly_faster(
     relation: Relation, engine_s: float, chosen: type[semistream.SemiStreamJoin]
 ) -> None:

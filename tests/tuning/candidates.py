@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from semistream.errors import BudgetError
 from semistream.relation import DiskCosts
@@ -57,7 +58,7 @@ class Known:
         return Arranged(model, {"all": memory_bytes})
 
 
-def tuner(*candidates: Known, rate: float | None = None, usual: str | None = None) -> Tuner:
+def tuner(*candidates: Known, rate: float | None = None, **options: Any) -> Tuner:
     """A tuner that chooses among made-up operators."""
     workload = Workload(KeyFrequencies.uniform(1000), 1000, 10, 4096, rate=rate)
-    return Tuner(workload, ONE_SECOND, candidates, usual=usual)
+    return Tuner(workload, ONE_SECOND, candidates, **options)

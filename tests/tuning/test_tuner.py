@@ -218,9 +218,28 @@ def test_the_usual_operator_is_chosen_unless_another_is_clearly_faster(
         Known("usual", 10, lambda memory, _: 100.0),
         rate=rate,
         usual="usual",
+        akin=frozenset({"other"}),
     )
     assert chooser.chosen(1000).operator == chosen
     assert chooser.best_rate(1000).operator == ("usual" if other < 1 else "other")
+
+
+@pytest.mark.parametrize(("other", "chosen"), [(1.4, "usual"), (1.6, "other")])
+def test_what_works_in_another_way_must_be_much_faster(other: float, chosen: str) -> None:
+    """Its model may be off by as much: SSIJ's and HYBRIDJOIN's were seen to be."""
+    chooser = tuner(
+        Known("other", 10, lambda memory, _: 100.0 * other), Known("usual", 10, lambda memory, _: 100.0), usual="usual"
+    )
+    assert chooser.chosen(1000).operator == chosen
+
+
+def test_a_last_resort_is_chosen_only_if_there_is_nothing_else() -> None:
+    chooser = tuner(
+        Known("slow", 800, lambda memory, _: 1.0),
+        Known("resort", 10, lambda memory, _: 100.0),
+        last_resort=frozenset({"resort"}),
+    )
+    assert (chooser.chosen(1000).operator, chooser.chosen(100).operator) == ("slow", "resort")
 
 
 def test_of_rates_without_a_bound_the_usual_operator_s_is_as_good_as_any() -> None:

@@ -37,6 +37,8 @@ OPERATORS: dict[str, type[SemiStreamJoin]] = {
     )
 }
 
+AKIN = frozenset({EngineJoin.name, SweepJoin.name})
+"""Operators of one kind: the engine is the sweep, behind a cache if that pays."""
 
 _ROWS_SEEN = 1 << 12  # of a sample, by which the bytes of a row are told
 

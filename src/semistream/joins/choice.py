@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from semistream.errors import BudgetError, InvalidArgument
 from semistream.joins.base import SemiStreamJoin
-from semistream.joins.candidates import OPERATORS, candidates, last_resorts, usual_operator
+from semistream.joins.candidates import AKIN, OPERATORS, candidates, last_resorts, usual_operator
 from semistream.joins.outlook import workload_of
 from semistream.joins.spec import JoinSpec
 from semistream.relation import AnyRelation, ParquetRelation
@@ -56,6 +56,7 @@ def choose_operator(
         candidates(relation, spec, seen),
         usual=usual.name,
         last_resort=last_resorts(relation),
+        akin=AKIN,
     )
     try:
         chosen = tuner.chosen(memory_bytes).operator

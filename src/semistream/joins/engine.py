@@ -73,7 +73,7 @@ class EngineJoin(FrontStage):
         self._next_look = 0  # tuples that the cache has missed, from which on the share is chosen again,
         self._next_free_look = 0  # and if none waits, so that a change costs nothing
         self._next_seen = 0  # tuples, from which on a batch is watched again
-        self._patience = 1  # passes until then
+        self._patience = 2  # passes until then are twice as many; a sudden change is noticed at once
         super().__init__(relation, stream_schema, cache_share=cache_share or 0.0, **arguments)
 
     @classmethod

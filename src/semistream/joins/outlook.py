@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument, NotARelation
-from semistream.joins.candidates import candidates, last_resorts, usual_operator
+from semistream.joins.candidates import AKIN, candidates, last_resorts, usual_operator
 from semistream.joins.condition import JoinOn, key_pairs
 from semistream.joins.engine import EngineJoin
 from semistream.joins.join_workload import join_workload
@@ -92,6 +92,7 @@ def explain(
         candidates(opened, spec, rows),
         usual=usual_operator(spec).name,
         last_resort=last_resorts(opened),
+        akin=AKIN,
     )
     explanation = Explanation.of(
         tuner,

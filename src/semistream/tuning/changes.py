@@ -10,7 +10,7 @@ from itertools import groupby, pairwise
 from semistream.budget import format_bytes
 from semistream.tuning.frequencies import KeyFrequencies
 from semistream.tuning.prediction import Prediction
-from semistream.tuning.tuner import CLEARLY, Tuner
+from semistream.tuning.tuner import Tuner
 from semistream.tuning.wording import asked_text, described, enough_text, latency_text, rate_text
 
 _SKEWS = (0.0, 0.5, 1.0, 1.5)
@@ -104,7 +104,7 @@ def _other(tuner: Tuner, choice: Prediction, memory_bytes: int) -> Prediction | 
         return None
     rates = {each.operator: each.rate for each in tuner.choices(memory_bytes)}
     same_rate = rates.get(choice.operator, 0.0)
-    return best if best.operator == tuner.usual or best.rate > CLEARLY * same_rate else None
+    return best if best.operator == tuner.usual or best.rate > tuner.margin(best.operator) * same_rate else None
 
 
 def _kind(choice: Prediction) -> tuple[str, bool]:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -206,5 +207,11 @@ def machine_for(path: Path | str) -> Machine:
     try:
         return load_profile(path) or DEFAULT_MACHINE
     except ProfileRefused as refused:
-        _LOG.warning("%s", refused)
+        _warn(str(refused))
         return DEFAULT_MACHINE
+
+
+@lru_cache(maxsize=64)
+def _warn(refused: str) -> None:
+    """Say so once, however many joins are made."""
+    _LOG.warning("%s", refused)

@@ -15,7 +15,9 @@ from semistream.tuning.work import OperatorModel
 from semistream.tuning.workload import Workload
 
 CLEARLY = 1.05
-"""Times the rate of the usual operator, above which another one is taken instead."""
+"""Times the rate of the usual operator, above which one that is akin to it is taken instead."""
+SURELY = 1.5
+"""The same of an operator that works in another way: so much may what is expected of it be off."""
 
 _RUNG = 1.3  # from one memory of the ladder to the next
 _STEP = 1.02  # the same, where the least is looked for between rungs
@@ -60,7 +62,8 @@ class Tuner:
     for memories that are just enough where a few bytes more are not.
 
     If an operator is ``usual``, it is what `chosen` gives unless another one is clearly faster. One that is a
-    ``last_resort`` is chosen only if there is too little memory for all others.
+    ``last_resort`` is chosen only if there is too little memory for all others. Those ``akin`` to the usual one do the
+    same work by the same code, and their models err alike; others must be expected to be much faster.
     """
 
     workload: Workload
@@ -68,6 +71,7 @@ class Tuner:
     candidates: Sequence[Candidate]
     usual: str | None = None
     last_resort: frozenset[str] = frozenset()
+    akin: frozenset[str] = frozenset()
     _tried: dict[int, list[Prediction]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def choices(self, memory_bytes: int) -> list[Prediction]:
@@ -90,12 +94,19 @@ class Tuner:
 
         It is the fastest if that is clearly faster, or if the usual one does not keep up with the workload and it does.
         """
-        choices = self.choices(memory_bytes)
-        best = next((choice for choice in choices if choice.operator not in self.last_resort), None)
-        best = best or self.best_rate(memory_bytes)
-        usual = next((choice for choice in choices if choice.operator == self.usual), best)
-        falls_behind = usual.rate < (self.workload.rate or 0.0) <= best.rate
-        return best if falls_behind or best.rate > CLEARLY * usual.rate else usual
+        choices = self.choices(memory_bytes) or [self.best_rate(memory_bytes)]
+        choices = [choice for choice in choices if choice.operator not in self.last_resort] or choices
+        usual = next((choice for choice in choices if choice.operator == self.usual), None)
+        if usual is None:
+            return choices[0]
+        faster = [choice for choice in choices if choice.rate > self.margin(choice.operator) * usual.rate]
+        if usual.rate < (self.workload.rate or 0.0) <= choices[0].rate:
+            return choices[0]
+        return faster[0] if faster else usual
+
+    def margin(self, operator: str) -> float:
+        """Times the rate of the usual operator that must be expected of another one for it to be chosen."""
+        return CLEARLY if self.usual is None or operator in self.akin else SURELY
 
     def least_memory(self, rate: float, most_bytes: int) -> Prediction | None:
         """The least memory up to ``most_bytes`` with which any operator takes ``rate`` tuples per second, and which.
