@@ -8,7 +8,7 @@ rates that are divided by how fast the machine was just before and after (`Machi
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,12 +32,12 @@ from benchmarks.workload import relation, relation_rows, stream_batches
 from semistream import Relation, SemiStreamJoin
 from semistream.errors import BudgetError
 from semistream.joins.calibrate import calibrate
-from semistream.joins.candidates import AKIN, OPERATORS, candidates, last_resorts, usual_operator
+from semistream.joins.candidates import OPERATORS, candidates
+from semistream.joins.join_tuner import join_tuner
 from semistream.joins.outlook import workload_of
 from semistream.joins.spec import JoinSpec
 from semistream.tuning.machine import Machine
 from semistream.tuning.prediction import Prediction, predict
-from semistream.tuning.tuner import Tuner
 
 BEHIND, OFF, OFF_SIMULATED, MOSTLY = 0.05, 0.20, 0.05, 0.9
 _REPEAT = 3  # of the choice and of those that came near it
@@ -165,8 +165,8 @@ class _CellRun:
 
     def outcome(self, measure: Measure, bench: Bench) -> Outcome:
         """Measure the choice and those that matter again, in turns."""
-        tuner = self._tuner(OPERATORS.values())
-        chosen = tuner.chosen(self._memory)
+        r, spec, sample = self._relation, self._spec, self._sample
+        chosen = join_tuner(r, spec, workload_of(r, spec, sample), self._machine, sample).chosen(self._memory)
         best = max(rate.per_second for rate in self._rough.values())
         near = [n for n, rate in self._rough.items() if n == chosen.operator or rate.per_second >= _NEAR * best]
         fine: dict[str, list[Rate]] = {name: [] for name in near}
@@ -195,22 +195,10 @@ class _CellRun:
 
     def _predicted(self, chosen: Prediction, tuples: int) -> float:
         """The rate that is expected of the choice, with the options that it has, for a run that ends."""
-        (candidate,) = self._tuner([OPERATORS[chosen.operator]]).candidates
+        (candidate,) = candidates(self._relation, self._spec, self._sample, [OPERATORS[chosen.operator]])
         model = candidate.arranged(self._memory, chosen.options).model
         workload = workload_of(self._relation, self._spec, zipf=self._setting.exponent, batch_rows=tuples)
         return predict(chosen.operator, model, workload, self._machine, memory_bytes=self._memory).rate
-
-    def _tuner(self, kinds: Iterable[type[SemiStreamJoin]]) -> Tuner:
-        r, spec, sample = self._relation, self._spec, self._sample
-        usual = usual_operator(spec).name
-        return Tuner(
-            workload_of(r, spec, sample),
-            self._machine,
-            candidates(r, spec, sample, kinds),
-            usual=usual,
-            last_resort=last_resorts(r),
-            akin=AKIN,
-        )
 
 
 def _verdicts(where: str, outcomes: list[Outcome], off: float) -> list[str]:

@@ -10,6 +10,7 @@ from semistream.budget import MemoryBudget
 from semistream.errors import InvalidArgument, JoinInProgress
 from semistream.joins.base import JoinArguments, Results
 from semistream.joins.cyclic_scan import CyclicScan
+from semistream.joins.known_machine import known_machine
 from semistream.joins.mesh import MeshJoin, require_steps, scan_of, split_memory
 from semistream.joins.mesh_allocation import MeshAllocation
 from semistream.joins.mesh_memory import MeshMemory
@@ -21,7 +22,6 @@ from semistream.tuning.machine import DEFAULT_MACHINE
 from semistream.tuning.mesh_costs import PARQUET_FACTORS, MeshCosts, MeshFactors
 from semistream.tuning.mesh_model import AdaptiveMeshModel
 from semistream.tuning.mesh_tuner import MeshParameters, MeshTuner
-from semistream.tuning.profiles import machine_for
 
 _HEADROOM = 1.5  # of the service rate over the arrival rate
 _TOLERANCE = 0.1  # of a change in load that is not worth new parameters
@@ -91,7 +91,7 @@ class AdaptiveMeshJoin(MeshJoin):
             raise InvalidArgument(f"half_life_s is {half_life_s}; it must be more than 0.")
         require_steps(rows_per_step, pages_per_step)
         self._given_factors = factors or (PARQUET_FACTORS if isinstance(relation, ParquetRelation) else None)
-        self._own_disk = isinstance(arguments.get("disk", "auto"), str)
+        self._machine = (None if self._given_factors else known_machine(relation, arguments)) or DEFAULT_MACHINE
         self._meter, self._timing = RateMeter(half_life_s), CostMeter(half_life_s)
         self._rate: float | None = None
         self._tuned_load: float | None = None
@@ -267,11 +267,10 @@ class AdaptiveMeshJoin(MeshJoin):
     def _known_factors(self) -> MeshFactors:
         """Those of this machine if it was calibrated, else the usual ones."""
         relation = self.relation
-        machine = machine_for(relation.path) if self._own_disk and relation.num_pages else DEFAULT_MACHINE
-        if machine is DEFAULT_MACHINE:
+        if self._machine is DEFAULT_MACHINE or not relation.num_pages:
             return MeshFactors()
         page_bytes = relation.nbytes / relation.num_pages
-        return MeshFactors.of(machine, page_bytes=page_bytes, values_per_result=len(self.spec.payload))
+        return MeshFactors.of(self._machine, page_bytes=page_bytes, values_per_result=len(self.spec.payload))
 
     def _costs(self) -> MeshCosts:
         """The cost model, with as many results for a tuple as there were so far for one that has met all pages."""

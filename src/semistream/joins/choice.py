@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from semistream.errors import BudgetError, InvalidArgument
 from semistream.joins.base import SemiStreamJoin
-from semistream.joins.candidates import AKIN, OPERATORS, candidates, last_resorts, usual_operator
+from semistream.joins.candidates import OPERATORS, usual_operator
+from semistream.joins.join_tuner import join_tuner
 from semistream.joins.outlook import workload_of
 from semistream.joins.spec import JoinSpec
 from semistream.relation import AnyRelation, ParquetRelation
 from semistream.tuning.machine import Machine
 from semistream.tuning.profiles import machine_for
-from semistream.tuning.tuner import Tuner
 
 _LOG = logging.getLogger(__name__)
 _ROWS_SEEN = 1 << 16  # of a sample: a batch may be a whole table, and a join should start at once
@@ -50,14 +50,8 @@ def choose_operator(
     if spec.condition.access != "equality" or isinstance(relation, ParquetRelation) or not relation.num_pages:
         return usual
     seen = None if sample is None else sample.slice(0, _ROWS_SEEN)
-    tuner = Tuner(
-        workload_of(relation, spec, seen),
-        machine or machine_for(relation.path),
-        candidates(relation, spec, seen),
-        usual=usual.name,
-        last_resort=last_resorts(relation),
-        akin=AKIN,
-    )
+    known = machine or machine_for(relation.path)
+    tuner = join_tuner(relation, spec, workload_of(relation, spec, seen), known, seen)
     try:
         chosen = tuner.chosen(memory_bytes).operator
     except BudgetError:

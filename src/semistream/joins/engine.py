@@ -13,13 +13,13 @@ from semistream.errors import BudgetError
 from semistream.joins.base import JoinArguments, Results
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.join_workload import join_workload
+from semistream.joins.known_machine import known_machine
 from semistream.joins.spec import JoinSpec
 from semistream.joins.stream_watch import StreamWatch
 from semistream.joins.sweep import SweepJoin
 from semistream.relation import AnyRelation, Relation
 from semistream.tuning.machine import DEFAULT_MACHINE, Machine
 from semistream.tuning.prediction import predict
-from semistream.tuning.profiles import machine_for
 from semistream.tuning.work import OperatorModel
 from semistream.tuning.workload import Workload
 
@@ -47,10 +47,10 @@ class EngineJoin(FrontStage):
     are watched (`StreamWatch`), and the costs of the ``machine``: by default those that were calibrated, if they were.
     FRONT 3.2 finds the optimum for a distribution that is known, here it is found again as the distribution changes.
     There is no cache in front of a fast disk with much memory, and one in front of a slow disk or with a small memory
-    under skew. The first look is at the first batch, the next ones after one pass over R, two, four, and so on while
-    little changes, sooner if no tuple waits, and at once if the stream has changed all of a sudden. Passes count in
-    tuples that the cache misses, so that a cache which answers less and less is looked at soon. If ``cache_share`` is
-    given, it stays.
+    under skew. The first look is at the first batch, the next ones after four passes over R, eight and sixteen while
+    little changes, after one if much does, sooner if no tuple waits, and at once if the stream has changed all of a
+    sudden. Passes count in tuples that the cache misses, so that a cache which answers less and less is looked at soon.
+    If ``cache_share`` is given, it stays.
     """
 
     name = "engine"
@@ -66,8 +66,7 @@ class EngineJoin(FrontStage):
         **arguments: Unpack[JoinArguments],
     ) -> None:
         self._decides = cache_share is None
-        real = isinstance(arguments.get("disk", "auto"), str)
-        self._known_machine = machine_for(relation.path) if machine is None and real else machine
+        self._known_machine = known_machine(relation, arguments) if machine is None else machine
         self._watch: StreamWatch | None = None
         self._models: dict[float, OperatorModel | None] = {}  # by share; None if there is too little memory for it
         self._next_look = 0  # tuples that the cache has missed, from which on the share is chosen again,

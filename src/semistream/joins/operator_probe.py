@@ -98,16 +98,7 @@ def measure_operators(
         fronts_last = sorted(OPERATORS.values(), key=lambda kind: issubclass(kind, FrontStage))
         for done, kind in enumerate(fronts_last):
             progress(done / len(OPERATORS))
-            if kind is SweepJoin:
-                runs = _runs(kind, relations, size, _SWEEP_SETTINGS, tries=_TRIES)
-            elif kind is EngineJoin:
-                runs = _runs(kind, relations, size, _ENGINE_SETTINGS, tries=_TRIES)
-            elif issubclass(kind, FrontStage):
-                runs = _runs(kind, relations, size, _CACHED)
-            else:
-                less = replace(size, seconds=_OTHERS * size.seconds)
-                builds_index = kind is IndexNestedLoopJoin
-                runs = _runs(kind, relations, less, _SMALL if builds_index else _SETTINGS)
+            runs = _runs(kind, relations, size)
             if issubclass(kind, FrontStage):
                 behind = replace(measured[kind.wraps.name], batch_s=measured[SweepJoin.name].batch_s)  # made alike
                 measured[kind.name] = _with_look_ups(behind, runs)
@@ -138,15 +129,19 @@ def _with_look_ups(behind: OperatorCosts, runs: list[tuple[Floats, float]]) -> O
     return replace(behind, hit_s=hit_s, miss_s=miss_s)
 
 
-def _runs(
-    kind: type[SemiStreamJoin],
-    relations: list[Relation],
-    size: ProbeSize,
-    settings: Sequence[_Setting],
-    *,
-    tries: int = 1,
-) -> list[tuple[Floats, float]]:
+def _settings(kind: type[SemiStreamJoin]) -> tuple[Sequence[_Setting], int]:
+    """In which settings an operator is run, and how often in each."""
+    if kind in (SweepJoin, EngineJoin):
+        return _SWEEP_SETTINGS if kind is SweepJoin else _ENGINE_SETTINGS, _TRIES
+    if issubclass(kind, FrontStage):
+        return _CACHED, 1
+    return _SMALL if kind is IndexNestedLoopJoin else _SETTINGS, 1  # look-ups take a copy of R, so that is small
+
+
+def _runs(kind: type[SemiStreamJoin], relations: list[Relation], size: ProbeSize) -> list[tuple[Floats, float]]:
     """The parts of each setting's run, several times, of which the fastest counts: what disturbs it makes it slower."""
+    settings, tries = _settings(kind)
+    size = size if tries > 1 else replace(size, seconds=_OTHERS * size.seconds)
     best: list[tuple[Floats, float]] = []
     for setting in settings:
         tried = [_run(kind, relations[setting.relation], setting, size) for _ in range(tries)]

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument, NotARelation
-from semistream.joins.candidates import AKIN, candidates, last_resorts, usual_operator
+from semistream.joins.candidates import usual_operator
 from semistream.joins.condition import JoinOn, key_pairs
 from semistream.joins.engine import EngineJoin
+from semistream.joins.join_tuner import join_tuner
 from semistream.joins.join_workload import join_workload
 from semistream.joins.spec import JoinSpec
 from semistream.joins.where import Where
@@ -26,7 +27,6 @@ from semistream.tuning.frequencies import KeyFrequencies
 from semistream.tuning.machine import DEFAULT_MACHINE, Machine
 from semistream.tuning.profiles import load_profile
 from semistream.tuning.sampled_frequencies import frequencies_of_sample
-from semistream.tuning.tuner import Tuner
 from semistream.tuning.workload import Workload
 
 
@@ -86,14 +86,7 @@ def explain(
     every_batch = math.inf if batch_rows is None else batch_rows
     workload = _workload(opened, spec, _frequencies(opened, codes, zipf), rate, every_batch)
     profile = machine or load_profile(opened.path)
-    tuner = Tuner(
-        workload,
-        profile or DEFAULT_MACHINE,
-        candidates(opened, spec, rows),
-        usual=usual_operator(spec).name,
-        last_resort=last_resorts(opened),
-        akin=AKIN,
-    )
+    tuner = join_tuner(opened, spec, workload, profile or DEFAULT_MACHINE, rows)
     explanation = Explanation.of(
         tuner,
         parse_bytes(memory, of=opened.nbytes),
