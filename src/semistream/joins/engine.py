@@ -33,6 +33,7 @@ _MUCH = 0.35  # of a tuple's time: if that is saved, the stream must have change
 _SEEN_IN_PASS, _MOST_UNSEEN = 8, 1 << 18  # batches that are watched, at least, and tuples between two of them
 _FEW_ROWS = 1 << 14  # tuples that the cache misses between two looks, at least
 _LEAST_PATIENCE, _MOST_PATIENCE = 4, 16  # passes that a change must pay in, and that are between two looks
+_MODEL_ROWS = 1 << 13  # of a batch, that tell how much room a tuple takes
 _FREE_PATIENCE = 2  # the same if no tuple waits
 
 
@@ -150,7 +151,8 @@ class EngineJoin(FrontStage):
         if frequencies is None or not relation.num_pages:
             return self.cache_share, 0.0
         workload = join_workload(relation, self.spec, frequencies, results_per_tuple=self._results_per_tuple)
-        seconds = {share: self._seconds(share, workload, sample) for share in {*CACHE_SHARES, self.cache_share}}
+        rows = sample.slice(0, _MODEL_ROWS)
+        seconds = {share: self._seconds(share, workload, rows) for share in {*CACHE_SHARES, self.cache_share}}
         best = min(seconds, key=lambda share: seconds[share])
         saved = 1 - seconds[best] / seconds[self.cache_share]
         passes = max(self._patience, _LEAST_PATIENCE)

@@ -13,16 +13,16 @@ from semistream.tuning.frequencies import KeyFrequencies
 from semistream.tuning.key_sketch import LEAST_BYTES, KeySketch
 from semistream.tuning.sampled_frequencies import frequencies_of_sample
 
-_LEAST_STRIDE, _MOST_STRIDE = 8, 32  # one tuple in so many has its code made,
-_SEEN = 4096  # so that not many more of a batch have
+_LEAST_STRIDE, _MOST_STRIDE = 8, 64  # one tuple in so many has its code made,
+_SEEN = 2048  # so that not many more of a batch have
 _OFFSET = 7  # by which the first of them moves on from batch to batch
 _FIRST_SAMPLE = 32  # bytes of memory for each tuple of the first batch that is looked at
 _LEAST_FIRST = 512  # tuples, of which the first batch must have so many to be looked at
 _COMPARED = 4096  # codes, whose number of different ones is compared with what is expected
 _UNLIKELY = 0.2  # of that number, by which it must be off for the stream to have changed,
 _CHANCE = 5.0  # and times its root: chance does with less
-_SHARE, _MOST_SHARE = 64, 16  # one part in so many of a memory, and of a small one at most
-_MOST_BYTES = 512 << 10  # that are of use
+_SHARE, _MOST_SHARE = 128, 16  # one part in so many of a memory, and of a small one at most
+_MOST_BYTES = 256 << 10  # that are of use
 
 
 class StreamWatch:

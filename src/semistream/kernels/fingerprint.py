@@ -88,3 +88,46 @@ def expected_fingerprint(keys: Floats, rate: Floats, out: Floats) -> float:
                 break
     out[-1] = max(distinct - out[:-1].sum(), 0.0)
     return distinct
+
+
+@njit(cache=True, nogil=True)
+def power_law_exponent(
+    keys: Floats, log_rank: Floats, tuples: float, distinct: float, steepest: float, halvings: int
+) -> float:
+    """The exponent a of P ~ exp(-a * log_rank), up to ``steepest``, that has ``distinct`` different keys in ``tuples``.
+
+    ``keys[g]`` of them have ``log_rank[g]``. The steeper the law, the fewer different keys come.
+    """
+    low, high = 0.0, steepest
+    weight = np.empty(keys.size)
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        total = 0.0
+        for group in range(keys.size):
+            weight[group] = np.exp(-middle * log_rank[group])
+            total += keys[group] * weight[group]
+        expected = 0.0
+        for group in range(keys.size):
+            expected -= keys[group] * np.expm1(-tuples * weight[group] / total)
+        if expected > distinct:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+@njit(cache=True, nogil=True)
+def hot_share(hot: float, cold: float, tuples: float, distinct: float, halvings: int) -> float:
+    """The share of ``tuples`` that asks for ``hot`` keys if ``distinct`` different keys come, of these or ``cold`` ones.
+
+    All hot keys are alike, and all cold ones. The more of the tuples the hot ones have, the fewer different keys come.
+    """
+    low, high = hot / (hot + cold), 1.0
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        expected = -hot * np.expm1(-tuples * middle / hot) - cold * np.expm1(-tuples * (1 - middle) / cold)
+        if expected > distinct:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2

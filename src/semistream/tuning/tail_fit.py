@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from semistream.kernels.fingerprint import count_runs, expected_fingerprint
+from semistream.kernels.fingerprint import count_runs, expected_fingerprint, hot_share, power_law_exponent
 from semistream.kernels.types import Int64s
 
 Floats = npt.NDArray[np.float64]
@@ -46,7 +47,7 @@ class Fingerprint:
         keys = np.zeros(TIMES, np.int64)
         return cls(keys, count_runs(ordered, without, keys))
 
-    @property
+    @cached_property
     def distinct(self) -> int:
         """How many different keys there are."""
         return int(self.keys.sum())
@@ -105,25 +106,33 @@ class TailFit:
 
     def _power_law(self, keys: int) -> Groups:
         """That over so many keys with as many different ones: the steeper, the fewer."""
-        numbers, rank = _ranks(self.behind, keys)
-        log_rank = np.log(rank / rank[0])
+        numbers, rank = self._ranks(keys)
+        log_rank, sample = np.log(rank / rank[0]), self.sample
+        exponent = power_law_exponent(numbers, log_rank, sample.tuples, sample.distinct, _STEEPEST, _HALVINGS)
+        weight = np.exp(-exponent * log_rank)
+        return Groups(numbers, weight / float(numbers @ weight))
 
-        def law(exponent: float) -> Groups:
-            weight = np.exp(-exponent * log_rank)
-            return Groups(numbers, weight / float(numbers @ weight))
+    def _ranks(self, keys: int) -> tuple[Floats, Floats]:
+        """Groups of so many ranks from ``behind`` + 1 on: how many, and one in the middle."""
+        last, ends = self.behind + keys, self._group_ends
+        upto = np.concatenate([[self.behind], ends[: np.searchsorted(ends, last)], [last]]).astype(np.float64)
+        return np.diff(upto), np.sqrt((upto[:-1] + 1) * upto[1:])
 
-        return law(_bisect(lambda exponent: self._expected(law(exponent)) > self.sample.distinct, 0.0, _STEEPEST))
+    @cached_property
+    def _group_ends(self) -> Int64s:
+        """The last rank of each group, of all that there can be."""
+        last = self.behind + max(self.most_keys, self.sample.distinct)
+        ends = [*range(self.behind + 1, self.behind + _SINGLE + 1)]
+        while ends[-1] < last:
+            ends.append(max(int(ends[-1] * _GROWTH), ends[-1] + 1))
+        return np.array(ends, np.int64)
 
     def _two_levels(self, hot: int, keys: int) -> Groups:
         """So many hot keys among all keys: the more of the stream they have, the fewer different ones come."""
-
-        def levels(share: float) -> Groups:
-            numbers = np.array([hot, keys - hot], np.float64)
-            return Groups(numbers, np.array([share / hot, (1 - share) / max(keys - hot, 1)]))
-
         if hot >= keys:
             return _level(keys)
-        return levels(_bisect(lambda share: self._expected(levels(share)) > self.sample.distinct, hot / keys, 1.0))
+        share = hot_share(hot, keys - hot, self.sample.tuples, self.sample.distinct, _HALVINGS)
+        return Groups(np.array([hot, keys - hot], np.float64), np.array([share / hot, (1 - share) / (keys - hot)]))
 
     def _alike_keys(self, most: int) -> int:
         """The least number of keys, all alike, that has as many different ones."""
@@ -146,16 +155,6 @@ class TailFit:
 
 def _level(keys: float) -> Groups:
     return Groups(np.array([float(keys)]), np.array([1 / keys]))
-
-
-def _ranks(behind: int, keys: int) -> tuple[Floats, Floats]:
-    """Groups of the ranks from ``behind`` + 1 on: how many, and one in the middle."""
-    ends = [*range(behind + 1, behind + min(keys, _SINGLE) + 1)]
-    last = behind + keys
-    while ends[-1] < last:
-        ends.append(min(max(int(ends[-1] * _GROWTH), ends[-1] + 1), last))
-    upto = np.array([behind, *ends], np.float64)
-    return np.diff(upto), np.sqrt((upto[:-1] + 1) * upto[1:])
 
 
 def _bisect(before: Callable[[float], bool], low: float, high: float) -> float:
