@@ -1,8 +1,9 @@
 """auto: what ``operator="auto"`` chooses, beside the best of the named operators, and what was predicted of it.
 
 A machine that is shared with others changes its speed within minutes. So the choice and those that came near it are
-measured in turns, and the machine is calibrated anew for each exponent. What is expected of it then is compared with
-rates that are divided by how fast the machine was just before and after (`MachineSpeed`), relative to its calibration.
+measured in turns, more of them where they are close, and compared turn by turn. The machine is calibrated anew for each
+exponent, and what is expected of it is compared with the rate, and also with the rate at the speed that the machine had
+when it was calibrated: divided by how fast it was just before and after the run (`MachineSpeed`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from semistream.tuning.machine import Machine
 from semistream.tuning.prediction import Prediction, predict
 
 BEHIND, OFF, OFF_SIMULATED, MOSTLY = 0.05, 0.20, 0.05, 0.9
-_REPEAT = 3  # of the choice and of those that came near it
+_LEAST_TURNS, _MOST_TURNS = 3, 9  # of the choice and of those that came near it
+_CLOSE = (0.85, 1.05)  # of the best other's rate: where the choice is, there are more turns
 _NEAR = 0.7  # of the best rate
 _ROUGH, _FINE = 0.25, 0.6  # of the seconds of a full run: of each operator first, and of those that are repeated
 _SAMPLE_ROWS = 1 << 16
@@ -54,14 +56,17 @@ Measure = Callable[[type[SemiStreamJoin], int], Rate]
 
 @dataclass(frozen=True)
 class Outcome:
-    """A setting: what was chosen, its rates, how fast the machine was at each, the best other, what was expected."""
+    """A setting: what was chosen, its rates, how fast the machine was at each, the best other, what was expected.
+
+    ``ratios`` are those of its rates to the best other's, turn by turn.
+    """
 
     setting: Setting
     chosen: str
     rates: list[float]
     speeds: list[float]
     best: str
-    best_rate: float
+    ratios: list[float]
     predicted: float
 
     @property
@@ -74,23 +79,33 @@ class Outcome:
         return statistics.median(rate / speed for rate, speed in zip(self.rates, self.speeds, strict=True))
 
     @property
-    def behind(self) -> float:
-        """By how much the choice is behind the best of the named operators; below 0 if it is ahead of all others."""
-        return 1 - self.rate / self.best_rate
+    def ratio(self) -> float:
+        """Of its rate to that of the best of the named operators, or of the best other."""
+        return statistics.median(self.ratios)
 
     @property
-    def off(self) -> float:
-        """By how much the prediction is off."""
-        return abs(self.predicted / self.usual_rate - 1)
+    def expected(self) -> float:
+        """The prediction as a multiple of the rate."""
+        return self.predicted / self.rate
+
+    @property
+    def usually_expected(self) -> float:
+        """The prediction as a multiple of the rate at the machine's usual speed."""
+        return self.predicted / self.usual_rate
 
     def __str__(self) -> str:
-        s, spread = self.setting, f"{min(self.rates):,.0f} - {max(self.rates):,.0f}"
+        s, turns = self.setting, len(self.rates)
         return (
-            f"R {s.rows:,}, Zipf {s.exponent:g}, {s.share:.1%}: {self.chosen} {self.rate:,.0f} ({spread}), predicted "
-            f"{self.predicted:,.0f} ({self.predicted / self.usual_rate:.2f} at the machine's speed, which was "
-            f"{statistics.median(self.speeds):.2f}); best other {self.best} {self.best_rate:,.0f} "
-            f"({self.rate / self.best_rate - 1:+.0%})"
+            f"R {s.rows:,}, Zipf {s.exponent:g}, {s.share:.1%}: {self.chosen} {self.rate:,.0f} ({_spread(self.rates)}; "
+            f"{turns} turns), predicted {self.expected:.2f} of that, {self.usually_expected:.2f} at the usual speed "
+            f"(the machine had {statistics.median(self.speeds):.2f} of it); {self.ratio:.2f} of {self.best}'s rate "
+            f"({_spread(self.ratios)})"
         )
+
+
+def _spread(values: list[float]) -> str:
+    digits = 2 if max(values) < 100 else 0
+    return f"{min(values):,.{digits}f} - {max(values):,.{digits}f}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +116,8 @@ class Bench:
     fine: Callable[[Relation, float], Measure]
     machine: Callable[[], Machine]
     speed: Callable[[], float]
-    repeat: int = _REPEAT
+    least_turns: int = _LEAST_TURNS
+    most_turns: int = _MOST_TURNS
 
 
 def run(scale: float, folder: Path) -> GridReport:
@@ -110,7 +126,7 @@ def run(scale: float, folder: Path) -> GridReport:
     speed = MachineSpeed(folder)
 
     def calibrated() -> Machine:
-        machine = calibrate(folder).machine
+        machine = calibrate(folder, progress=lambda step, _: speed.tried() if step == "operators" else None).machine
         speed.remember()
         return machine
 
@@ -125,7 +141,7 @@ def run(scale: float, folder: Path) -> GridReport:
     )
     small = relation(folder, relation_rows(scale * _SIMULATED_SIZE), page_bytes=SIMULATED_PAGE_BYTES)
     measured = partial(on_simulated_disk, tuples_per_row=_SIMULATED_STREAM, anywhere=True)
-    exact = _fill(simulated, small, Bench(measured, measured, lambda: PAPERS_DISK, lambda: 1.0, repeat=0))
+    exact = _fill(simulated, small, Bench(measured, measured, lambda: PAPERS_DISK, lambda: 1.0, 1, 1))
     remarks = [*_verdicts("this machine", outcomes, OFF), *_verdicts("papers' disk", exact, OFF_SIMULATED)]
     setup = "R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked"
     return GridReport("auto", scale, setup, [real, simulated], remarks)
@@ -169,29 +185,19 @@ class _CellRun:
         chosen = join_tuner(r, spec, workload_of(r, spec, sample), self._machine, sample).chosen(self._memory)
         best = max(rate.per_second for rate in self._rough.values())
         near = [n for n, rate in self._rough.items() if n == chosen.operator or rate.per_second >= _NEAR * best]
-        fine: dict[str, list[Rate]] = {name: [] for name in near}
-        speeds = []
-        for _ in range(bench.repeat):
-            for name in near:
-                before = bench.speed() if name == chosen.operator else 1.0
-                fine[name].append(measure(OPERATORS[name], self._memory))
-                if name == chosen.operator:
-                    speeds.append((before + bench.speed()) / 2)
-        taken = {name: fine.get(name) or [rate] for name, rate in self._rough.items()}
-        medians = {name: statistics.median(rate.per_second for rate in rates) for name, rates in taken.items()}
-        self._grid.cells += [Cell(n, self._setting, m, taken[n][-1].tuples) for n, m in medians.items()]
-        own = taken[chosen.operator]
-        others = {name: median for name, median in medians.items() if name != chosen.operator} or medians
-        best_other = max(others, key=lambda name: others[name])
-        return Outcome(
-            self._setting,
-            chosen.operator,
-            [rate.per_second for rate in own],
-            speeds or [1.0] * len(own),
-            best_other,
-            others[best_other],
-            self._predicted(chosen, own[-1].tuples),
-        )
+        turns = _Turns(chosen.operator, near, partial(self._measured, measure), bench)
+        for name, rough in self._rough.items():
+            rate = turns.rate(name) if name in near else rough.per_second
+            self._grid.cells.append(Cell(name, self._setting, rate, rough.tuples))
+        far = {n: rate.per_second for n, rate in self._rough.items() if n not in near}
+        rival, ratios = turns.against(far)
+        own = turns.rates[chosen.operator]
+        rates = [rate.per_second for rate in own]
+        predicted = self._predicted(chosen, own[-1].tuples)
+        return Outcome(self._setting, chosen.operator, rates, turns.speeds, rival, ratios, predicted)
+
+    def _measured(self, measure: Measure, name: str) -> Rate:
+        return measure(OPERATORS[name], self._memory)
 
     def _predicted(self, chosen: Prediction, tuples: int) -> float:
         """The rate that is expected of the choice, with the options that it has, for a run that ends."""
@@ -201,13 +207,52 @@ class _CellRun:
         return predict(chosen.operator, model, workload, self._machine, memory_bytes=self._memory).rate
 
 
+class _Turns:
+    """Operators measured in turns, until the one ``chosen`` is not close to the best other, or often enough."""
+
+    def __init__(self, chosen: str, names: list[str], measure: Callable[[str], Rate], bench: Bench) -> None:
+        self._chosen = chosen
+        self.rates: dict[str, list[Rate]] = {name: [] for name in names}
+        self.speeds: list[float] = []
+        for turn in range(bench.most_turns):
+            if turn >= bench.least_turns and not self._is_close:
+                break
+            for name, rates in self.rates.items():
+                before = bench.speed() if name == chosen else 1.0
+                rates.append(measure(name))
+                if name == chosen:
+                    self.speeds.append((before + bench.speed()) / 2)
+
+    @property
+    def _is_close(self) -> bool:
+        low, high = _CLOSE
+        return low <= statistics.median(self.against({})[1]) <= high if len(self.rates) > 1 else False
+
+    def rate(self, name: str) -> float:
+        """The median of an operator's rates."""
+        return statistics.median(rate.per_second for rate in self.rates[name])
+
+    def against(self, far: dict[str, float]) -> tuple[str, list[float]]:
+        """The best operator but the one chosen, also of others with rates ``far`` below, and the ratios to it by turns.
+
+        If there is no other, it is compared with itself.
+        """
+        medians = far | {name: self.rate(name) for name in self.rates}
+        best = max((name for name in medians if name != self._chosen), key=medians.__getitem__, default=self._chosen)
+        own = self.rates[self._chosen]
+        others = [rate.per_second for rate in self.rates[best]] if best in self.rates else [far[best]] * len(own)
+        return best, [rate.per_second / other for rate, other in zip(own, others, strict=True)]
+
+
 def _verdicts(where: str, outcomes: list[Outcome], off: float) -> list[str]:
-    behind = [outcome for outcome in outcomes if outcome.behind > BEHIND]
-    far = [outcome for outcome in outcomes if outcome.off > off]
     total = len(outcomes)
+    behind = sum(outcome.ratio < 1 - BEHIND for outcome in outcomes)
+    near = sum(abs(outcome.expected - 1) <= off for outcome in outcomes)
+    usually = sum(abs(outcome.usually_expected - 1) <= off for outcome in outcomes)
     lines = [
-        f"{where}: the choice is more than {BEHIND:.0%} behind the best named operator in {len(behind)} of {total} "
-        "cells (none required)",
-        f"{where}: the prediction is within {off:.0%} in {total - len(far)} of {total} cells",
+        f"{where}: the choice is more than {BEHIND:.0%} behind the best named operator in {behind} of {total} cells "
+        "(none required)",
+        f"{where}: the prediction is within {off:.0%} of the rate in {near} of {total} cells, at the machine's usual "
+        f"speed in {usually}",
     ]
     return lines + [f"{where}: {outcome}" for outcome in outcomes]

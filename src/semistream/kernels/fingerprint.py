@@ -118,7 +118,7 @@ def power_law_exponent(
 
 @njit(cache=True, nogil=True)
 def hot_share(hot: float, cold: float, tuples: float, distinct: float, halvings: int) -> float:
-    """The share of ``tuples`` that asks for ``hot`` keys if ``distinct`` different keys come, of these or ``cold`` ones.
+    """The share of ``tuples`` that asks for ``hot`` keys if ``distinct`` different keys come, of them or ``cold`` ones.
 
     All hot keys are alike, and all cold ones. The more of the tuples the hot ones have, the fewer different keys come.
     """
