@@ -1,7 +1,7 @@
 """auto: what ``operator="auto"`` chooses, beside the best of the named operators, and what was predicted of it.
 
 A machine that is shared with others changes its speed within minutes. So the choice and those that came near it are
-measured in turns, more of them where they are close, and compared turn by turn. The machine is calibrated anew for each
+measured in turns, more of them where they are close, and compared by their medians. The machine is calibrated anew for each
 exponent, and what is expected of it is compared with the rate, and also with the rate at the speed that the machine had
 when it was calibrated: divided by how fast it was just before and after the run (`MachineSpeed`).
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,12 +26,13 @@ from benchmarks.operators import (
     PAPERS_DISK,
     SHARES,
     SIZES,
+    Measure,
     compile_kernels,
     on_simulated_disk,
     on_this_disk,
 )
 from benchmarks.workload import relation, relation_rows, stream_batches
-from semistream import Relation, SemiStreamJoin
+from semistream import Relation
 from semistream.errors import BudgetError
 from semistream.joins.calibrate import calibrate
 from semistream.joins.candidates import OPERATORS, candidates
@@ -41,8 +43,8 @@ from semistream.tuning.machine import Machine
 from semistream.tuning.prediction import Prediction, predict
 
 BEHIND, OFF, OFF_SIMULATED, MOSTLY = 0.05, 0.20, 0.05, 0.9
-_LEAST_TURNS, _MOST_TURNS = 3, 9  # of the choice and of those that came near it
-_CLOSE = (0.85, 1.05)  # of the best other's rate: where the choice is, there are more turns
+_LEAST_TURNS, _MOST_TURNS = 5, 21  # of the choice and of those that came near it
+_CLOSE = (0.8, 1.02)  # of the best other's rate: where the choice is, there are more turns
 _NEAR = 0.7  # of the best rate
 _ROUGH, _FINE = 0.25, 0.6  # of the seconds of a full run: of each operator first, and of those that are repeated
 _SAMPLE_ROWS = 1 << 16
@@ -51,14 +53,12 @@ _SIMULATED_STREAM = 20  # tuples for each row of R
 
 _PROGRESS = Console(stderr=True, soft_wrap=True, highlight=False)
 
-Measure = Callable[[type[SemiStreamJoin], int], Rate]
-
 
 @dataclass(frozen=True)
 class Outcome:
     """A setting: what was chosen, its rates, how fast the machine was at each, the best other, what was expected.
 
-    ``ratios`` are those of its rates to the best other's, turn by turn.
+    ``others`` are the rates of the best other.
     """
 
     setting: Setting
@@ -66,7 +66,7 @@ class Outcome:
     rates: list[float]
     speeds: list[float]
     best: str
-    ratios: list[float]
+    others: list[float]
     predicted: float
 
     @property
@@ -81,7 +81,7 @@ class Outcome:
     @property
     def ratio(self) -> float:
         """Of its rate to that of the best of the named operators, or of the best other."""
-        return statistics.median(self.ratios)
+        return self.rate / statistics.median(self.others)
 
     @property
     def expected(self) -> float:
@@ -99,13 +99,12 @@ class Outcome:
             f"R {s.rows:,}, Zipf {s.exponent:g}, {s.share:.1%}: {self.chosen} {self.rate:,.0f} ({_spread(self.rates)}; "
             f"{turns} turns), predicted {self.expected:.2f} of that, {self.usually_expected:.2f} at the usual speed "
             f"(the machine had {statistics.median(self.speeds):.2f} of it); {self.ratio:.2f} of {self.best}'s rate "
-            f"({_spread(self.ratios)})"
+            f"({_spread(self.others)})"
         )
 
 
 def _spread(values: list[float]) -> str:
-    digits = 2 if max(values) < 100 else 0
-    return f"{min(values):,.{digits}f} - {max(values):,.{digits}f}"
+    return f"{min(values):,.0f} - {max(values):,.0f}"
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,8 @@ class _CellRun:
         """Measure all operators once; False if the memory is too small for all."""
         for name, kind in OPERATORS.items():
             try:
-                self._rough[name] = measure(kind, self._memory)
+                with measure(kind, self._memory) as run:
+                    self._rough[name] = run(None)
             except BudgetError as refused:
                 self._grid.cells.append(Cell(name, self._setting, None, least_bytes=refused.least_bytes))
         return bool(self._rough)
@@ -185,19 +185,19 @@ class _CellRun:
         chosen = join_tuner(r, spec, workload_of(r, spec, sample), self._machine, sample).chosen(self._memory)
         best = max(rate.per_second for rate in self._rough.values())
         near = [n for n, rate in self._rough.items() if n == chosen.operator or rate.per_second >= _NEAR * best]
-        turns = _Turns(chosen.operator, near, partial(self._measured, measure), bench)
+        with ExitStack() as opened:
+            runs = {name: opened.enter_context(measure(OPERATORS[name], self._memory)) for name in near}
+            tuples = max(self._rough[name].tuples for name in near) * _FINE / _ROUGH
+            turns = _Turns(chosen.operator, {name: partial(run, int(tuples)) for name, run in runs.items()}, bench)
         for name, rough in self._rough.items():
             rate = turns.rate(name) if name in near else rough.per_second
             self._grid.cells.append(Cell(name, self._setting, rate, rough.tuples))
         far = {n: rate.per_second for n, rate in self._rough.items() if n not in near}
-        rival, ratios = turns.against(far)
+        rival, others = turns.best_other(far)
         own = turns.rates[chosen.operator]
         rates = [rate.per_second for rate in own]
         predicted = self._predicted(chosen, own[-1].tuples)
-        return Outcome(self._setting, chosen.operator, rates, turns.speeds, rival, ratios, predicted)
-
-    def _measured(self, measure: Measure, name: str) -> Rate:
-        return measure(OPERATORS[name], self._memory)
+        return Outcome(self._setting, chosen.operator, rates, turns.speeds, rival, others, predicted)
 
     def _predicted(self, chosen: Prediction, tuples: int) -> float:
         """The rate that is expected of the choice, with the options that it has, for a run that ends."""
@@ -208,40 +208,38 @@ class _CellRun:
 
 
 class _Turns:
-    """Operators measured in turns, until the one ``chosen`` is not close to the best other, or often enough."""
+    """Runs of operators in turns, until the one ``chosen`` is not close to the best other, or often enough."""
 
-    def __init__(self, chosen: str, names: list[str], measure: Callable[[str], Rate], bench: Bench) -> None:
+    def __init__(self, chosen: str, runs: dict[str, Callable[[], Rate]], bench: Bench) -> None:
         self._chosen = chosen
-        self.rates: dict[str, list[Rate]] = {name: [] for name in names}
+        self.rates: dict[str, list[Rate]] = {name: [] for name in runs}
         self.speeds: list[float] = []
         for turn in range(bench.most_turns):
             if turn >= bench.least_turns and not self._is_close:
                 break
-            for name, rates in self.rates.items():
+            for name in sorted(runs, reverse=bool(turn % 2)):  # each as often before the others as behind them
                 before = bench.speed() if name == chosen else 1.0
-                rates.append(measure(name))
+                self.rates[name].append(runs[name]())
                 if name == chosen:
                     self.speeds.append((before + bench.speed()) / 2)
 
     @property
     def _is_close(self) -> bool:
-        low, high = _CLOSE
-        return low <= statistics.median(self.against({})[1]) <= high if len(self.rates) > 1 else False
+        (low, high), (best, _) = _CLOSE, self.best_other({})
+        return best != self._chosen and low <= self.rate(self._chosen) / self.rate(best) <= high
 
     def rate(self, name: str) -> float:
         """The median of an operator's rates."""
         return statistics.median(rate.per_second for rate in self.rates[name])
 
-    def against(self, far: dict[str, float]) -> tuple[str, list[float]]:
-        """The best operator but the one chosen, also of others with rates ``far`` below, and the ratios to it by turns.
+    def best_other(self, far: dict[str, float]) -> tuple[str, list[float]]:
+        """The best operator but the one chosen, also of others with rates ``far`` below, and its rates.
 
-        If there is no other, it is compared with itself.
+        If there is no other, it is the one chosen.
         """
         medians = far | {name: self.rate(name) for name in self.rates}
         best = max((name for name in medians if name != self._chosen), key=medians.__getitem__, default=self._chosen)
-        own = self.rates[self._chosen]
-        others = [rate.per_second for rate in self.rates[best]] if best in self.rates else [far[best]] * len(own)
-        return best, [rate.per_second / other for rate, other in zip(own, others, strict=True)]
+        return best, [rate.per_second for rate in self.rates[best]] if best in self.rates else [far[best]]
 
 
 def _verdicts(where: str, outcomes: list[Outcome], off: float) -> list[str]:

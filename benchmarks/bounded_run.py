@@ -95,7 +95,8 @@ class _Driver:
         return self._stream.num_rows - self.pushed
 
     def push(self, rows: int) -> None:
-        tuples = self._stream.slice(self.pushed, rows)
+        """Push the next tuples; behind the last the stream begins anew."""
+        tuples = self._stream.slice(self.pushed % self._stream.num_rows, rows)
         self.clock.arrive(tuples.num_rows)
         self._count(self.operator.push(tuples))
         self.pushed += tuples.num_rows
@@ -105,7 +106,8 @@ class _Driver:
 
     def check(self) -> None:
         """All tuples that were pushed have come out, each once."""
-        expected = pc.sum(self._stream.column("seq").slice(0, self.pushed)).as_py()
+        seq, (times, more) = self._stream.column("seq"), divmod(self.pushed, self._stream.num_rows)
+        expected = times * pc.sum(seq).as_py() + (pc.sum(seq.slice(0, more)).as_py() or 0)
         if (self._joined, self._positions) != (self.pushed, expected):
             raise RuntimeError(
                 f"{self.operator.name} gave {self._joined} results for {self.pushed} tuples with one partner each, "
@@ -118,40 +120,56 @@ class _Driver:
             self._positions += pc.sum(batch.column("seq")).as_py() or 0
 
 
-def timed_rate(operator: SemiStreamJoin, stream: pa.RecordBatch, clock: ArrivalClock, *, share: float = 1.0) -> Rate:
-    """Tuples/s after a warm-up, the flush included.
+class TimedRuns:
+    """Runs of an operator over a stream, which begins anew when it ends, by the clock of this machine.
 
-    It pushes for a ``share`` of ``TIMED_S``, and less if the stream ends before, or if what waits would take more than
-    a share of ``DRAIN_S`` to flush. The warm-up ends with a flush, which shows how long that takes. Then comes a run
-    like the one that counts, in which all memory is used once: on a virtual machine it can take longer to get it than
-    to join.
+    There is a warm-up before the first, which shows how long a flush takes, and a run that does not count, in which all
+    memory is used once: on a virtual machine it can take longer to get it than to join.
     """
-    driver, most_rows = _Driver(operator, stream, clock), max(stream.num_rows // _PUSHES, 1)
-    start, rows = time.perf_counter(), max(most_rows // 64, 1)
-    while driver.pushed < stream.num_rows // _WARM_SHARE and time.perf_counter() - start < share * WARM_S:
-        began = time.perf_counter()
-        driver.push(rows)
-        if time.perf_counter() - began < _QUICK_S:
-            rows = min(2 * rows, most_rows)
-    waiting, start = operator.stats.rows_waiting, time.perf_counter()
-    driver.flush()
-    most_waiting = share * DRAIN_S * waiting / (time.perf_counter() - start) if waiting else math.inf
 
-    def run(until_left: int) -> Rate:
-        before, start = driver.pushed, time.perf_counter()
-        while (
-            driver.left > until_left
-            and time.perf_counter() - start < share * TIMED_S
-            and operator.stats.rows_waiting <= most_waiting
-        ):
-            driver.push(rows)
-        driver.flush()
-        return Rate(driver.pushed - before, time.perf_counter() - start)
+    def __init__(
+        self, operator: SemiStreamJoin, stream: pa.RecordBatch, clock: ArrivalClock, *, share: float = 1.0
+    ) -> None:
+        self._operator, self._share = operator, share
+        self._driver, most_rows = _Driver(operator, stream, clock), max(stream.num_rows // _PUSHES, 1)
+        self._most_waiting = math.inf
+        driver, start, self._rows = self._driver, time.perf_counter(), max(most_rows // 64, 1)
+        while driver.pushed < stream.num_rows // _WARM_SHARE and time.perf_counter() - start < share * WARM_S:
+            began = time.perf_counter()
+            driver.push(self._rows)
+            if time.perf_counter() - began < _QUICK_S:
+                self._rows = min(2 * self._rows, most_rows)
+        self._flush()
+        self.rate()
 
-    run(driver.left // 2)
-    rate = run(0)
-    driver.check()
-    return rate
+    def rate(self, tuples: int | None = None) -> Rate:
+        """Tuples/s of one run, that ends with a flush.
+
+        It pushes so many ``tuples``, or else for a share of ``TIMED_S``, and less if what waits would take more than a
+        share of ``DRAIN_S`` to flush.
+        """
+        before, start = self._driver.pushed, time.perf_counter()
+        if tuples is None:
+            while (
+                time.perf_counter() - start < self._share * TIMED_S
+                and self._operator.stats.rows_waiting <= self._most_waiting
+            ):
+                self._driver.push(self._rows)
+        else:
+            while (left := before + tuples - self._driver.pushed) > 0:
+                self._driver.push(min(self._rows, left))
+        self._flush()
+        rate = Rate(self._driver.pushed - before, time.perf_counter() - start)
+        self._driver.check()
+        return rate
+
+    def _flush(self) -> None:
+        """Flush; the more tuples wait, the less each takes of it."""
+        waiting, start = self._operator.stats.rows_waiting, time.perf_counter()
+        self._driver.flush()
+        if waiting:
+            most = self._share * DRAIN_S * waiting / (time.perf_counter() - start)
+            self._most_waiting = most if math.isinf(self._most_waiting) else max(self._most_waiting, most)
 
 
 def simulated_rate(operator: SemiStreamJoin, stream: pa.RecordBatch, clock: ArrivalClock) -> Rate:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from benchmarks.bounded_run import (
     TRANSFER_S,
     ArrivalClock,
     Rate,
+    TimedRuns,
     simulated_rate,
-    timed_rate,
 )
 from benchmarks.grid import Cell, Grid, GridReport, Setting
 from benchmarks.orderings import verdicts
@@ -37,7 +38,10 @@ _QUICKEST = 0.1  # share of the seconds of a full run that a small scale is meas
 
 PAPERS_DISK = Machine("papers' disk", DiskCosts(SEEK_S, transfer_s_per_page=TRANSFER_S))
 
-Measure = Callable[[type[SemiStreamJoin], int], Rate]
+Run = Callable[[int | None], Rate]
+"""Measures a run of an operator, with so many tuples if that is said."""
+Measure = Callable[[type[SemiStreamJoin], int], AbstractContextManager[Run]]
+"""Opens an operator with a memory, for runs."""
 
 
 def run(scale: float, folder: Path) -> GridReport:
@@ -65,7 +69,7 @@ def compile_kernels(folder: Path) -> str:
     (stream,) = stream_batches(small.num_rows, 10_000, 1)
     for kind in OPERATORS.values():
         with kind(small, stream.schema, on="key", memory="64MB") as operator:
-            timed_rate(operator, stream, ArrivalClock(), share=_QUICKEST)
+            TimedRuns(operator, stream, ArrivalClock(), share=_QUICKEST)
     return usual_operator(JoinSpec.of(small, stream.schema, on="key")).name
 
 
@@ -76,7 +80,8 @@ def _fill(grid: Grid, r: Relation, measured: Callable[[Relation, float], Measure
             setting = Setting(r.num_rows, exponent, share)
             for name, kind in OPERATORS.items():
                 try:
-                    rate = measure(kind, int(r.nbytes * share))
+                    with measure(kind, int(r.nbytes * share)) as run:
+                        rate = run(None)
                 except BudgetError as refused:
                     grid.cells.append(Cell(name, setting, None, least_bytes=refused.least_bytes))
                 else:
@@ -87,10 +92,11 @@ def on_this_disk(scale: float, r: Relation, exponent: float, *, seconds: float =
     """Rates on this disk; ``seconds`` is the share of a full run's that a run takes."""
     (stream,) = stream_batches(r.num_rows, max(int(FULL_TUPLES * scale), 10_000), 1, exponent=exponent)
 
-    def measure(kind: type[SemiStreamJoin], memory: int) -> Rate:
+    @contextmanager
+    def measure(kind: type[SemiStreamJoin], memory: int) -> Iterator[Run]:
         clock = ArrivalClock()
         with kind(r, stream.schema, on="key", memory=memory, clock=clock) as operator:
-            return timed_rate(operator, stream, clock, share=seconds * min(max(scale, _QUICKEST), 1.0))
+            yield TimedRuns(operator, stream, clock, share=seconds * min(max(scale, _QUICKEST), 1.0)).rate
 
     return measure
 
@@ -107,12 +113,13 @@ def on_simulated_disk(
     (stream,) = stream_batches(r.num_rows, r.num_rows * tuples_per_row, 1, exponent=exponent, anywhere=anywhere)
     only_reads = MeshFactors(SEEK_S, TRANSFER_S, expire_s=0, stream_s=0, add_s=0, probe_s=0, output_s=0)
 
-    def measure(kind: type[SemiStreamJoin], memory: int) -> Rate:
+    @contextmanager
+    def measure(kind: type[SemiStreamJoin], memory: int) -> Iterator[Run]:
         clock, disk = ArrivalClock(), SimulatedDisk(seek_s=SEEK_S, transfer_s=TRANSFER_S)
         options: dict[str, object] = {"factors": only_reads} if issubclass(kind, AdaptiveMeshJoin) else {}
         if issubclass(kind, EngineJoin):
             options["machine"] = machine
         with kind(r, stream.schema, on="key", memory=memory, disk=disk, clock=clock, **options) as operator:
-            return simulated_rate(operator, stream, clock)
+            yield lambda _: simulated_rate(operator, stream, clock)
 
     return measure
