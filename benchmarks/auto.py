@@ -1,8 +1,8 @@
 """auto: what ``operator="auto"`` chooses, beside the best of the named operators, and what was predicted of it.
 
 A machine that is shared with others changes its speed within minutes. So the choice and those that came near it are
-measured in turns, more of them where they are close, and compared by their medians. The machine is calibrated anew for each
-exponent, and what is expected of it is compared with the rate, and also with the rate at the speed that the machine had
+measured in turns, more of them where they are close, and compared by their medians. The machine is calibrated anew for
+each exponent, and what is expected of it is compared with the rate, and also with the rate at the speed that it had
 when it was calibrated: divided by how fast it was just before and after the run (`MachineSpeed`).
 """
 
