@@ -10,10 +10,12 @@ from semistream.relation.parquet_relation import ParquetRelation
 from semistream.relation.read_plan import PageSequence, ReadPlan, greedy_plan, optimal_plan
 from semistream.relation.relation import Relation
 from semistream.relation.run_reader import RunReader
+from semistream.relation.update import Change, Transaction
 
 __all__ = [
     "AnyRelation",
     "BufferedDisk",
+    "Change",
     "DirectDisk",
     "Disk",
     "DiskCosts",
@@ -27,6 +29,7 @@ __all__ = [
     "Relation",
     "RunReader",
     "SimulatedDisk",
+    "Transaction",
     "greedy_plan",
     "open_relation",
     "optimal_plan",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow as pa
 import xxhash
@@ -73,6 +74,8 @@ class Draft:
         null_key_rows: int,
         changes: Int64s | None = None,
         column_groups: Groups = (),
+        transactions: Mapping[str, tuple[int, int]] = MappingProxyType({}),
+        counters: Mapping[str, int] = MappingProxyType({}),
     ) -> Manifest:
         """Make this version the current one: after this call, and not before, readers open it.
 
@@ -92,6 +95,8 @@ class Draft:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             changes=None if changes is None else self._write_table("changes", pa.table({"code": changes})),
             column_groups=column_groups,
+            transactions=dict(transactions),
+            counters=dict(counters),
         )
         sync_folder(self.folder / DATA)
         self._names.append(manifest_name(self.version))

@@ -1,31 +1,42 @@
-"""One writer at a time: a lock that a dead writer cannot keep."""
+"""One process at a time: locks that a dead process cannot keep."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from semistream.errors import RelationLocked
+from semistream.errors import RelationLocked, SemistreamError
 
 
 @contextmanager
-def writer_lock(folder: Path) -> Iterator[None]:
-    """Hold the writer's lock of a relation. The kernel drops it with the process, however that ends."""
-    path = folder / "lock"
+def process_lock(path: Path, refusal: Callable[[str], SemistreamError]) -> Iterator[None]:
+    """Hold the lock file ``path``, or raise the ``refusal`` of the process that holds it.
+
+    The kernel drops it with the process, however that ends.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise RelationLocked(
-                f"{folder} is being written by process {owner}. Wait until it has finished, or stop it."
-            ) from None
+            raise refusal(owner) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def writer_lock(folder: Path) -> Iterator[None]:
+    """Hold the writer's lock of a relation."""
+
+    def refusal(owner: str) -> RelationLocked:
+        return RelationLocked(f"{folder} is being written by process {owner}. Wait until it has finished, or stop it.")
+
+    with process_lock(folder / "lock", refusal):
+        yield

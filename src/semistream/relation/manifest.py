@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,8 @@ class Manifest:
     ``column_groups`` are the columns of each group, the key's first; if there are none, all columns are in one.
     ``files`` has a file of each group, in their order, for each number that the page table refers to. ``changes`` holds
     the key codes that the update from the version before has touched. It is None where this version was built, and in
-    manifests that were written before there was such a file.
+    manifests that were written before there was such a file. ``transactions`` has for each writer that numbers its
+    updates the number of the last one, and the version that it made; ``counters`` are numbers that writers keep with R.
     """
 
     version: int
@@ -75,6 +76,8 @@ class Manifest:
     created: str
     changes: WholeFile | None = None
     column_groups: tuple[tuple[str, ...], ...] = ()
+    transactions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
 
     @property
     def num_groups(self) -> int:
@@ -119,8 +122,9 @@ def lmdb_folder(manifest: Manifest) -> str:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write a manifest; it is not published before `set_current`."""
     fields = asdict(manifest)
-    if not manifest.column_groups:
-        del fields["column_groups"]  # then it is what every semistream reads
+    for name in ("column_groups", "transactions", "counters"):
+        if not fields[name]:
+            del fields[name]  # then it is what every semistream reads
     body = json.dumps(fields, sort_keys=True)
     written = GROUPED_FORMAT if manifest.column_groups else FORMAT
     record = {"format": written, "checksum": _check(body), "manifest": body}
@@ -157,6 +161,9 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
             "page_table": WholeFile(**fields["page_table"]),
             "changes": WholeFile(**fields["changes"]) if fields.get("changes") else None,
             "column_groups": tuple(map(tuple, fields.get("column_groups", ()))),
+            "transactions": {
+                writer: (number, made) for writer, (number, made) in fields.get("transactions", {}).items()
+            },
         }
     )
 

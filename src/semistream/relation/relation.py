@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import ColumnNotFound
+from semistream.errors import ColumnNotFound, InvalidArgument
 from semistream.kernels.types import Int64s
 from semistream.keys import KeyCodec
 from semistream.relation.build import Progress, build_relation
@@ -27,7 +27,7 @@ from semistream.relation.page_run import PageRun
 from semistream.relation.page_table import PageTable
 from semistream.relation.read_plan import Pages
 from semistream.relation.run_reader import RunReader
-from semistream.relation.update import update_relation
+from semistream.relation.update import Change, Transaction, update_relation
 from semistream.relation.vacuum import vacuum_relation
 from semistream.relation.verify import Verified, verify_relation
 
@@ -277,8 +277,24 @@ class Relation:
         Only pages that hold (or come to hold) a touched key are written again. A key in both is replaced. This version
         stays readable until it is vacuumed.
         """
-        update_relation(self, upserts, deletes)
+        if upserts is None and deletes is None:
+            raise InvalidArgument("update got neither upserts nor deletes; give at least one.")
+        update_relation(self, lambda _: Change(upserts, deletes))
         return Relation.open(self.path)
+
+    def change(self, change: Callable[[Relation], Change], transaction: Transaction) -> Relation:
+        """Publish the next version with a change that is made of the current one, once for each transaction.
+
+        No other writer comes in between. If the transaction, or one of the same writer with a greater number, was made
+        already, nothing happens. Gives the current version; `made_by` says which one the transaction has made.
+        """
+        update_relation(self, change, transaction)
+        return Relation.open(self.path)
+
+    def made_by(self, transaction: Transaction) -> int | None:
+        """The version that the last transaction of a writer has made, if its number is that or a greater one."""
+        number, version = self.manifest.transactions.get(transaction.writer, (-1, 0))
+        return version if number >= transaction.number else None
 
     def part(self, first_code: int | None = None, end_code: int | None = None) -> Relation:
         """This version narrowed to the pages that may hold codes from ``first_code`` to below ``end_code``.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,31 +23,64 @@ if TYPE_CHECKING:
     from semistream.relation.relation import Relation
 
 
-def update_relation(relation: Relation, upserts: Any, deletes: Any) -> None:
-    """See `Relation.update`. It is the current version that is updated, whichever one ``relation`` has open."""
-    if upserts is None and deletes is None:
-        raise InvalidArgument("update got neither upserts nor deletes; give at least one.")
+@dataclass(frozen=True)
+class Transaction:
+    """An update by a ``writer`` that numbers its updates, upwards: none is made twice."""
+
+    writer: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an update changes: rows that replace all of their key, keys to drop, and counters with their new values."""
+
+    upserts: Any = None
+    deletes: Any = None
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+def update_relation(
+    relation: Relation, change: Callable[[Relation], Change], transaction: Transaction | None = None
+) -> None:
+    """See `Relation.update` and `Relation.change`.
+
+    It is the current version that is updated, whichever one ``relation`` has open.
+    """
     with new_version(relation.path, create=False) as draft:
         relation = type(relation).open(relation.path)  # not the one given, which may be old, or a part
-        rows = _upsert_rows(relation, upserts)
+        if transaction is not None and relation.made_by(transaction) is not None:
+            return
+        wanted = change(relation)
+        rows = _upsert_rows(relation, wanted.upserts)
         nulls = NullKeyRows(draft, relation.schema)
         try:
-            _Update(relation, draft, rows, deletes, nulls).run()
+            _Update(relation, draft, rows, wanted, nulls, transaction).run()
         finally:
             nulls.abandon()
 
 
 class _Update:
-    def __init__(self, relation: Relation, draft: Draft, upserts: pa.Table, deletes: Any, nulls: NullKeyRows) -> None:
+    def __init__(
+        self,
+        relation: Relation,
+        draft: Draft,
+        upserts: pa.Table,
+        change: Change,
+        nulls: NullKeyRows,
+        transaction: Transaction | None,
+    ) -> None:
         self._relation = relation
         self._draft = draft
         self._nulls = nulls
+        self._transaction = transaction
+        self._counters = change.counters
         self._by = code_column(relation.layout, relation.key)
         self._inserts = self._sorted_inserts(upserts)
         self._insert_codes = self._codes(self._inserts)
         self._touched = [KeySet(relation.codec, [_one_array(upserts, name) for name in relation.key])]
-        if deletes is not None:
-            self._touched.append(KeySet.of(relation, deletes))
+        if change.deletes is not None:
+            self._touched.append(KeySet.of(relation, change.deletes))
 
     def run(self) -> None:
         relation, table, manifest = self._relation, self._relation.table, self._relation.manifest
@@ -90,7 +124,15 @@ class _Update:
             null_key_rows=manifest.null_key_rows + self._nulls.rows,
             changes=np.unique(np.concatenate([keys.codes for keys in self._touched])),
             column_groups=manifest.column_groups,
+            transactions=self._transactions(),
+            counters={**manifest.counters, **self._counters},
         )
+
+    def _transactions(self) -> dict[str, tuple[int, int]]:
+        known = self._relation.manifest.transactions
+        if self._transaction is None:
+            return known
+        return {**known, self._transaction.writer: (self._transaction.number, self._draft.version)}
 
     def _sorted_inserts(self, upserts: pa.Table) -> pa.RecordBatch:
         """The upserted rows as pages store them, in the order of their codes."""
