@@ -115,6 +115,7 @@ class SemiStreamJoin(Arrangement):
         self._counted: tuple[int, ...] = ()
         self._lateness = Lateness()
         self._watcher: PairWatcher | None = None
+        self._joined_watcher: PairWatcher | None = None
 
     def push(self, batch: pa.RecordBatch) -> Results:
         """Take a batch; results come out when room has to be made for it."""
@@ -163,8 +164,17 @@ class SemiStreamJoin(Arrangement):
         self._watcher = watcher
         self._attach_watcher()
 
+    def watch_joined(self, watcher: PairWatcher | None) -> None:
+        """Tell ``watcher`` of all pairs that come out as results: which rows of R the stream has met.
+
+        Of an operator with a cache it is told nothing.
+        """
+        self._joined_watcher = watcher
+        self._attach_watcher()
+
     def _attach_watcher(self) -> None:
         self._emitter.watcher = self._watcher
+        self._emitter.joined_watcher = self._joined_watcher
 
     @property
     def due_s(self) -> float:

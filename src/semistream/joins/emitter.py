@@ -91,6 +91,7 @@ class Emitter:
         self._positions: list[Int64s] = []
         self._staged_bytes = 0
         self.watcher: PairWatcher | None = None
+        self.joined_watcher: PairWatcher | None = None
 
     @staticmethod
     def capacity(spec: JoinSpec, split: OutputSplit) -> int:
@@ -139,6 +140,8 @@ class Emitter:
         """Take pairs of a stream tuple and an R-tuple; gives batches as the staging fills up."""
         if not positions.size:
             return
+        if self.joined_watcher is not None:
+            self.joined_watcher(run, page, row)
         sizes = self._sizes(stream, positions, run, page, row)
         ends = None if isinstance(sizes, int) else np.cumsum(sizes)
         begin = 0

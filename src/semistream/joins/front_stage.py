@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, ClassVar, Unpack
 
 import numpy as np
@@ -93,6 +93,7 @@ class FrontStage(SemiStreamJoin):
         self._hits = self._matched_hits = 0
         self._wrapped: SemiStreamJoin | None = None
         self._front: Front | None = None
+        self._held_back: list[pa.RecordBatch] | None = None
         self._put_together()
         self._begin_period()
 
@@ -309,8 +310,27 @@ class FrontStage(SemiStreamJoin):
         finally:
             self._memory.recharge(_MISSED, 0)
 
+    def answer(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        """Join the tuples whose keys are cached, and give back the others, which do not enter.
+
+        Gives results, with True, and then tuples that were missed, with False.
+        """
+        self._held_back = []
+        try:
+            for results in self.push(batch):
+                yield results, True
+            missed = self._held_back
+        finally:
+            self._held_back = None
+        for tuples in missed:
+            yield tuples.select(range(len(self.stream_schema))), False
+
     def _pass_on(self, batch: pa.RecordBatch) -> Results:
         """Push tuples to the wrapped join. One that is too wide for its share takes the room of the cache."""
+        if self._held_back is not None:
+            self._held_back.append(batch)
+            self.stats.rows_in -= batch.num_rows
+            return
         before = self.wrapped.stats.rows_in
         try:
             yield from self.wrapped._push(batch)
