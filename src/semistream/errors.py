@@ -78,3 +78,11 @@ class CalibrationError(SemistreamError):
 
 class ProfileRefused(SemistreamError):
     """The stored profile of this machine and disk was measured elsewhere, has another format, or is damaged."""
+
+
+class PipelineError(SemistreamError):
+    """A pipeline is not valid, or cannot go on as it is."""
+
+
+class PipelineRunning(PipelineError):
+    """Another process runs the same pipeline."""

@@ -16,6 +16,8 @@ from semistream.cli.calibrate import calibrate
 from semistream.cli.demo.command import demo
 from semistream.cli.explain import explain
 from semistream.cli.join import join
+from semistream.cli.pipeline_commands import run as run_pipeline
+from semistream.cli.pipeline_commands import status, vacuum, validate
 from semistream.cli.relation import app as relation
 from semistream.errors import NotARelation, SemistreamError
 
@@ -65,6 +67,10 @@ app = typer.Typer(
 )
 app.add_typer(relation, name="relation")
 app.command()(join)
+app.command()(validate)
+app.command()(run_pipeline)
+app.command()(status)
+app.command()(vacuum)
 app.command()(explain)
 app.command()(calibrate)
 app.command()(demo)

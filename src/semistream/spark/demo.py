@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from semistream.joins import MeshJoin
 from semistream.joins.base import Results
 from semistream.relation import Relation
 from semistream.spark.join import join
+from semistream.spark.session import local_session
 
 _POLL_S = 0.2
 _SUMMED = ("rows_in", "matched", "unmatched", "requests", "pages_seek", "pages_sequential", "bytes_read")
@@ -102,46 +102,12 @@ def read_worker_stats(folder: Path) -> WorkerStats:
 def open_session(cores: int, *, log: Path, warehouse: Path) -> Iterator[SparkSession]:
     """A Spark on this machine whose every line of output, and its workers', goes to the file ``log``."""
     settings = {
-        "spark.driver.memory": "2g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.pyspark.python": sys.executable,
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.shuffle.partitions": cores,  # Spark's default of 200 would slow its own join down
-        "spark.sql.files.openCostInBytes": 4096,  # else one small file is one task, and a core is idle
-        "spark.sql.streaming.numRecentProgressUpdates": 1_000_000,
+        "spark.sql.shuffle.partitions": str(cores),  # Spark's default of 200 would slow its own join down
+        "spark.sql.streaming.numRecentProgressUpdates": "1000000",
         "spark.sql.warehouse.dir": str(warehouse),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
     }
-    builder = SparkSession.builder.master(f"local[{cores}]").appName("semistream demo")
-    for name, value in settings.items():
-        builder = builder.config(name, str(value))
-    with _output_to(log):
-        session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("WARN")
-    try:
+    with local_session("semistream demo", cores, log=log, settings=settings) as session:
         yield session
-    finally:
-        session.stop()
-
-
-@contextmanager
-def _output_to(log: Path) -> Iterator[None]:
-    """Give processes started in the block ``log`` as their stdout and stderr: Spark has no setting for that."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = [os.dup(1), os.dup(2)]
-    try:
-        with log.open("ab") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        yield
-    finally:
-        for number, copy in enumerate(saved, start=1):
-            os.dup2(copy, number)
-            os.close(copy)
 
 
 def read_orders(spark: SparkSession, files: Sequence[Path]) -> DataFrame:

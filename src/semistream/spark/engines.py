@@ -6,6 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from semistream.joins import SemiStreamJoin
 from semistream.relation import Relation
@@ -16,6 +17,16 @@ _LOG = logging.getLogger(__name__)
 _KEPT = 4  # engines of different plans that one worker keeps: each holds its plan's memory
 
 
+@dataclass(frozen=True)
+class EngineCounts:
+    """What an engine has counted, with all the operators that it had."""
+
+    rows_in: int = 0
+    cache_hits: int = 0
+    bytes_read: int = 0
+    peak_bytes: int = 0
+
+
 class Engine:
     """The operator of one plan in this worker. It holds the plan's memory once: one part of R at a time."""
 
@@ -24,13 +35,37 @@ class Engine:
         self.relation = Relation.open(plan.path)
         self._part: int | None = None
         self._operator: SemiStreamJoin | None = None
+        self._closed = EngineCounts()
 
-    def refresh(self) -> None:
-        """Go over to the version of R published last, if that is another one. Reads one small file."""
-        newest = self.relation.refreshed()
-        if newest is not self.relation:
-            self.close()
-            self.relation = newest
+    @property
+    def counts(self) -> EngineCounts:
+        """What was counted so far."""
+        before = self._closed
+        if self._operator is None:
+            return before
+        stats = self._operator.stats
+        return EngineCounts(
+            before.rows_in + stats.rows_in,
+            before.cache_hits + stats.cache_hits,
+            before.bytes_read + stats.bytes_read,
+            max(before.peak_bytes, stats.peak_bytes),
+        )
+
+    def refresh(self, version: int | None = None) -> None:
+        """Go over to a version of R, by default the one published last, if that is another one."""
+        if version is None:
+            wanted = self.relation.refreshed()  # reads one small file
+        elif version == self.relation.version:
+            wanted = self.relation
+        else:
+            wanted = Relation.open(self.plan.path, version)
+        if wanted is not self.relation:
+            same_columns = (wanted.key, wanted.schema) == (self.relation.key, self.relation.schema)
+            if self._operator is not None and not self.plan.cuts and same_columns:
+                self._operator.refresh(wanted)  # it keeps what it has cached of the rows that did not change
+            else:
+                self.close()
+            self.relation = wanted
         self.plan.require_same_key(self.relation)
 
     def operator(self, part: int) -> SemiStreamJoin:
@@ -46,6 +81,7 @@ class Engine:
         """Let go of the operator, its memory and its files."""
         if self._operator is not None:
             _LOG.debug("closing the engine of %s: %s", self.plan.path, self._operator.stats.as_dict())
+            self._closed = self.counts
             self._operator.close()
             self._operator = None
 
@@ -55,25 +91,30 @@ class Engines:
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
+        self._lent = 0
         self._by_plan: OrderedDict[JoinPlan, Engine] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._by_plan)
 
     @contextmanager
-    def lend(self, plan: JoinPlan) -> Iterator[Engine]:
-        """The plan's engine on R's current version, for the length of a task.
+    def lend(self, plan: JoinPlan, version: int | None = None) -> Iterator[Engine]:
+        """The plan's engine on a version of R, by default the current one, for the length of a task.
 
         A task that fails or is abandoned half-way leaves an operator with tuples inside: it is dropped, never used
         again. A worker that has lost its engine, or never had it, makes a new one.
         """
         engine = self._by_plan.pop(plan, None) or Engine(plan)
+        self._lent += 1
+        self._kept = max(self._kept, self._lent)  # a task that needs more of them at once needs them again
         try:
-            engine.refresh()
+            engine.refresh(version)
             yield engine
         except BaseException:
             engine.close()
             raise
+        finally:
+            self._lent -= 1
         self._by_plan[plan] = engine
         while len(self._by_plan) > self._kept:
             self._by_plan.popitem(last=False)[1].close()

@@ -21,9 +21,8 @@ from semistream.joins.where import Where
 from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.interpreter import require_classic, worker_interpreter
-from semistream.spark.key_code import key_code
 from semistream.spark.plan import JoinPlan
-from semistream.spark.routing import cut_codes, partition_id
+from semistream.spark.routing import cut_codes, quoted, route_rows
 from semistream.spark.task import join_partition
 
 ROUTES = ("none", "range")
@@ -106,7 +105,7 @@ def join(
                 f"R's key ({', '.join(plan.key)}). Use route='none', or equate the key by on=."
             )
         plan = replace(plan, cuts=cut_codes(opened, df.sparkSession.sparkContext.defaultParallelism))
-        stream = _routed(df, plan, opened)
+        stream = route_rows(df, plan)
     with worker_interpreter(df):
         # By position: mapInArrow cannot take columns whose names have a dot or a backtick in them.
         numbered = stream.toDF(*(f"c{i}" for i in range(len(df.columns))))
@@ -118,26 +117,13 @@ def _join(plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     return join_partition(plan, batches)
 
 
-def _routed(df: DataFrame, plan: JoinPlan, relation: Relation) -> DataFrame:
-    """The rows, each in the partition that owns its key: a matter of speed only, see `split_rows`."""
-    columns = [sf.col(_quoted(name)) for name in plan.stream_keys]
-    code = key_code(columns, [df.schema[name].dataType for name in plan.stream_keys], relation.codec)
-    if not plan.cuts:
-        return df
-    return df.repartitionById(len(plan.cuts) + 1, partition_id(code, plan.cuts))
-
-
 def _with_types_of(df: DataFrame, joined: DataFrame) -> DataFrame:
     """The stream's columns in their own types where Arrow knows only a wider one: ``time(3)``, ``interval hour``."""
     wanted: StructType = df.schema
     given: StructType = joined.schema
     casts = {
-        field.name: sf.col(_quoted(field.name)).cast(field.dataType)
+        field.name: sf.col(quoted(field.name)).cast(field.dataType)
         for field, other in zip(wanted, given, strict=False)
         if field.dataType != other.dataType and not isinstance(field.dataType, UserDefinedType)
     }
-    return joined.select(*(casts.get(name, sf.col(_quoted(name))) for name in joined.columns)) if casts else joined
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return joined.select(*(casts.get(name, sf.col(quoted(name))) for name in joined.columns)) if casts else joined

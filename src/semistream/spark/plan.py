@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument, RelationError
+from semistream.etl.carried_types import carried_schema
 from semistream.joins import SemiStreamJoin
 from semistream.joins.choice import choose_operator
 from semistream.joins.condition import Access, JoinOn, key_pairs
@@ -20,7 +21,6 @@ from semistream.joins.join import require_options
 from semistream.joins.spec import JoinSpec
 from semistream.joins.where import Where, where_parts
 from semistream.relation import Relation
-from semistream.spark.arrow_types import carried_schema
 from semistream.tuning.profiles import machine_for
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from semistream.keys import KeyCodec
 from semistream.relation import Relation
+from semistream.spark.key_code import key_code
+from semistream.spark.plan import JoinPlan
 
 
 def cut_codes(relation: Relation, parts: int) -> tuple[int, ...]:
@@ -48,6 +50,21 @@ def _search(code: Column, cuts: tuple[int, ...], low: int, high: int) -> Column:
     middle = (low + high) // 2
     below = _search(code, cuts, low, middle)
     return sf.when(code < sf.lit(cuts[middle]), below).otherwise(_search(code, cuts, middle + 1, high))
+
+
+def route_rows(df: DataFrame, plan: JoinPlan) -> DataFrame:
+    """The rows, each in the partition that owns its key: a matter of speed only, see `split_rows`."""
+    columns = [sf.col(quoted(name)) for name in plan.stream_keys]
+    codec = KeyCodec.of(plan.key, plan.key_types)
+    code = key_code(columns, [df.schema[name].dataType for name in plan.stream_keys], codec)
+    if not plan.cuts:
+        return df
+    return df.repartitionById(len(plan.cuts) + 1, partition_id(code, plan.cuts))
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's expressions have it."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def split_rows(

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from semistream.joins import SemiStreamJoin
-from semistream.spark.arrow_types import convert_batch
-from semistream.spark.engines import ENGINES, Engine, Engines
+from semistream.etl.carried_types import convert_batch
+from semistream.spark.engines import ENGINES, Engines
 from semistream.spark.plan import JoinPlan
-from semistream.spark.routing import split_rows
+from semistream.spark.routed_join import RoutedJoin
 
 
 def join_partition(
@@ -22,20 +21,11 @@ def join_partition(
     same results again, in this worker or another.
     """
     with engines.lend(plan) as engine:
-        for batch in _join(plan, engine, batches):
+        for batch in _join(RoutedJoin(engine), plan, batches):
             yield batch if plan.spark_schema == plan.schema else convert_batch(batch, plan.spark_schema)
 
 
-def _join(plan: JoinPlan, engine: Engine, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    operator: SemiStreamJoin | None = None
-    part = 0
+def _join(join: RoutedJoin, plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        rows = convert_batch(batch, plan.stream_schema)
-        for owner, piece in split_rows(rows, plan.stream_keys, engine.relation.codec, plan.cuts, part):
-            if operator is not None and owner != part:
-                yield from operator.flush()
-            part = owner
-            operator = engine.operator(part)
-            yield from operator.push(piece)
-    if operator is not None:
-        yield from operator.flush()
+        yield from join.push(convert_batch(batch, plan.stream_schema))
+    yield from join.flush()

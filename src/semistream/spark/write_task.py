@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from semistream.errors import RelationError
+from semistream.etl.carried_types import convert_batch
 from semistream.keys import KeyCodec
 from semistream.relation.build import NullKeyRows, with_codes
 from semistream.relation.column_groups import Groups
@@ -19,7 +20,6 @@ from semistream.relation.manifest import DATA, DataFile, WholeFile
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_table import PageTable
 from semistream.relation.page_writer import PageWriter, code_column
-from semistream.spark.arrow_types import convert_batch
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,80 @@
+"""``semistream validate``, ``run``, ``status`` and ``vacuum``: pipelines of YAML files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semistream.cli.options import AsJson
+
+File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The pipeline.", show_default=False)]
+Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], spark://host:port, yarn, ...")]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", help="A setting of Spark, NAME=VALUE; repeat it for several.")
+]
+
+
+def validate(file: File, as_json: AsJson = False) -> None:
+    """Check a pipeline's file: settings, columns, relations and tables, without running it."""
+    from semistream.cli.output import show
+    from semistream.cli.pipeline_reports import Validated
+    from semistream.spark.validate import validate_pipeline
+
+    show(Validated.of(file, validate_pipeline(file)), as_json=as_json)
+
+
+def run(
+    file: File,
+    once: Annotated[bool, typer.Option("--once", help="Stop when all that is there now was taken in.")] = False,
+    master: Master = "local[*]",
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline until it is stopped (Ctrl-C, SIGTERM: the batch at hand is finished), or once."""
+    settings = _settings(conf)
+    from semistream.cli.output import show
+    from semistream.cli.pipeline_progress import PipelineProgress, stop_requests
+    from semistream.cli.pipeline_reports import PipelineRun
+    from semistream.spark.pipeline import Pipeline
+    from semistream.spark.session import session_for
+
+    pipeline = Pipeline.from_yaml(file)
+    pipeline.spec.checkpoint.mkdir(parents=True, exist_ok=True)
+    log = pipeline.spec.checkpoint / "spark.log"
+    total = PipelineRun(pipeline.spec.name, str(file), log=str(log))
+    with (
+        stop_requests() as stopping,
+        PipelineProgress(pipeline.spec.name, total) as progress,
+        session_for(pipeline.spec, master=master, settings=settings, log=log) as spark,
+    ):
+        pipeline.run(spark, once=once, watch=progress.batch_done, stopping=stopping)
+    show(total, as_json=as_json)
+
+
+def status(file: File, as_json: AsJson = False) -> None:
+    """Say how far a pipeline is: its last batches, rows that wait, and what is not committed."""
+    from semistream.cli.output import show
+    from semistream.cli.pipeline_reports import PipelineStatus
+
+    show(PipelineStatus.of(file), as_json=as_json)
+
+
+def vacuum(file: File, as_json: AsJson = False) -> None:
+    """Remove files that dead workers have left and no table shows. The pipeline must not run."""
+    from semistream.cli.output import show
+    from semistream.cli.pipeline_reports import PipelineVacuumed
+    from semistream.spark.vacuum import vacuum_pipeline
+
+    show(PipelineVacuumed.of(file, vacuum_pipeline(file)), as_json=as_json)
+
+
+def _settings(conf: list[str] | None) -> dict[str, str]:
+    settings = {}
+    for each in conf or []:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"--conf {each!r} is not NAME=VALUE.")
+        settings[name] = value
+    return settings

@@ -1,0 +1,87 @@
+"""How a running pipeline does, live on the terminal; and requests to stop it."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.live import Live
+from rich.table import Table
+
+from semistream.budget import format_bytes
+from semistream.cli.output import facts, messages
+from semistream.cli.pipeline_reports import PipelineRun
+
+if TYPE_CHECKING:
+    from semistream.spark.batch_report import BatchReport
+
+
+class PipelineProgress:
+    """A table of what has become of the rows so far; nothing where stderr is not a terminal."""
+
+    def __init__(self, name: str, total: PipelineRun) -> None:
+        self._name, self._total = name, total
+        self._started = time.monotonic()
+        self._last: BatchReport | None = None
+        console = messages()
+        self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=4, transient=True)
+        self._shown = console.is_terminal
+
+    def __enter__(self) -> Self:
+        if self._shown:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._shown:
+            self._live.stop()
+
+    def batch_done(self, report: BatchReport) -> None:
+        """Count a batch."""
+        self._last = report
+        self._total.add(report)
+        for remark in report.remarks:
+            messages().print(f"batch {report.batch}: {remark}", soft_wrap=True)
+
+    def _draw(self) -> Table:
+        total, last = self._total, self._last
+        elapsed = time.monotonic() - self._started
+        rows: list[tuple[str, object]] = [
+            ("running", f"{elapsed:,.0f} s, {total.batches:,} batches"),
+            ("rows", f"{total.rows_in:,}, {total.rows_in / elapsed if elapsed else 0:,.0f} rows/s"),
+            *((outcome, f"{count:,}") for outcome, count in total.outcomes.items() if count),
+        ]
+        if last is not None:
+            rows += [
+                ("last batch", f"{last.rows_in:,} rows in {last.seconds:.2f} s, {last.rows_per_s:,.0f} rows/s"),
+                ("lag", f"{time.time() - last.at:,.1f} s since it was done; {last.waiting_rows:,} rows wait"),
+                ("hit rate", f"{last.hit_rate:.1%} from memory"),
+                ("memory", f"{format_bytes(last.memory_bytes)} of joins in a worker, at most"),
+            ]
+        return facts(*rows, title=self._name)
+
+
+@contextmanager
+def stop_requests() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C and SIGTERM ask to stop instead of ending the process: says whether somebody has asked."""
+    asked = False
+
+    def ask(number: int, _: FrameType | None) -> None:
+        nonlocal asked
+        if asked and number == signal.SIGINT:
+            raise KeyboardInterrupt  # twice: without waiting for the batch
+        asked = True
+        messages().print("stopping when the batch at hand is done", soft_wrap=True)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

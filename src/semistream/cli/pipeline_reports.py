@@ -1,0 +1,164 @@
+"""What the commands for pipelines report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from semistream.budget import format_bytes
+from semistream.cli.output import facts, render
+
+if TYPE_CHECKING:
+    from semistream.spark.batch_report import BatchReport
+    from semistream.spark.validate import PipelineFacts
+
+
+@dataclass(frozen=True)
+class Validated:
+    """A pipeline whose file is valid: what it joins, and the columns that come out."""
+
+    pipeline: str
+    file: str
+    source: str
+    relations: list[dict[str, Any]]
+    columns: dict[str, str]
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, file: Path, found: PipelineFacts) -> Validated:
+        """From what was found."""
+        return cls(found.name, str(file), found.source, found.relations, found.columns, found.memory_bytes)
+
+
+@dataclass
+class PipelineRun:
+    """What a run of a pipeline came to."""
+
+    pipeline: str
+    file: str
+    batches: int = 0
+    rows_in: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    waiting_rows: int = 0
+    seconds: float = 0.0
+    log: str = ""
+
+    def add(self, report: BatchReport) -> None:
+        """Count a batch."""
+        self.batches += 1
+        self.rows_in += report.rows_in
+        self.seconds = round(self.seconds + report.seconds, 3)
+        self.waiting_rows = report.waiting_rows
+        for outcome, rows in report.outcomes.items():
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + rows
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    """How far a pipeline is."""
+
+    pipeline: str
+    checkpoint: str
+    last_batch: int | None
+    unfinished: int | None
+    stage: str
+    waiting_rows: int
+    waiting_since: float | None
+    recent: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, file: Path) -> PipelineStatus:
+        """From a pipeline's checkpoint."""
+        from semistream.etl.pipeline_state import pipeline_state
+        from semistream.etl.spec_file import read_spec
+
+        spec = read_spec(file)
+        state = pipeline_state(spec.checkpoint, spec.name)
+        return cls(
+            spec.name,
+            str(spec.checkpoint),
+            state.last_batch,
+            state.unfinished,
+            state.stage,
+            state.waiting_rows,
+            state.waiting_since,
+            state.recent,
+        )
+
+
+@dataclass(frozen=True)
+class PipelineVacuumed:
+    """Files that no table shows, and which are gone."""
+
+    pipeline: str
+    removed: list[str]
+
+    @classmethod
+    def of(cls, file: Path, removed: list[Path]) -> PipelineVacuumed:
+        """From their paths."""
+        return cls(file.stem, [str(path) for path in removed])
+
+
+@render.register
+def _(report: Validated) -> RenderableType:
+    relations = Table(box=None, pad_edge=False, header_style="bold")
+    for header in ("step", "relation", "rows", "version", "operator", "memory"):
+        relations.add_column(header)
+    for each in report.relations:
+        relations.add_row(
+            each["step"],
+            each["relation"],
+            f"{each['rows']:,}",
+            str(each["version"]),
+            each["operator"],
+            format_bytes(each["memory_bytes"]),
+        )
+    columns = ", ".join(f"{name} {type_}" for name, type_ in report.columns.items())
+    head = facts(
+        ("pipeline", report.pipeline),
+        ("source", report.source),
+        ("memory", f"{format_bytes(report.memory_bytes)} in each worker"),
+        ("columns out", columns),
+    )
+    return Group(head, relations)
+
+
+@render.register
+def _(report: PipelineRun) -> RenderableType:
+    rate = report.rows_in / report.seconds if report.seconds else 0.0
+    return facts(
+        ("pipeline", report.pipeline),
+        ("batches", report.batches),
+        ("rows", f"{report.rows_in:,} in {report.seconds:,.1f} s of work, {rate:,.0f} rows/s"),
+        *((outcome, count) for outcome, count in report.outcomes.items() if count),
+        ("rows that wait", report.waiting_rows),
+        ("Spark's log", report.log),
+    )
+
+
+@render.register
+def _(report: PipelineStatus) -> RenderableType:
+    unfinished = "none" if report.unfinished is None else f"batch {report.unfinished}, {report.stage}"
+    head = facts(
+        ("pipeline", report.pipeline),
+        ("checkpoint", report.checkpoint),
+        ("last batch done", "none" if report.last_batch is None else report.last_batch),
+        ("not finished", unfinished),
+        ("rows that wait", report.waiting_rows),
+    )
+    recent = Table(box=None, pad_edge=False, header_style="bold")
+    names = ("batch", "rows_in", "joined", "unmatched", "pending", "duplicate", "invalid", "seconds", "rows_per_s")
+    for name in names:
+        recent.add_column(name, justify="right")
+    for line in report.recent:
+        recent.add_row(*(f"{line.get(name, 0):,}" for name in names))
+    return Group(head, recent) if report.recent else head
+
+
+@render.register
+def _(report: PipelineVacuumed) -> RenderableType:
+    return facts(("pipeline", report.pipeline), ("files removed", len(report.removed)))

@@ -1,0 +1,69 @@
+"""Accounts: each row of a task has one outcome, and they are seen to add up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from semistream.etl.row_flags import Numbers, RowFlags
+
+STALLED = "stalled"
+OUTCOMES = ("pending", "joined", "unmatched", "duplicate", "invalid")
+"""What can become of a row. One with several results may end in several ways; it counts for the first of these."""
+
+
+class Accounts:
+    """Which rows of a task have stopped how.
+
+    >>> accounts = Accounts()
+    >>> numbers = accounts.enter(3)
+    >>> accounts.end("joined", numbers[:2]); accounts.end("unmatched", numbers[1:])
+    >>> accounts.outcomes()[0]
+    {'pending': 0, 'joined': 2, 'unmatched': 1, 'duplicate': 0, 'invalid': 0}
+    """
+
+    def __init__(self) -> None:
+        self._ended = {outcome: RowFlags() for outcome in (STALLED, *OUTCOMES)}
+        self.rows = 0
+
+    def enter(self, rows: int) -> Numbers:
+        """Numbers for rows that come."""
+        self.rows += rows
+        return np.arange(self.rows - rows, self.rows)
+
+    def origin(self) -> Origin:
+        """New numbers for rows that had others."""
+        return Origin(self)
+
+    def end(self, outcome: str, numbers: Numbers) -> None:
+        """Rows have stopped, by number."""
+        self._ended[outcome].set(numbers)
+
+    def outcomes(self) -> tuple[dict[str, int], int]:
+        """Rows by outcome, and those that are stalled; a row without either is in none, and so missed."""
+        counted = self._ended[STALLED].upto(self.rows).copy()
+        stalled = int(np.count_nonzero(counted))
+        outcomes = {}
+        for outcome in OUTCOMES:
+            flags = self._ended[outcome].upto(self.rows)
+            outcomes[outcome] = int(np.count_nonzero(flags & ~counted))
+            counted |= flags
+        return outcomes, stalled
+
+
+class Origin:
+    """The numbers of rows that were numbered before, each of which has one new number here."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self._old = np.zeros(0, np.int64)
+        self._new = np.zeros(0, np.int64)
+
+    def numbers(self, old: Numbers) -> Numbers:
+        """The new numbers of rows with old ones."""
+        unseen = np.setdiff1d(old, self._old)
+        if unseen.size:
+            new = self._accounts.enter(unseen.size)
+            both, numbered = np.concatenate([self._old, unseen]), np.concatenate([self._new, new])
+            order = np.argsort(both, kind="stable")
+            self._old, self._new = both[order], numbered[order]
+        return self._new[np.searchsorted(self._old, old)]

@@ -1,0 +1,217 @@
+"""What a worker does with its part of a batch: check rows, join them, write each where it stops, account for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.etl.accounts import Accounts
+from semistream.etl.carried_types import convert_batch
+from semistream.etl.chain import ROW, Chain, Stopped
+from semistream.etl.changes import ChangeChain
+from semistream.etl.invalid_rows import INVALID_SCHEMA, UNREADABLE, invalid_rows
+from semistream.etl.ledger_entries import Work
+from semistream.etl.row_flags import Numbers
+from semistream.etl.row_rules import RowRule, first_broken
+from semistream.etl.source_spec import RESERVED
+from semistream.etl.splits import RowsSplit, SourceSplit, Split
+from semistream.etl.table_writer import TableLayout, TableWriter
+from semistream.etl.waiting_rows import WaitingWriter
+
+RAW = "__raw"
+"""The column that has the text of a row that could not be read."""
+SINCE = "__since"
+"""The column that says when a row came, in milliseconds."""
+
+BATCH, STOPPED_AT = "batch_id", "stopped_at"
+
+__all__ = ["INVALID_SCHEMA", "RAW", "SINCE", "BatchTask", "TaskPlan", "stopped_schema"]
+
+
+def stopped_schema(source: pa.Schema) -> pa.Schema:
+    """The columns of rows that end before the last step: the source's, at which step, and in which batch."""
+    return pa.schema([*source, pa.field(STOPPED_AT, pa.string()), pa.field(BATCH, pa.int64())])
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """What all tasks of a phase share: the source's columns and rules, and the tables that rows end in, by outcome.
+
+    ``constants`` are columns that rows get besides. ``entering`` are the columns of rows that enter each link,
+    ``labels`` its name, ``versions`` that of its relation, and ``retry_s`` how long rows wait for a partner in it. Rows
+    that do not end are written below ``rows_folder``. If joined rows are not ``written``, they are given out instead.
+    """
+
+    batch: int
+    at: float
+    phase: int
+    source: pa.Schema
+    rules: tuple[RowRule, ...]
+    tables: Mapping[str, TableLayout]
+    entering: tuple[pa.Schema, ...]
+    labels: tuple[str, ...]
+    versions: tuple[int, ...]
+    retry_s: tuple[float, ...]
+    rows_folder: str
+    constants: Mapping[str, str] = field(default_factory=dict)
+    written: bool = True
+
+    @property
+    def prefix(self) -> str:
+        """What names of files begin with."""
+        return f"{self.batch:012d}-{self.phase}"
+
+
+class BatchTask:
+    """A part of a phase. If anything fails, no file is left."""
+
+    def __init__(self, plan: TaskPlan, chain: Chain | ChangeChain) -> None:
+        self._plan = plan
+        self._chain = chain
+        self._accounts = Accounts()
+        self._writers = {name: TableWriter(layout, plan.prefix) for name, layout in plan.tables.items()}
+        self._waiting = WaitingWriter(plan)
+        self._counts: dict[str, int] = {}
+
+    def run(self, inputs: Iterable[pa.RecordBatch | Split]) -> Iterator[pa.RecordBatch]:
+        """Take all rows as far as they come; gives the joined ones if they are not written here.
+
+        Batches have the source's columns by position, and behind them the text of rows that could not be read.
+        """
+        try:
+            for stopped in self._stopped(inputs):
+                yield from self._end(stopped)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def work(self) -> Work:
+        """What it came to, when all rows are through."""
+        outcomes, stalled_rows = self._accounts.outcomes()
+        try:
+            files = {name: writer.close() for name, writer in self._writers.items()}
+            waiting, stalled = self._waiting.close()
+        except BaseException:
+            self.abandon()
+            raise
+        return Work(self._accounts.rows, outcomes, files, waiting, stalled, stalled_rows, self._counts)
+
+    def abandon(self) -> None:
+        """Remove all that was written."""
+        for writer in self._writers.values():
+            writer.abandon()
+        self._waiting.abandon()
+
+    def _stopped(self, inputs: Iterable[pa.RecordBatch | Split]) -> Iterator[Stopped]:
+        for each in inputs:
+            if isinstance(each, SourceSplit):
+                yield from self._read_source(each)
+            elif isinstance(each, RowsSplit):
+                yield from self._resume(each)
+            else:
+                raw = each.column(each.num_columns - 1)
+                rows = convert_batch(each.remove_column(each.num_columns - 1), self._plan.source)
+                yield from self._enter(rows, raw)
+        yield from self._chain.flush()
+
+    def _read_source(self, split: SourceSplit) -> Iterator[Stopped]:
+        if split.reason is not None:
+            for batch in split.read(None):
+                self._refuse(batch, None, pa.repeat(split.reason, batch.num_rows), self._accounts.enter(batch.num_rows))
+            return
+        names = self._plan.source.names
+        for batch in split.read(names):
+            yield from self._enter(convert_batch(batch.select(names), self._plan.source), None)
+
+    def _enter(self, rows: pa.RecordBatch, raw: pa.Array | None) -> Iterator[Stopped]:
+        """Rows of the source: those that are as it promises go on, the others to the quarantine."""
+        plan, numbers = self._plan, self._accounts.enter(rows.num_rows)
+        reasons = first_broken(plan.rules, rows)
+        if raw is not None and raw.null_count < len(raw):
+            reasons = pc.if_else(raw.is_valid(), UNREADABLE, reasons)
+        if reasons.null_count < len(reasons):
+            broken = reasons.is_valid()
+            at = broken.to_numpy(zero_copy_only=False)
+            text = None if raw is None else raw.filter(broken)
+            self._refuse(rows.filter(broken), text, reasons.filter(broken), numbers[at])
+            rows, numbers = rows.filter(pc.invert(broken)), numbers[~at]
+        if rows.num_rows:
+            yield from self._chain.push(self._carried(rows, numbers))
+
+    def _carried(self, rows: pa.RecordBatch, numbers: Numbers) -> pa.RecordBatch:
+        """Rows with the columns that the pipeline needs for itself."""
+        since = pa.repeat(pa.scalar(int(self._plan.at * 1000), pa.int64()), rows.num_rows)
+        own = {ROW: pa.array(numbers), SINCE: since}
+        constants = {name: pa.repeat(value, rows.num_rows) for name, value in self._plan.constants.items()}
+        columns = [*rows.columns, *own.values(), *constants.values()]
+        return pa.RecordBatch.from_arrays(columns, names=[*rows.schema.names, *own, *constants])
+
+    def _resume(self, split: RowsSplit) -> Iterator[Stopped]:
+        """Rows that waited or were stalled, from where they were; those of one source row have its number together."""
+        numbering = self._accounts.origin()
+        for file, batch, first in split.read():
+            schema = self._plan.entering[file.link]
+            at = schema.get_field_index(ROW)
+            rows = convert_batch(batch, schema).set_column(
+                at, schema.field(at), pa.array(numbering.numbers(batch.column(ROW).to_numpy()))
+            )
+            if first is not None and isinstance(self._chain, Chain):
+                yield from self._chain.resume(rows, file.link, first)
+            else:
+                yield from self._chain.push(rows, file.link)
+
+    def _refuse(self, rows: pa.RecordBatch, raw: pa.Array | None, reasons: pa.Array, numbers: Numbers) -> None:
+        self._writers["invalid"].write(invalid_rows(self._plan.batch, rows, raw, reasons))
+        self._accounts.end("invalid", numbers)
+
+    def _end(self, stopped: Stopped) -> Iterator[pa.RecordBatch]:
+        """Write rows where they stop."""
+        plan, rows = self._plan, stopped.rows
+        numbers = rows.column(ROW).to_numpy()
+        if stopped.outcome == "joined":
+            self._accounts.end("joined", numbers)
+            own = [name for name in rows.schema.names if not name.startswith(RESERVED)]
+            if not plan.written:
+                yield rows.select(own)
+            else:
+                self._writers["joined"].write(convert_batch(rows.select(own), plan.tables["joined"].schema))
+        elif stopped.outcome == "silent":
+            self._accounts.end("joined", numbers)
+        elif stopped.outcome in ("unmatched", "duplicate"):
+            self._stop(stopped.rows, stopped.outcome, stopped.link)
+        elif stopped.outcome == "waiting":
+            overdue = _overdue(rows, plan.at - plan.retry_s[stopped.link])
+            if overdue is not None:
+                self._stop(rows.filter(overdue), "unmatched", stopped.link)
+                rows = rows.filter(pc.invert(overdue))
+            self._keep(rows, stopped)
+        else:
+            self._keep(rows, stopped)
+
+    def _keep(self, rows: pa.RecordBatch, stopped: Stopped) -> None:
+        """Rows that go on later."""
+        if rows.num_rows:
+            outcome = "stalled" if stopped.outcome == "stalled" else "pending"
+            self._accounts.end(outcome, rows.column(ROW).to_numpy())
+            self._waiting.write(rows, stopped)
+
+    def _stop(self, rows: pa.RecordBatch, outcome: str, link: int) -> None:
+        plan = self._plan
+        self._accounts.end(outcome, rows.column(ROW).to_numpy())
+        if outcome not in self._writers or not rows.num_rows:
+            return
+        label, schema = plan.labels[link], plan.tables[outcome].schema
+        constants = [pa.repeat(label, rows.num_rows), pa.repeat(pa.scalar(plan.batch, pa.int64()), rows.num_rows)]
+        columns = [rows.column(name) for name in plan.source.names]
+        named = pa.RecordBatch.from_arrays([*columns, *constants], names=schema.names)
+        self._writers[outcome].write(convert_batch(named, schema))
+
+
+def _overdue(rows: pa.RecordBatch, since_s: float) -> pa.BooleanArray | None:
+    """Which rows came before a time; None if none did."""
+    early = rows.column(SINCE).to_numpy() <= since_s * 1000
+    return pa.array(early) if np.any(early) else None

@@ -1,0 +1,137 @@
+"""Change detection: a snapshot of a source's table against the one before, row by row and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.etl.chain import Stopped
+from semistream.etl.table_writer import TableWriter
+from semistream.joins import SemiStreamJoin
+from semistream.kernels.types import Bools, Int32s, Int64s
+from semistream.relation import PageRun, Relation
+
+INSERTED, UPDATED, UNCHANGED, DELETED = "inserted", "updated", "unchanged", "deleted"
+BEFORE = "__before"
+"""What is put behind the names of the columns of the snapshot before."""
+
+
+@dataclass(frozen=True)
+class ChangesPlan:
+    """How rows are classed: by the columns ``compared``; those of the kinds ``emit`` go on with the column ``into``.
+
+    The results of the join have R's key in the column ``marker``, null for rows that were not there before.
+    """
+
+    width: int
+    marker: str
+    compared: tuple[str, ...]
+    into: str
+    emit: tuple[str, ...]
+
+
+class MetRows:
+    """A bit for each row of R: whether a tuple of the stream has met it."""
+
+    def __init__(self, relation: Relation) -> None:
+        self._first = first_rows(relation)
+        self.bits: Bools = np.zeros(int(self._first[-1]), np.bool_)
+
+    def meet(self, run: PageRun, page: Int32s, row: Int32s) -> None:
+        """Pairs were joined."""
+        self.bits[self._first[run.pages[page]] + row] = True
+
+    def save(self, path: Path) -> None:
+        """Write the bits to a file, eight in a byte."""
+        with path.open("wb") as file:
+            np.save(file, np.packbits(self.bits))
+
+
+def first_rows(relation: Relation) -> Int64s:
+    """The number of the first row of each page, and behind them of all rows."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(relation.table.rows, dtype=np.int64)])
+
+
+def load_met(paths: Sequence[Path], rows: int) -> Bools:
+    """Which rows any of the tasks has met."""
+    met = np.zeros(rows, np.bool_)
+    for path in paths:
+        met |= np.unpackbits(np.load(path), count=rows).astype(np.bool_)
+    return met
+
+
+def unmet_rows(relation: Relation, met: Bools) -> Iterator[pa.RecordBatch]:
+    """The rows of R that nobody has met: only their pages are read."""
+    first = first_rows(relation)
+    missed = np.flatnonzero(np.add.reduceat(~met, first[:-1])) if met.size else np.zeros(0, np.intp)
+    for run in relation.read_pages(missed):
+        for position, page in enumerate(run.pages.tolist()):
+            rows = run.batch(position, relation.schema.names)
+            unmet = pa.array(~met[first[page] : first[page] + rows.num_rows])
+            copied = pa.concat_batches([rows.filter(unmet), rows.slice(0, 0)])
+            yield pa.RecordBatch.from_arrays(copied.columns, schema=relation.schema)
+
+
+class ChangeChain:
+    """Classes rows by the results of a left join with the snapshot before; those that are new are also kept as upserts.
+
+    It is driven like a `Chain` of one link.
+    """
+
+    def __init__(self, plan: ChangesPlan, join: SemiStreamJoin, source: pa.Schema, upserts: TableWriter) -> None:
+        self._plan, self._join, self._source, self._upserts = plan, join, source, upserts
+        self.counts = dict.fromkeys((INSERTED, UPDATED, UNCHANGED), 0)
+
+    def push(self, rows: pa.RecordBatch, _: int = 0) -> Iterator[Stopped]:
+        """Rows of the snapshot."""
+        for results in self._join.push(rows):
+            yield from self._classed(results)
+
+    def flush(self) -> Iterator[Stopped]:
+        """All that is still on its way."""
+        for results in self._join.flush():
+            yield from self._classed(results)
+
+    def _classed(self, results: pa.RecordBatch) -> Iterator[Stopped]:
+        plan = self._plan
+        rows, kinds = results.select(range(plan.width)), self._kinds(results)
+        for kind in self.counts:
+            self.counts[kind] += int(np.count_nonzero(kinds == kind))
+        new = pa.array(kinds != UNCHANGED)
+        upserts = rows.select(self._source.names).filter(new)
+        if upserts.num_rows:
+            self._upserts.write(pa.RecordBatch.from_arrays(upserts.columns, schema=self._source))
+        emitted = pa.array(np.isin(kinds, plan.emit))
+        going = rows.append_column(plan.into, pa.array(kinds.astype(object), pa.string())).filter(emitted)
+        if going.num_rows:
+            yield Stopped(going, "joined", 1)
+        silent = rows.filter(pc.invert(emitted))
+        if silent.num_rows:
+            yield Stopped(silent, "silent", 1)
+
+    def _kinds(self, results: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
+        known = results.column(self._plan.marker).is_valid().to_numpy(zero_copy_only=False)
+        differs = np.zeros(results.num_rows, np.bool_)
+        for name in self._plan.compared:
+            differs |= ~same_values(results.column(name), results.column(f"{name}{BEFORE}"))
+        return np.where(known, np.where(differs, UPDATED, UNCHANGED), INSERTED)
+
+
+def same_values(left: pa.Array, right: pa.Array) -> Bools:
+    """Which values are the same; two nulls are, and so are two NaN.
+
+    >>> same_values(pa.array([1.0, None, float("nan"), 2.0]), pa.array([1.0, None, float("nan"), None])).tolist()
+    [True, True, True, False]
+    """
+    same = pc.fill_null(pc.equal(left, right), False)
+    same = pc.or_(same, pc.and_(pc.is_null(left), pc.is_null(right)))
+    if pa.types.is_floating(left.type):
+        nan = pc.and_(pc.fill_null(pc.is_nan(left), False), pc.fill_null(pc.is_nan(right), False))
+        same = pc.or_(same, nan)
+    found: Bools = same.to_numpy(zero_copy_only=False)
+    return found

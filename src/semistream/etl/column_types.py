@@ -1,0 +1,58 @@
+"""The types of a source's columns, as a pipeline file names them: Spark's names, Arrow's types."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from semistream.errors import InvalidArgument
+
+_TYPES = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_MOST_DIGITS = 38
+
+
+def column_type(name: str) -> pa.DataType:
+    """The Arrow type of a name that Spark has for it.
+
+    >>> column_type("bigint"), column_type("decimal(10, 2)")
+    (DataType(int64), Decimal128Type(decimal128(10, 2)))
+    """
+    wanted = name.strip().lower()
+    if wanted in _TYPES:
+        return _TYPES[wanted]
+    if found := _DECIMAL.fullmatch(wanted):
+        digits, scale = int(found[1]), int(found[2] or 0)
+        if 1 <= digits <= _MOST_DIGITS and scale <= digits:
+            return pa.decimal128(digits, scale)
+    raise InvalidArgument(
+        f"{name!r} is not a type of a source's column; give one of {', '.join(_TYPES)} or decimal(digits, scale) with "
+        f"at most {_MOST_DIGITS} digits."
+    )
+
+
+def type_name(type_: pa.DataType) -> str:
+    """The name that Spark has for a type.
+
+    >>> type_name(pa.decimal128(10, 2)), type_name(pa.int64())
+    ('decimal(10,2)', 'bigint')
+    """
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    return next(name for name, known in _TYPES.items() if known == type_)

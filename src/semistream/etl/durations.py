@@ -1,0 +1,26 @@
+"""Durations as people write them: ``500ms``, ``30s``, ``5 minutes``, ``1h``, ``7 days``."""
+
+from __future__ import annotations
+
+import re
+
+from semistream.errors import InvalidArgument
+
+_UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_WORDS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "millisecond": "ms"}
+_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds.
+
+    >>> parse_duration("5 minutes"), parse_duration("250ms")
+    (300.0, 0.25)
+    """
+    found = _WRITTEN.fullmatch(text.strip().lower())
+    if found:
+        unit = found[2]
+        seconds = _UNITS_S.get(_WORDS.get(unit.removesuffix("s"), unit))
+        if seconds is not None and float(found[1]) > 0:
+            return float(found[1]) * seconds
+    raise InvalidArgument(f"{text!r} is not a duration; give one such as '500ms', '30s', '5 minutes' or '7 days'.")

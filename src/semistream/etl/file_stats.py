@@ -1,0 +1,88 @@
+"""Statistics of a Parquet file's columns, as Delta keeps them for each file: readers skip files by them."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_TEXT = 32  # characters of a text that are kept
+_COLUMNS = 32  # of which statistics are kept, as Delta's own writers do
+_EXACT_DIGITS = 15  # of a decimal that a JSON number holds in every reader
+
+
+def file_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
+    """``numRecords``, and for each column the ``nullCount`` and, if they are known, bounds of its values.
+
+    A text's bounds are cut to 32 characters, downwards and upwards. NaN is no bound.
+    """
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    places = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    for field in list(schema)[:_COLUMNS]:
+        if field.name not in places:
+            continue  # nested: it has a place for each of its parts
+        found = [group.column(places[field.name]).statistics for group in groups]
+        if any(each is None or not each.has_null_count for each in found):
+            continue
+        nulls[field.name] = sum(each.null_count for each in found)
+        bounded = [each for each in found if each.has_min_max]
+        empty = [
+            group.num_rows - each.null_count for group, each in zip(groups, found, strict=True) if not each.has_min_max
+        ]
+        if bounded and not any(empty):
+            low = _lower(min(each.min for each in bounded), field.type)
+            high = _upper(max(each.max for each in bounded), field.type)
+            if low is not None and high is not None:
+                least[field.name], most[field.name] = low, high
+    return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+
+
+def _lower(value: Any, type_: pa.DataType) -> Any:
+    if isinstance(value, str):
+        return value[:_TEXT]
+    return _plain(value, type_, up=False)
+
+
+def _upper(value: Any, type_: pa.DataType) -> Any:
+    """A bound from above; of a long text, its beginning with the last character that can be raised raised."""
+    if not isinstance(value, str):
+        return _plain(value, type_, up=True)
+    if len(value) <= _TEXT:
+        return value
+    for end in range(_TEXT, 0, -1):
+        raised = ord(value[end - 1]) + 1
+        if raised < 0xD800:
+            return value[: end - 1] + chr(raised)
+    return None
+
+
+def _plain(value: Any, type_: pa.DataType, *, up: bool) -> Any:
+    """A value in JSON; None if it is no bound there."""
+    if isinstance(value, bool | bytes):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, datetime):
+        return _milliseconds(value, zoned=type_.tz is not None, up=up)
+    if isinstance(value, date):
+        return value.isoformat()
+    if pa.types.is_decimal(type_) and type_.precision <= _EXACT_DIGITS:
+        return int(value) if type_.scale == 0 else float(value)
+    return None
+
+
+def _milliseconds(value: datetime, *, zoned: bool, up: bool) -> str:
+    """Cut to milliseconds, downwards or upwards: Delta has no finer ones here."""
+    moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    cut = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+    if up and cut != moment:
+        cut += timedelta(milliseconds=1)
+    return cut.isoformat(timespec="milliseconds") + ("Z" if zoned else "")

@@ -1,0 +1,34 @@
+"""Rows for the quarantine: what they were, and why they are there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+UNREADABLE = "the row cannot be read with the source's columns and types"
+INVALID_SCHEMA = pa.schema([("raw", pa.string()), ("reason", pa.string()), ("batch_id", pa.int64())])
+
+
+def invalid_rows(batch: int, rows: pa.RecordBatch, raw: pa.Array | None, reasons: pa.Array) -> pa.RecordBatch:
+    """Rows of the quarantine: the text of what could not be read, and of other rows their values as JSON."""
+    texts = [None] * rows.num_rows if raw is None else raw.to_pylist()
+    if None in texts:
+        texts = [as_json(row) if text is None else text for text, row in zip(texts, rows.to_pylist(), strict=True)]
+    numbers = pa.repeat(pa.scalar(batch, pa.int64()), len(texts))
+    return pa.RecordBatch.from_arrays([pa.array(texts, pa.string()), reasons, numbers], schema=INVALID_SCHEMA)
+
+
+def as_json(row: Mapping[str, Any]) -> str:
+    """A row as JSON, with what JSON does not have as a text.
+
+    >>> as_json({"a": 1, "b": b"\\x01"})
+    '{"a": 1, "b": "01"}'
+    """
+    return json.dumps(row, default=_as_text, ensure_ascii=False)
+
+
+def _as_text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)

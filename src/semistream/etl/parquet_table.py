@@ -1,0 +1,86 @@
+"""A folder of Parquet files: written aside, then given names that are fixed by batch and part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from semistream.errors import PipelineError
+from semistream.etl.faults import reached
+from semistream.etl.ledger_entries import WrittenFile
+from semistream.etl.table_writer import TableLayout
+from semistream.etl.tables import Table, require_same_columns
+from semistream.relation.durable import sync_folder
+
+_STAGING = "_staging"  # readers pass over folders that begin so
+_KNOWN = 1  # files whose columns are compared with the pipeline's
+
+
+class ParquetSink(Table):
+    """Appends to a folder of Parquet files.
+
+    Each file of a batch gets its name by one rename, so a reader sees it whole; but it may see some files of a batch
+    before the others. Tables that must show a batch all at once are Delta's.
+    """
+
+    @property
+    def layout(self) -> TableLayout:
+        """Files lie aside until they are committed."""
+        return TableLayout(str(self.path), self.schema, self.partition_by, staging=_STAGING)
+
+    def open(self) -> None:
+        """Make the folder if there is none, and refuse one whose files have other columns."""
+        try:
+            (self.path / _STAGING).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PipelineError(
+                f"the table {self.path} cannot be made: {error.strerror}. Give a folder that can be written."
+            ) from error
+        shown = self._shown()
+        for path in sorted(shown)[:_KNOWN]:
+            require_same_columns(self.path, pq.read_schema(path).remove_metadata(), self.layout.file_schema)
+        own = f"{self.owner.name}-{self.owner.token}-"
+        if other := [path.name for path in shown if _is_of(path, self.owner.name) and not path.name.startswith(own)]:
+            raise PipelineError(
+                f"the table {self.path} has rows of the pipeline {self.owner.name!r} from another checkpoint "
+                f"({other[0]}). All rows would come twice: restore that checkpoint, give the pipeline another name, or "
+                "another table."
+            )
+
+    def commit(self, batch: int, files: Sequence[WrittenFile]) -> None:
+        """Give the files of a batch their names, those that have none yet."""
+        for part, file in enumerate(files):
+            staged = self.path / file.path
+            place = staged.relative_to(self.path / _STAGING).parent
+            final = self.path / place / f"{self.owner.name}-{self.owner.token}-{batch:012d}-{part:05d}.parquet"
+            if final.exists():
+                continue
+            if not staged.exists():
+                raise PipelineError(
+                    f"{staged}, a file of batch {batch}, is gone and has not become {final.name}. Restore it, or give "
+                    "the pipeline a new table and a new checkpoint."
+                )
+            reached("before parquet rename")
+            final.parent.mkdir(parents=True, exist_ok=True)
+            staged.rename(final)
+            sync_folder(final.parent)
+            reached("after parquet rename")
+
+    def vacuum(self, in_use: set[str]) -> list[Path]:
+        """Remove files that were written aside and never committed."""
+        keep = {self.path / name for name in in_use}
+        removed = [path for path in (self.path / _STAGING).rglob("*.parquet") if path not in keep]
+        for path in removed:
+            path.unlink()
+        return removed
+
+    def _shown(self) -> list[Path]:
+        return [path for path in self.path.rglob("*.parquet") if _STAGING not in path.relative_to(self.path).parts]
+
+
+def _is_of(path: Path, pipeline: str) -> bool:
+    """Whether a file is one that a pipeline has committed."""
+    return re.fullmatch(rf"{re.escape(pipeline)}-[0-9a-f]{{8}}-\d{{12}}-\d{{5}}\.parquet", path.name) is not None

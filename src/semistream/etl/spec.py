@@ -1,0 +1,162 @@
+"""PipelineSpec: a pipeline as data, from its source over its steps to its tables, checked before anything runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from semistream.budget import parse_bytes
+from semistream.etl.durations import parse_duration
+from semistream.etl.source_spec import FileSource, SourceSpec
+from semistream.etl.spec_part import SpecPart, as_value_error
+from semistream.etl.step_spec import JoinStep, StepSpec
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class TableSpec(SpecPart):
+    """A table of the warehouse that a pipeline appends to, a topic that it sends rows to, or the console."""
+
+    format: Literal["delta", "parquet", "kafka", "console"] = "delta"
+    path: Path | None = None
+    partition_by: tuple[str, ...] = ()
+    servers: str | None = None
+    topic: str | None = None
+    rows: int = Field(default=10, ge=1)
+
+    @model_validator(mode="after")
+    def _a_place(self) -> TableSpec:
+        if self.format in ("delta", "parquet") and self.path is None:
+            raise ValueError(f"a {self.format} table needs `path`, its folder")
+        if self.format == "kafka" and (self.servers is None or self.topic is None):
+            raise ValueError("rows that are sent to Kafka need `servers` and `topic`")
+        if self.partition_by and self.path is None:
+            raise ValueError(f"partition_by is for tables with a folder, not for {self.format}")
+        return self
+
+    @property
+    def place(self) -> str:
+        """Where rows go, for people."""
+        if self.format == "kafka":
+            return f"the topic {self.topic} of {self.servers}"
+        return "the console" if self.path is None else str(self.path)
+
+
+class PipelineSpec(SpecPart):
+    """A pipeline: rows of a ``source`` go through ``steps`` in ``memory`` of each worker to the table ``sink``.
+
+    Rows that a step finds no partner for end in ``unmatched``, rows that are not what the source promises in
+    ``quarantine``, and duplicates, if they are kept, in ``duplicates``. What a restart needs is kept in the folder
+    ``checkpoint``. With ``latency`` only rows whose keys are hot leave with their batch; the others wait until enough
+    of them share a pass over R, and no longer than that.
+    """
+
+    name: str
+    source: SourceSpec
+    steps: tuple[StepSpec, ...] = Field(min_length=1)
+    sink: TableSpec
+    unmatched: TableSpec | None = None
+    quarantine: TableSpec
+    duplicates: TableSpec | None = None
+    checkpoint: Path
+    memory: str | int = "256MB"
+    every: str = "1s"
+    latency: str | None = None
+    route: Literal["none", "range"] = "none"
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for a pipeline; use letters, digits, '_', '.' and '-'")
+        return name
+
+    @field_validator("memory")
+    @classmethod
+    def _memory_in_bytes(cls, memory: str | int) -> str | int:
+        as_value_error(parse_bytes, memory, of=1 << 40)
+        return memory
+
+    @field_validator("every", "latency")
+    @classmethod
+    def _a_duration(cls, duration: str | None) -> str | None:
+        if duration is not None:
+            as_value_error(parse_duration, duration)
+        return duration
+
+    @model_validator(mode="after")
+    def _tables_apart(self) -> PipelineSpec:
+        seen: dict[Path, str] = {}
+        paths = {name: table.path for name, table in self.tables.items() if table.path is not None}
+        for name, path in {**paths, "checkpoint": self.checkpoint}.items():
+            if path in seen:
+                raise ValueError(f"{name} and {seen[path]} have the same path, {path}; give each a folder of its own")
+            seen[path] = name
+        return self
+
+    @model_validator(mode="after")
+    def _tables_for_all(self) -> PipelineSpec:
+        if self.unmatched is None and any(_ends_unmatched(step.join) for step in self.steps if step.join is not None):
+            raise ValueError("a join has rows without a partner end in a table: give `unmatched`, or unmatched: null")
+        return self
+
+    @model_validator(mode="after")
+    def _steps_in_order(self) -> PipelineSpec:
+        kinds = [next(iter(step.model_fields_set)) for step in self.steps]
+        inner = "".join("c" if kind == "compute" else "j" for kind in kinds).strip("c")
+        if not inner:
+            raise ValueError("a pipeline needs a step that joins, not compute alone")
+        if "c" in inner:
+            raise ValueError("compute comes before the first step that joins, or after the last")
+        if "changes" in kinds:
+            self._require_snapshots(kinds)
+        if self.latency is not None and "join" not in kinds:
+            raise ValueError("latency is for pipelines with a join: rows wait for a pass over its relation")
+        return self
+
+    def _require_snapshots(self, kinds: Sequence[str]) -> None:
+        if [kind for kind in kinds if kind != "compute"] != ["changes"]:
+            raise ValueError("changes is the only step that joins in its pipeline; give the others one of their own")
+        if not isinstance(self.source, FileSource):
+            raise ValueError(f"changes needs whole snapshots as files; the source is {self.source.format}")
+        if self.latency is not None:
+            raise ValueError("latency does not go with changes: a snapshot is compared as a whole")
+
+    @property
+    def tables(self) -> dict[str, TableSpec]:
+        """The tables by the outcome of the rows that end in them."""
+        tables = {
+            "joined": self.sink,
+            "unmatched": self.unmatched,
+            "invalid": self.quarantine,
+            "duplicate": self.duplicates,
+        }
+        return {outcome: table for outcome, table in tables.items() if table is not None}
+
+    @property
+    def relations(self) -> list[Path]:
+        """The relations of its steps, in their order."""
+        parts = [step.join or step.keyed for step in self.steps]
+        return [part.relation for part in parts if part is not None]
+
+    def below(self, folder: Path) -> PipelineSpec:
+        """The same with every relative path taken from a folder."""
+        return PipelineSpec.model_validate(_below(self.model_dump(by_alias=True, exclude_unset=True), folder))
+
+
+def _ends_unmatched(join: JoinStep) -> bool:
+    return join.unmatched != "null"
+
+
+def _below(value: Any, folder: Path) -> Any:
+    if isinstance(value, Path):
+        return folder / value
+    if isinstance(value, Mapping):
+        return {name: _below(each, folder) for name, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_below(each, folder) for each in value]
+    return value

@@ -1,0 +1,81 @@
+"""Splits: what a task reads by itself, of the source's Parquet files and of rows that waited or were stalled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semistream.etl.ledger_entries import WaitingFile
+
+_READ_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class SourceSplit:
+    """Row groups of a Parquet file of the source, or all of its rows if none are named.
+
+    If there is a ``reason``, its columns are not those of the source, and all its rows are invalid for it.
+    """
+
+    path: str
+    row_groups: tuple[int, ...] = ()
+    nbytes: int = 0
+    reason: str | None = None
+
+    def read(self, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+        """Its rows, with some columns or all; of a file that cannot be read there is one, its name."""
+        if self.reason is not None and not self.nbytes:
+            yield pa.record_batch({"file": [self.path]})
+            return
+        with pq.ParquetFile(self.path, memory_map=False) as file:
+            groups = self.row_groups or range(file.num_row_groups)
+            yield from file.iter_batches(_READ_ROWS, row_groups=list(groups), columns=columns)
+
+
+@dataclass(frozen=True)
+class RowsSplit:
+    """Rows of one origin that waited or were stalled, in files below ``folder``.
+
+    ``first`` has for rows that were stalled to be told from duplicates a file of flags, beside each file of theirs.
+    """
+
+    folder: str
+    files: tuple[WaitingFile, ...]
+    first: tuple[str | None, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """About how much there is to read."""
+        return sum(file.rows for file in self.files) * 64
+
+    def read(self) -> Iterator[tuple[WaitingFile, pa.RecordBatch, pa.BooleanArray | None]]:
+        """Its rows, by file, with flags if there are some."""
+        for file, flags in zip(self.files, self.first or [None] * len(self.files), strict=True):
+            told = None if flags is None else pq.read_table(Path(self.folder) / flags).column(0).combine_chunks()
+            begin = 0
+            with pq.ParquetFile(Path(self.folder) / file.path, memory_map=False) as opened:
+                for batch in opened.iter_batches(_READ_ROWS):
+                    yield file, batch, None if told is None else told.slice(begin, batch.num_rows)
+                    begin += batch.num_rows
+
+
+Split = SourceSplit | RowsSplit
+
+
+def share_out(splits: Sequence[Split], tasks: int) -> list[tuple[Split, ...]]:
+    """The splits for each task, about as much for each; there are no tasks without any.
+
+    >>> [len(part) for part in share_out([SourceSplit("a", nbytes=5), SourceSplit("b", nbytes=4), SourceSplit("c")], 2)]
+    [1, 2]
+    """
+    parts: list[list[Split]] = [[] for _ in range(min(tasks, len(splits)))]
+    loads = [0] * len(parts)
+    for split in sorted(splits, key=lambda each: -each.nbytes):
+        least = loads.index(min(loads))
+        parts[least].append(split)
+        loads[least] += split.nbytes + 1
+    return [tuple(part) for part in parts]

@@ -1,0 +1,38 @@
+"""What a pipeline reads in each batch: rows that Spark reads, and splits that tasks read themselves."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+
+from semistream.etl.splits import SourceSplit
+
+
+@dataclass(frozen=True)
+class BatchInput:
+    """The rows of a batch: some in a DataFrame with the source's columns and the text of rows that cannot be read, and
+    some that tasks read themselves. ``remarks`` are for the one who runs the pipeline.
+    """
+
+    rows: DataFrame | None = None
+    splits: list[SourceSplit] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+class BatchSource(ABC):
+    """A source of rows as a stream of Spark."""
+
+    @abstractmethod
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The stream that Spark cuts into batches."""
+
+    def files(self, df: DataFrame) -> list[str]:  # noqa: ARG002
+        """The files of a batch of the stream, if it is of files."""
+        return []
+
+    @abstractmethod
+    def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:
+        """What there is to read in a batch of the stream, which has these files."""

@@ -1,0 +1,292 @@
+"""Batches: each goes through the ledger, from the plan over its phases to the tables, and is picked up where it was."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import RLock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from semistream.etl.batch_task import TaskPlan
+from semistream.etl.durations import parse_duration
+from semistream.etl.faults import reached
+from semistream.etl.invalid_rows import INVALID_SCHEMA
+from semistream.etl.ledger import Ledger
+from semistream.etl.ledger_entries import Manifest, Plan, WaitingFile, Work
+from semistream.etl.pipeline_state import METRICS
+from semistream.etl.row_rules import RowRule
+from semistream.etl.snapshot import end_snapshot, publish_snapshot
+from semistream.etl.spec import PipelineSpec
+from semistream.etl.splits import RowsSplit, Split
+from semistream.etl.table_writer import TableWriter
+from semistream.etl.tables import Table
+from semistream.etl.waiting_policy import WaitingPolicy
+from semistream.relation import Relation, Transaction
+from semistream.relation.manifest import get_current
+from semistream.spark.batch_report import BatchReport
+from semistream.spark.batch_source import BatchInput, BatchSource
+from semistream.spark.computed_columns import ComputedColumns
+from semistream.spark.phase_work import Computed, run_phase
+from semistream.spark.pipeline_task import PipelineTask
+from semistream.spark.relation_updates import all_updates
+from semistream.spark.stalled_rows import decide
+from semistream.spark.step_plans import StepPlans
+
+_LOG = logging.getLogger(__name__)
+ROWS = "rows"
+"""The folder in the checkpoint that has rows which wait."""
+
+
+class Batches:
+    """Takes batches through the ledger, one at a time.
+
+    Those of the source come from Spark; others only take up rows that wait, when no rows come for them to go with.
+    """
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        steps: StepPlans,
+        computed: ComputedColumns,
+        source: BatchSource,
+        tables: dict[str, Table],
+        ledger: Ledger,
+        watch: Callable[[BatchReport], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.source = source
+        self._spec, self._steps, self._computed, self._tables = spec, steps, computed, tables
+        self._ledger, self._watch, self._clock = ledger, watch, clock
+        self._rows = ledger.folder / ROWS
+        self._rows.mkdir(exist_ok=True)
+        self._writer = f"{spec.name}/{ledger.token}"
+        self._updates = all_updates(spec.steps, ledger, self._writer)
+        self.between = RLock()
+        """Is held while a batch is on its way."""
+
+    @property
+    def has_run(self) -> bool:
+        """Whether some batch was planned."""
+        return self._ledger.last_plan is not None
+
+    def run(self, df: DataFrame, source_batch: int) -> None:
+        """Take a batch of the source from where it is to its end."""
+        with self.between:
+            plan = self._ledger.plan_of(source_batch)
+            if plan is None:
+                self._update(df.sparkSession)
+                plan = self._plan(source_batch, self.source.files(df))
+            if not self._ledger.is_done(plan.batch):
+                self._finish(plan, df, df.sparkSession)
+
+    def recover(self, spark: SparkSession) -> None:
+        """Finish a batch that only takes up rows that wait; one of the source is given again by Spark."""
+        with self.between:
+            plan = self._ledger.open_plan
+            if plan is not None and plan.source_batch is None:
+                self._finish(plan, None, spark)
+
+    def catch_up(self, spark: SparkSession, *, all_deferred: bool = False) -> None:
+        """Take up rows that wait if some can go on, in a batch of their own, unless one is on its way."""
+        if not self._ledger.waiting or not self.between.acquire(blocking=False):
+            return
+        try:
+            self._update(spark)
+            if self._ledger.open_plan is None and self._taken(self._clock(), drains=all_deferred or self._due()):
+                self._finish(self._plan(None, [], all_deferred=all_deferred), None, spark)
+        finally:
+            self.between.release()
+
+    def _update(self, spark: SparkSession) -> None:
+        """Apply what has come to change relations, unless a batch is half done."""
+        if self._ledger.open_plan is None:
+            for updates in self._updates:
+                updates.apply(spark)
+
+    def _plan(self, source_batch: int | None, files: list[str], *, all_deferred: bool = False) -> Plan:
+        """Decide all that there is to decide for the next batch, and remember it."""
+        last, now = self._ledger.last_plan, self._clock()
+        drains = all_deferred or self._due()
+        plan = Plan(
+            batch=0 if last is None else last.batch + 1,
+            source_batch=source_batch,
+            versions={path: get_current(Path(path)) for path in self._paths},
+            at=now,
+            drains=drains,
+            taken=self._taken(now, drains=drains),
+            files=files,
+            rejected=sorted(path.name for path in self._ledger.updates_folder.glob("*.rejected.parquet")),
+        )
+        self._ledger.write_plan(plan)
+        return plan
+
+    @property
+    def _paths(self) -> list[str]:
+        return [step.join.path for step in self._steps.steps]
+
+    def _due(self) -> bool:
+        """Whether rows that were deferred have to go on now."""
+        if self._spec.latency is None:
+            return True
+        goal = parse_duration(self._spec.latency)
+        deferred = [file.since for file in self._ledger.waiting if file.version is None]
+        return bool(deferred) and min(deferred) + goal / 2 <= self._clock()
+
+    def _taken(self, now: float, *, drains: bool) -> list[WaitingFile]:
+        versions = [get_current(Path(path)) for path in self._paths]
+        policy = WaitingPolicy(versions, [step.retry_s for step in self._steps.steps])
+        return policy.taken(self._ledger.waiting, now, drains=drains)
+
+    def _finish(self, plan: Plan, df: DataFrame | None, spark: SparkSession) -> None:
+        """Take a batch from where the ledger says it is to its end."""
+        ledger, start = self._ledger, time.perf_counter()
+        manifest = ledger.prepared(plan.batch)
+        remarks: list[str] = []
+        replayed = manifest is not None
+        if manifest is None:
+            before = ledger.waiting
+            work, remarks = self._work(plan, df, spark)
+            left = [file for file in before if file not in plan.taken]
+            manifest = Manifest(plan.batch, work, left + work.waiting)
+            ledger.write_prepared(manifest)
+        for outcome, table in self._tables.items():
+            reached(f"before commit of {outcome}")
+            table.commit(plan.batch, manifest.work.files.get(outcome, []))
+        if self._steps.changes is not None:
+            relation = Relation.open(self._paths[0])
+            publish_snapshot(relation, manifest.work, self._rows, Transaction(self._writer, plan.batch))
+        ledger.write_done(plan.batch)
+        self._forget_rows(plan, manifest)
+        self._tell(plan, manifest, time.perf_counter() - start, replayed, tuple(remarks))
+
+    def _work(self, plan: Plan, df: DataFrame | None, spark: SparkSession) -> tuple[Work, list[str]]:
+        """All phases of a batch that were not worked through yet."""
+        staged = self._ledger.staged(plan.batch)
+        remarks: list[str] = []
+        versions = [plan.versions[path] for path in self._paths]
+        if staged:
+            total = staged[-1]
+        else:
+            given = BatchInput()
+            if plan.source_batch is not None:
+                given = self.source.read(df, plan.files, spark)
+                remarks = given.remarks
+            rows = None if given.rows is None else self._computed.applied(given.rows)
+            total = self._phase(plan, 0, versions, rows, [*given.splits, *self._splits(plan.taken)], spark)
+            total = self._with_rejected(plan, self._with_deleted(plan, total))
+        phase = max(len(staged), 1)
+        while total.stalled:
+            if len(staged) < phase:
+                self._ledger.write_staged(plan.batch, phase - 1, total)
+            transaction = Transaction(self._writer, plan.batch << 10 | phase)
+            decision = decide(self._steps.steps, self._rows, total.stalled, transaction, plan.batch)
+            versions = [decision.versions.get(link, version) for link, version in enumerate(versions)]
+            splits = self._splits(total.stalled, decision.first)
+            total = total.followed_by(self._phase(plan, phase, versions, None, splits, spark))
+            phase += 1
+        return total, remarks
+
+    def _phase(
+        self,
+        plan: Plan,
+        phase: int,
+        versions: Sequence[int],
+        rows: DataFrame | None,
+        splits: Sequence[Split],
+        spark: SparkSession,
+    ) -> Work:
+        steps, after = self._steps, self._computed.after
+        task_plan = TaskPlan(
+            batch=plan.batch,
+            at=plan.at,
+            phase=phase,
+            source=steps.source,
+            rules=self._rules,
+            tables={outcome: table.layout for outcome, table in self._tables.items()},
+            entering=steps.entering,
+            labels=tuple(step.link.label for step in steps.steps),
+            versions=tuple(versions),
+            retry_s=tuple(step.retry_s for step in steps.steps),
+            rows_folder=str(self._rows),
+            constants=steps.constants,
+            written=not after,
+        )
+        joins = tuple((step.join, step.link) for step in steps.steps)
+        task = PipelineTask(task_plan, joins, (), not plan.drains, steps.changes, steps.joined if after else None)
+        computed = Computed(after, self._tables["joined"].layout) if after else None
+        return run_phase(spark, task, rows, splits, computed)
+
+    def _with_deleted(self, plan: Plan, work: Work) -> Work:
+        """The work for a snapshot with the rows that are no longer there; other work as it is."""
+        changes = self._steps.changes
+        if changes is None or plan.source_batch is None:
+            return work
+        before = Relation.open(self._paths[0], plan.versions[self._paths[0]])
+        prefix = f"{plan.batch:012d}-0"
+        return end_snapshot(before, changes, work, self._rows, self._tables["joined"].layout, prefix)
+
+    def _with_rejected(self, plan: Plan, work: Work) -> Work:
+        """The work with rows of updates that were no use, for the quarantine."""
+        if not plan.rejected:
+            return work
+        writer = TableWriter(self._tables["invalid"].layout, f"{plan.batch:012d}-0")
+        rows = 0
+        for name in plan.rejected:
+            table = pq.read_table(self._ledger.updates_folder / name)
+            rows += table.num_rows
+            numbers = pa.repeat(pa.scalar(plan.batch, pa.int64()), table.num_rows)
+            columns = [column.combine_chunks() for column in table.columns]
+            writer.write(pa.RecordBatch.from_arrays([*columns, numbers], schema=INVALID_SCHEMA))
+        files = {**work.files, "invalid": work.files.get("invalid", []) + writer.close()}
+        return replace(work, files=files, counts={**work.counts, "invalid_updates": rows})
+
+    @property
+    def _rules(self) -> tuple[RowRule, ...]:
+        """What rows are held against: the source's rules, and that keys which are looked up are there."""
+        keyed = [name for step in self._spec.steps if step.keyed is not None for name in step.keyed.key]
+        rules = [each.rule for each in self._spec.source.rules]
+        return (*rules, *(RowRule(name, not_null=True) for name in keyed if name in self._steps.source.names))
+
+    def _splits(self, files: Sequence[WaitingFile], first: dict[str, str] | None = None) -> list[RowsSplit]:
+        """Files of rows by their origin, with those that tell which are the first of their key."""
+        origins: dict[str, list[WaitingFile]] = {}
+        for file in files:
+            origins.setdefault(file.origin, []).append(file)
+        flags = first or {}
+        return [
+            RowsSplit(str(self._rows), tuple(own), tuple(flags.get(file.path) for file in own))
+            for own in origins.values()
+        ]
+
+    def _forget_rows(self, plan: Plan, manifest: Manifest) -> None:
+        """Remove files of rows that wait no longer, and what dead tasks have left of others."""
+        for name in plan.rejected:
+            (self._ledger.updates_folder / name).unlink(missing_ok=True)
+        kept = {file.path for file in manifest.waiting}
+        for path in self._rows.iterdir():
+            if path.name not in kept:
+                path.unlink()
+
+    def _tell(self, plan: Plan, manifest: Manifest, seconds: float, replayed: bool, remarks: tuple[str, ...]) -> None:
+        report = BatchReport.of(
+            self._spec.name,
+            plan.source_batch,
+            manifest,
+            at=self._clock(),
+            seconds=seconds,
+            replayed=replayed,
+            versions=plan.versions,
+            remarks=remarks,
+        )
+        for remark in remarks:
+            _LOG.warning("batch %d: %s", plan.batch, remark)
+        with (self._ledger.folder / METRICS).open("a") as file:
+            file.write(json.dumps(report.as_dict()) + "\n")
+        self._watch(report)

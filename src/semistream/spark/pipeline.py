@@ -1,0 +1,121 @@
+"""Pipeline: rows of a source through joins to tables of the warehouse, each exactly once, whatever is killed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from semistream.errors import PipelineError
+from semistream.etl.durations import parse_duration
+from semistream.etl.ledger import Ledger
+from semistream.etl.open_tables import open_tables
+from semistream.etl.spec import PipelineSpec
+from semistream.etl.spec_file import make_spec, read_spec
+from semistream.etl.tables import Owner
+from semistream.spark.batch_report import BatchReport, reason_of
+from semistream.spark.batches import Batches
+from semistream.spark.computed_columns import ComputedColumns
+from semistream.spark.sources import open_source
+from semistream.spark.step_plans import plan_steps
+
+_POLL_S = 0.2
+
+Watch = Callable[[BatchReport], None]
+"""Is told of each batch that is done."""
+
+
+def _unwatched(report: BatchReport) -> None:
+    """Nobody looks."""
+
+
+class Pipeline:
+    """A pipeline on Spark Structured Streaming.
+
+    Each micro-batch goes through the ledger in the checkpoint folder: before any work it is decided which version of
+    each relation it is joined with; the Python workers join the rows and write the results themselves; when all are
+    written, that is recorded, then each table is committed once by the batch's number, and the batch is done. Killed at
+    any point and started again, it goes on from there: nothing is lost, and nothing is doubled.
+
+    >>> pipeline = Pipeline.from_yaml("orders.yaml")  # doctest: +SKIP
+    >>> pipeline.run(spark, once=True)  # doctest: +SKIP
+    """
+
+    def __init__(self, spec: PipelineSpec) -> None:
+        self.spec = spec
+
+    @classmethod
+    def from_yaml(cls, path: Path | str) -> Pipeline:
+        """The pipeline of a file."""
+        return cls(read_spec(path))
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Pipeline:
+        """The pipeline of nested mappings, as a file has them."""
+        return cls(make_spec(content))
+
+    def run(
+        self,
+        spark: SparkSession,
+        *,
+        once: bool = False,
+        watch: Watch = _unwatched,
+        stopping: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Run until the source has nothing new (``once``), or until ``stopping`` says so; ``watch`` is told of batches.
+
+        What stops it, an interrupt too, lets the batch at hand finish.
+        """
+        with self._opened(spark, watch) as batches, self._query(spark, batches, once) as query:
+            try:
+                while not query.awaitTermination(_POLL_S) and not stopping():
+                    batches.catch_up(spark)
+            except StreamingQueryException as error:
+                raise PipelineError(f"the pipeline {self.spec.name!r} stopped: {reason_of(error)}") from error
+            if once:
+                batches.catch_up(spark, all_deferred=True)
+
+    @contextmanager
+    def started(self, spark: SparkSession, *, watch: Watch = _unwatched) -> Iterator[StreamingQuery]:
+        """The running query, which is stopped at the end of the block, between two batches."""
+        with self._opened(spark, watch) as batches, self._query(spark, batches, once=False) as query:
+            yield query
+
+    @contextmanager
+    def _opened(self, spark: SparkSession, watch: Watch) -> Iterator[Batches]:
+        """The pipeline's ledger and tables, for this process alone."""
+        spec = self.spec
+        computed = ComputedColumns.of(spec, spark)
+        steps = plan_steps(spec, computed.entering, spark.sparkContext.defaultParallelism)
+        with Ledger.open(spec.checkpoint, spec.name) as ledger:
+            joined = computed.leaving(steps.joined, spark)
+            tables = open_tables(spec, steps.source, joined, Owner(spec.name, ledger.token))
+            source = open_source(spec, through_spark=bool(computed.before) or spec.route == "range")
+            batches = Batches(spec, steps, computed, source, tables, ledger, watch, time.time)
+            batches.recover(spark)
+            yield batches
+
+    @contextmanager
+    def _query(self, spark: SparkSession, batches: Batches, once: bool) -> Iterator[StreamingQuery]:
+        spec = self.spec
+        location = spec.checkpoint / "spark"
+        if batches.has_run and not (location / "offsets").exists():
+            raise PipelineError(
+                f"{location}, where Spark keeps how far the source was read, is gone, but the ledger beside it is not: "
+                "all rows would come twice. Restore it, or give the pipeline a new checkpoint and new tables."
+            )
+        writer = batches.source.stream(spark).writeStream.foreachBatch(batches.run)
+        writer = writer.option("checkpointLocation", str(location)).queryName(spec.name)
+        every = f"{int(parse_duration(spec.every) * 1000)} milliseconds"
+        query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+        try:
+            yield query
+        finally:
+            with batches.between:
+                query.stop()

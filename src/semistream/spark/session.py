@@ -1,0 +1,76 @@
+"""Spark sessions on this machine, for commands that bring their own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from semistream.etl.spec import PipelineSpec
+
+CLUSTER_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.ui.showConsoleProgress": "false",
+}
+LOCAL_SETTINGS = {
+    **CLUSTER_SETTINGS,
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.pyspark.python": sys.executable,
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.files.openCostInBytes": "4096",  # else one small file is one task, and a core is idle
+    "spark.ui.enabled": "false",
+}
+
+
+@contextmanager
+def local_session(name: str, cores: int | str, *, log: Path, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A Spark on this machine whose every line of output, and its workers', goes to the file ``log``."""
+    with quiet_session(name, f"local[{cores}]", log=log, settings={**LOCAL_SETTINGS, **settings}) as session:
+        yield session
+
+
+@contextmanager
+def session_for(spec: PipelineSpec, *, master: str, settings: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
+    """A Spark for a pipeline: on this machine with our settings, or on a cluster with its own."""
+    usual = LOCAL_SETTINGS if master.startswith("local") else CLUSTER_SETTINGS
+    with quiet_session(f"semistream {spec.name}", master, log=log, settings={**usual, **settings}) as session:
+        yield session
+
+
+@contextmanager
+def quiet_session(name: str, master: str, *, log: Path, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A Spark whose every line of output goes to the file ``log``."""
+    builder = SparkSession.builder.master(master).appName(name)
+    for setting, value in settings.items():
+        builder = builder.config(setting, value)
+    with _output_to(log):
+        session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """Give processes started in the block ``log`` as their stdout and stderr: Spark has no setting for that."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(1), os.dup(2)]
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        for number, copy in enumerate(saved, start=1):
+            os.dup2(copy, number)
+            os.close(copy)

@@ -1,0 +1,257 @@
+"""The steps of a pipeline as plans for workers: checked on the driver, one after the other, on the columns so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from semistream.budget import parse_bytes
+from semistream.errors import ColumnNotFound, InvalidArgument
+from semistream.etl.batch_task import SINCE
+from semistream.etl.chain import ROW, Link
+from semistream.etl.changes import BEFORE, ChangesPlan
+from semistream.etl.duplicates import SeenKeys
+from semistream.etl.durations import parse_duration
+from semistream.etl.source_spec import RESERVED
+from semistream.etl.spec import PipelineSpec
+from semistream.etl.step_spec import ChangesStep, DeduplicateStep, JoinStep, KeyedStep, StepSpec, SurrogateKeyStep
+from semistream.etl.surrogate_keys import NUMBER, SOURCE, SurrogateKeys
+from semistream.joins.condition import key_pairs
+from semistream.relation import Relation
+from semistream.spark.plan import JoinPlan
+from semistream.spark.routing import cut_codes
+
+_NEVER_S = float("inf")
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """A join, and how its results become rows that go on."""
+
+    join: JoinPlan
+    link: Link
+    retry_s: float = _NEVER_S
+    keys: SurrogateKeys | SeenKeys | None = None
+
+    @property
+    def passed_on(self) -> pa.Schema:
+        """The columns of rows that go on."""
+        return self.link.passed_on(self.join.schema)
+
+
+@dataclass(frozen=True)
+class StepPlans:
+    """All joins of a pipeline, the constants that rows get for them, and the columns of the rows that go in and out."""
+
+    steps: tuple[StepPlan, ...]
+    source: pa.Schema
+    constants: Mapping[str, str] = field(default_factory=dict)
+    changes: ChangesPlan | None = None
+
+    @property
+    def entering(self) -> tuple[pa.Schema, ...]:
+        """The columns of rows that enter each link."""
+        return tuple(step.join.stream_schema for step in self.steps)
+
+    @property
+    def joined(self) -> pa.Schema:
+        """The columns of rows that have been through all steps."""
+        if self.changes is not None:
+            return self.source.append(pa.field(self.changes.into, pa.string()))
+        return pa.schema([each for each in self.steps[-1].passed_on if not each.name.startswith(RESERVED)])
+
+
+def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPlans:
+    """The steps of a pipeline whose rows come with the columns ``source``; each has an equal part of the memory.
+
+    ``slots`` are the tasks that run at a time: where rows are routed, each of them has its part of R.
+    """
+    parts = [part for step in spec.steps if (part := _joining(step)) is not None]
+    constants = {
+        f"{RESERVED}source_{i}": part.source
+        for i, part in enumerate(parts)
+        if isinstance(part, SurrogateKeyStep) and part.source is not None
+    }
+    own = [pa.field(ROW, pa.int64()), pa.field(SINCE, pa.int64()), *(pa.field(name, pa.string()) for name in constants)]
+    schema = pa.schema([*source, *own])
+    memory = parse_bytes(spec.memory, of=_largest(parts)) // len(parts)
+    if isinstance(parts[0], ChangesStep):
+        return _changes(parts[0], source, schema, memory)
+    steps: list[StepPlan] = []
+    for i, part in enumerate(parts):
+        constant = f"{RESERVED}source_{i}"
+        step = _planned(part, schema, memory, constant if constant in constants else None)
+        schema = step.passed_on
+        if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+            raise InvalidArgument(
+                f"step {i + 1} gives a second column {twice[0]!r}; name another by `into`, or a `suffix`."
+            )
+        steps.append(step)
+    if spec.route == "range":
+        steps[0] = _routed(steps[0], slots)
+    return StepPlans(tuple(steps), source, constants)
+
+
+def _routed(step: StepPlan, slots: int) -> StepPlan:
+    """A step whose rows are sent to the task that owns their keys."""
+    plan = step.join
+    if plan.access != "equality":
+        raise InvalidArgument(
+            f"route: range sends rows to the part of {plan.path} that holds their key, but the first step does not "
+            f"equate its key ({', '.join(plan.key)}). Leave route out, or let a step that does come first."
+        )
+    return replace(step, join=replace(plan, cuts=cut_codes(Relation.open(plan.path), slots)))
+
+
+def _joining(step: StepSpec) -> JoinStep | KeyedStep | None:
+    return step.join or step.keyed
+
+
+def _largest(parts: Sequence[JoinStep | KeyedStep]) -> int:
+    """What a share of memory is a share of: the largest relation."""
+    return (
+        max(Relation.open(part.relation).nbytes if (part.relation / "CURRENT").exists() else 0 for part in parts) or 1
+    )
+
+
+def _planned(part: JoinStep | KeyedStep, stream: pa.Schema, memory: int, constant: str | None) -> StepPlan:
+    if isinstance(part, JoinStep):
+        return _join(part, stream, memory)
+    if isinstance(part, SurrogateKeyStep):
+        return _surrogate_key(part, stream, memory, constant)
+    assert isinstance(part, DeduplicateStep)
+    return _deduplicate(part, stream, memory)
+
+
+def _join(step: JoinStep, stream: pa.Schema, memory: int) -> StepPlan:
+    relation = Relation.open(step.relation)
+    marker = relation.key[0]
+    equated = () if step.on is None else tuple(key_pairs(_on(step)).values())
+    if relation.null_key_rows and not set(relation.key) <= set(equated):
+        raise InvalidArgument(
+            f"{relation.path} has {relation.null_key_rows} rows with a null key, and the join does not equate its key "
+            f"({', '.join(relation.key)}): whether a row has met one of them is not known. Build it without them."
+        )
+    wanted = [] if step.how != "inner" else _columns(step, relation, equated)
+    columns = wanted if marker in wanted else [*wanted, marker]
+    plan = JoinPlan.of(
+        relation,
+        stream,
+        on=None if step.on is None else _on(step),
+        where=None if step.where is None else [step.where] if isinstance(step.where, str) else list(step.where),
+        how="left",
+        memory=memory,
+        operator=step.operator,
+        columns=columns,
+        suffix=step.suffix,
+        options=step.options,
+    )
+    link = Link(
+        label=step.relation.name,
+        how=step.how,
+        width=len(stream),
+        marker=len(stream) + columns.index(marker),
+        keeps_marker=marker in wanted,
+        missed={"null": "keep", "table": "end", "retry": "wait"}[step.unmatched],  # type: ignore[arg-type]
+    )
+    return StepPlan(plan, link, parse_duration(step.retry_for) if step.unmatched == "retry" else _NEVER_S)
+
+
+def _surrogate_key(step: SurrogateKeyStep, stream: pa.Schema, memory: int, constant: str | None) -> StepPlan:
+    looked_up = [*([constant] if constant else []), *step.key]
+    key = _key_schema(step, stream)
+    keys = SurrogateKeys(step.relation, pa.schema([*([(SOURCE, pa.string())] if constant else []), *key]))
+    plan = _look_up(keys.relation, stream, looked_up, memory, [NUMBER])
+    link = Link(
+        label=step.relation.name,
+        how="inner",
+        width=len(stream),
+        marker=len(stream),
+        keeps_marker=True,
+        missed="stall",
+        keys=tuple(looked_up),
+        into=step.into,
+    )
+    return StepPlan(plan, link, keys=keys)
+
+
+def _deduplicate(step: DeduplicateStep, stream: pa.Schema, memory: int) -> StepPlan:
+    keys = SeenKeys(step.relation, _key_schema(step, stream))
+    plan = _look_up(keys.relation, stream, step.key, memory, [keys.relation.key[0]])
+    link = Link(
+        label=step.relation.name,
+        how="first",
+        width=len(stream),
+        marker=len(stream),
+        missed="stall",
+        keys=step.key,
+        flag=step.into if step.mode == "flag" else None,
+    )
+    return StepPlan(plan, link, keys=keys)
+
+
+def _changes(step: ChangesStep, source: pa.Schema, stream: pa.Schema, memory: int) -> StepPlans:
+    """A left join with all of the snapshot before: by a sweep, which has no cache and so meets every row of R."""
+    _key_schema(step, stream)
+    if not (step.relation / "CURRENT").exists():
+        Relation.build(source.empty_table(), step.relation, key=list(step.key))
+    relation = Relation.open(step.relation)
+    if relation.key != step.key or relation.schema.remove_metadata() != source.remove_metadata():
+        raise InvalidArgument(
+            f"{step.relation} is no snapshot of the source: it has the columns ({', '.join(relation.schema.names)}) "
+            f"and the key ({', '.join(relation.key)}). Give a path where there is none: it is made."
+        )
+    plan = JoinPlan.of(
+        relation,
+        stream,
+        on=dict(zip(step.key, step.key, strict=True)),
+        how="left",
+        memory=memory,
+        operator="sweep",
+        columns=source.names,
+        suffix=BEFORE,
+        options={},
+    )
+    compared = tuple(name for name in source.names if name not in step.key)
+    changes = ChangesPlan(len(stream), f"{step.key[0]}{BEFORE}", compared, step.into, step.emit)
+    link = Link(step.relation.name, "inner", len(stream), plan.schema.names.index(changes.marker))
+    return StepPlans((StepPlan(plan, link),), source, changes=changes)
+
+
+def _look_up(
+    relation: Relation, stream: pa.Schema, looked_up: Sequence[str], memory: int, columns: list[str]
+) -> JoinPlan:
+    return JoinPlan.of(
+        relation,
+        stream,
+        on=dict(zip(looked_up, relation.key, strict=True)),
+        how="left",
+        memory=memory,
+        operator="auto",
+        columns=columns,
+        suffix=f"{RESERVED}right",
+        options={},
+    )
+
+
+def _key_schema(step: KeyedStep, stream: pa.Schema) -> pa.Schema:
+    for name in step.key:
+        if name not in stream.names or name.startswith(RESERVED):
+            known = [each for each in stream.names if not each.startswith(RESERVED)]
+            raise ColumnNotFound(name, known, where=f"the rows that come to {Path(step.relation).name}")
+    return pa.schema([stream.field(name).with_nullable(True) for name in step.key])
+
+
+def _on(step: JoinStep) -> str | list[str] | dict[str, str]:
+    assert step.on is not None
+    return list(step.on) if isinstance(step.on, tuple) else step.on
+
+
+def _columns(step: JoinStep, relation: Relation, equated: tuple[str, ...]) -> list[str]:
+    """R's columns that come out: those asked for, or all that are not equated with the stream's."""
+    if step.columns is not None:
+        return relation.require_columns(step.columns)
+    return [name for name in relation.schema.names if name not in equated]

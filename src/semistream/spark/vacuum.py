@@ -1,0 +1,31 @@
+"""Files that dead workers have left: no table shows them, and nothing needs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semistream.etl.invalid_rows import INVALID_SCHEMA
+from semistream.etl.ledger import Ledger
+from semistream.etl.open_tables import OUTBOX, table_kind
+from semistream.etl.spec_file import read_spec
+from semistream.etl.tables import Owner
+
+
+def vacuum_pipeline(file: Path) -> list[Path]:
+    """Remove them from all tables of a pipeline that does not run; what a batch that is not done needs stays."""
+    spec = read_spec(file)
+    removed: list[Path] = []
+    with Ledger.open(spec.checkpoint, spec.name) as ledger:
+        plan = ledger.open_plan
+        parts = [] if plan is None else ledger.staged(plan.batch)
+        manifest = None if plan is None else ledger.prepared(plan.batch)
+        works = parts if manifest is None else [*parts, manifest.work]
+        for outcome, table in spec.tables.items():
+            folder = spec.checkpoint / OUTBOX / outcome if table.path is None else table.path
+            if not folder.exists():
+                continue
+            in_use = {written.path for work in works for written in work.files.get(outcome, [])}
+            unpartitioned = table.model_copy(update={"partition_by": ()})
+            owner = Owner(spec.name, ledger.token)
+            removed += table_kind(table)(unpartitioned, INVALID_SCHEMA, owner, folder).vacuum(in_use)
+    return removed
