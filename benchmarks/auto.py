@@ -1,9 +1,10 @@
 """auto: what ``operator="auto"`` chooses, beside the best of the named operators, and what was predicted of it.
 
 A machine that is shared with others changes its speed within minutes. So the choice and those that came near it are
-measured in turns, more of them where they are close, and compared by their medians. The machine is calibrated anew for
-each exponent, and what is expected of it is compared with the rate, and also with the rate at the speed that it had
-when it was calibrated: divided by how fast it was just before and after the run (`MachineSpeed`).
+measured in turns, more of them where they are close, and compared by the median of their ratios in each turn. The
+machine is calibrated anew for each exponent, and what is expected of it is compared with the rate, and also with the
+rate at the speed that it had when it was calibrated: divided by how fast it was just before and after the run
+(`MachineSpeed`).
 """
 
 from __future__ import annotations
@@ -80,8 +81,14 @@ class Outcome:
 
     @property
     def ratio(self) -> float:
-        """Of its rate to that of the best of the named operators, or of the best other."""
-        return self.rate / statistics.median(self.others)
+        """Of its rate to that of the best of the named operators, or of the best other: the median of all turns."""
+        return statistics.median(self.ratios)
+
+    @property
+    def ratios(self) -> list[float]:
+        """Of its rate to that of the best other, in each turn; of one that came nowhere near, to its only rate."""
+        others = self.others * len(self.rates) if len(self.others) == 1 else self.others
+        return [rate / other for rate, other in zip(self.rates, others, strict=True)]
 
     @property
     def expected(self) -> float:
@@ -99,7 +106,7 @@ class Outcome:
             f"R {s.rows:,}, Zipf {s.exponent:g}, {s.share:.1%}: {self.chosen} {self.rate:,.0f} ({_spread(self.rates)}; "
             f"{turns} turns), predicted {self.expected:.2f} of that, {self.usually_expected:.2f} at the usual speed "
             f"(the machine had {statistics.median(self.speeds):.2f} of it); {self.ratio:.2f} of {self.best}'s rate "
-            f"({_spread(self.others)})"
+            f"({min(self.ratios):.2f} - {max(self.ratios):.2f}; {_spread(self.others)})"
         )
 
 
@@ -226,7 +233,8 @@ class _Turns:
     @property
     def _is_close(self) -> bool:
         (low, high), (best, _) = _CLOSE, self.best_other({})
-        return best != self._chosen and low <= self.rate(self._chosen) / self.rate(best) <= high
+        pairs = zip(self.rates[self._chosen], self.rates[best], strict=True)
+        return best != self._chosen and low <= statistics.median(a.per_second / b.per_second for a, b in pairs) <= high
 
     def rate(self, name: str) -> float:
         """The median of an operator's rates."""

@@ -55,3 +55,9 @@ def test_usual_costs_decide_between_kinds_that_always_come_together() -> None:
     far = fit_costs(work, work @ np.array([2.0, 6.0, 60.0]), usual)
     assert work @ far == pytest.approx(work @ np.array([2.0, 6.0, 60.0]), rel=0.15)
     assert np.all(far > 0)
+
+
+def test_time_that_is_known_to_go_elsewhere_is_left_out() -> None:
+    work, elsewhere = np.array([[1.0, 4.0], [2.0, 1.0], [5.0, 5.0]]), np.array([3.0, 0.0, 20.0])
+    costs = np.array([2.0, 7.0])
+    assert fit_costs(work, work @ costs + elsewhere, known_s=elsewhere) == pytest.approx(costs)

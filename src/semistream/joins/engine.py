@@ -34,7 +34,7 @@ _SEEN_IN_PASS, _MOST_UNSEEN = 8, 1 << 18  # batches that are watched, at least, 
 _FEW_ROWS = 1 << 14  # tuples that the cache misses between two looks, at least
 _LEAST_PATIENCE, _MOST_PATIENCE = 4, 16  # passes that a change must pay in, and that are between two looks
 _MODEL_ROWS = 1 << 13  # of a batch, that tell how much room a tuple takes
-_FREE_PATIENCE = 2  # the same if no tuple waits
+_FREE_PATIENCE = 4  # if no tuple waits, looks come so much sooner
 
 
 class EngineJoin(FrontStage):
@@ -132,7 +132,7 @@ class EngineJoin(FrontStage):
             yield from self._give(share)
         pass_rows, seen = max(self._sweep.pass_rows, _FEW_ROWS), self._sweep.stats.rows_in
         self._next_look = seen + self._patience * pass_rows
-        self._next_free_look = seen + min(self._patience, _FREE_PATIENCE) * pass_rows
+        self._next_free_look = seen + max(self._patience // _FREE_PATIENCE, 1) * pass_rows
 
     def _give(self, share: float) -> Results:
         """Let the cache have another share of the memory."""

@@ -82,6 +82,7 @@ _ENGINE_SETTINGS = (
     _Setting(1, 0.3, exponent=1.0, drained=0.7),
     _Setting(1, 0.1, exponent=1.0, drained=0.7),
     _Setting(1, 0.1, exponent=1.3, drained=0.7),
+    _Setting(1, 0.1, exponent=1.6, drained=0.7),  # hardly anything but look-ups
     _Setting(1, 0.1, exponent=0.6, drained=0.7),
 )
 _CACHED = tuple(_Setting(1, 0.1, exponent=exponent, drained=0.1) for exponent in (1.0, 1.3))
@@ -124,8 +125,8 @@ def _with_look_ups(behind: OperatorCosts, runs: list[tuple[Floats, float]]) -> O
     """
     known = np.array(astuple(behind))
     work = np.array([counts[[_LOOKED_UP, _MISSED]] for counts, _ in runs])
-    left = np.array([max(taken_s - float(counts @ known), _LEAST_LEFT * taken_s) for counts, taken_s in runs])
-    hit_s, miss_s = fit_costs(work, left).tolist()
+    known_s = np.array([min(float(counts @ known), (1 - _LEAST_LEFT) * taken_s) for counts, taken_s in runs])
+    hit_s, miss_s = fit_costs(work, np.array([taken_s for _, taken_s in runs]), known_s=known_s).tolist()
     return replace(behind, hit_s=hit_s, miss_s=miss_s)
 
 
@@ -142,9 +143,10 @@ def _runs(kind: type[SemiStreamJoin], relations: list[Relation], size: ProbeSize
     """The parts of each setting's run, several times, of which the fastest counts: what disturbs it makes it slower."""
     settings, tries = _settings(kind)
     size = size if tries > 1 else replace(size, seconds=_OTHERS * size.seconds)
+    # All settings in turns: who disturbs a run may well disturb the next one too.
+    turns = [[_run(kind, relations[each.relation], each, size) for each in settings] for _ in range(tries)]
     best: list[tuple[Floats, float]] = []
-    for setting in settings:
-        tried = [_run(kind, relations[setting.relation], setting, size) for _ in range(tries)]
+    for tried in zip(*turns, strict=True):
         for same in zip(*tried, strict=True):
             best.append(min(same, key=lambda part: part[1] / max(part[0].sum(), 1.0)))
     return best

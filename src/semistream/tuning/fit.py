@@ -12,12 +12,14 @@ from semistream.tuning.frequencies import Floats
 _TRUST = 0.1  # of what is usual, for each kind of work, against a run
 
 
-def fit_costs(work: Floats, seconds: Floats, usual: Floats | None = None) -> Floats:
+def fit_costs(work: Floats, seconds: Floats, usual: Floats | None = None, *, known_s: Floats | float = 0.0) -> Floats:
     """The seconds of each kind of work, none below 0, that are nearest to what runs took.
 
     ``work`` has a row for each run and a column for each kind. Distances are relative, so that short runs count as much
     as long ones. With few kinds it is exact: the best of all choices of kinds that take any time, each by least squares
     (the solution of non-negative least squares is that of its own support).
+
+    Of the time of each run ``known_s`` is taken by other work: what is not known of that run is nearest to the rest.
 
     Runs may not tell kinds apart that always come together. Then the proportions of ``usual`` costs decide, if they are
     given: to differ from these, for a machine that is as fast as the runs say, counts a little.
@@ -32,7 +34,7 @@ def fit_costs(work: Floats, seconds: Floats, usual: Floats | None = None) -> Flo
         )
     if not (np.all(np.isfinite(work)) and np.all(seconds > 0) and np.all(np.isfinite(seconds))):
         raise InvalidArgument("a run has no time above 0, or work that is no number; measure it again.")
-    scaled, wanted = work / seconds[:, np.newaxis], np.ones(seconds.size)
+    scaled, wanted = work / seconds[:, np.newaxis], 1 - known_s / seconds
     if usual is not None and np.any(scaled @ usual > 0):
         expected = scaled @ usual
         here = usual * float(expected @ wanted) / float(expected @ expected)  # on a machine of this speed
