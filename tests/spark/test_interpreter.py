@@ -43,6 +43,6 @@ def test_a_choice_made_before_the_session_started_is_respected():
 def test_functions_outside_the_block_are_not_touched():
     running = context()
     df = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=running))
-    with worker_interpreter(df):
+    with worker_interpreter(df.sparkSession):
         assert running.pythonExec == sys.executable
     assert running.pythonExec == "python3"

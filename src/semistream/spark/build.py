@@ -93,7 +93,7 @@ def _sorted(df: DataFrame, names: tuple[str, ...], codec: KeyCodec, partitions: 
 
 def _run(rows: DataFrame, plan: WritePlan) -> list[WrittenPart]:
     """Write all partitions; exactly one attempt of each has its result here, whatever was run twice."""
-    with worker_interpreter(rows):
+    with worker_interpreter(rows.sparkSession):
         written = rows.mapInArrow(partial(_write, plan), _RESULT)
     return [WrittenPart.from_bytes(row["part"]) for row in written.collect()]
 

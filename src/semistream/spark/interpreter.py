@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from semistream.errors import InvalidArgument
@@ -17,7 +17,7 @@ _PYSPARK_DEFAULT = "python3"  # what pyspark starts workers with when PYSPARK_PY
 
 
 @contextmanager
-def worker_interpreter(df: DataFrame) -> Iterator[None]:
+def worker_interpreter(spark: SparkSession) -> Iterator[None]:
     """Functions given to Spark within the block run on the interpreter that the driver runs on.
 
     pyspark would start ``python3``, which in a virtual environment is often another Python without semistream in it,
@@ -26,7 +26,7 @@ def worker_interpreter(df: DataFrame) -> Iterator[None]:
     since pyspark takes the interpreter's name at the moment when it wraps a function; functions outside the block are
     not touched.
     """
-    context = df.sparkSession.sparkContext
+    context = spark.sparkContext
     before = context.pythonExec
     context.pythonExec = choose_interpreter(context)
     try:

@@ -106,7 +106,7 @@ def join(
             )
         plan = replace(plan, cuts=cut_codes(opened, df.sparkSession.sparkContext.defaultParallelism))
         stream = route_rows(df, plan)
-    with worker_interpreter(df):
+    with worker_interpreter(df.sparkSession):
         # By position: mapInArrow cannot take columns whose names have a dot or a backtick in them.
         numbered = stream.toDF(*(f"c{i}" for i in range(len(df.columns))))
         joined = numbered.mapInArrow(partial(_join, plan), from_arrow_schema(plan.spark_schema))

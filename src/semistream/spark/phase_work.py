@@ -46,7 +46,7 @@ def run_phase(
     if frame is None:
         return Work()
     task = replace(task, splits=tuple(shared))
-    with worker_interpreter(frame):
+    with worker_interpreter(spark):
         if computed is None:
             done = frame.mapInArrow(partial(_run, task), WORK_SCHEMA)
         else:

@@ -15,6 +15,7 @@ from semistream.errors import PipelineError
 from semistream.etl.source_spec import FileSource
 from semistream.spark.batch_source import BatchInput, BatchSource
 from semistream.spark.file_source import FolderSource
+from semistream.spark.interpreter import worker_interpreter
 
 COMPLETE = "_SUCCESS"
 """The file that says that a folder is a whole snapshot."""
@@ -94,7 +95,8 @@ class SnapshotSource(BatchSource):
         spec = self._spec
         if not spec.path.is_dir():
             raise PipelineError(f"the source {spec.path} is not a folder. Make it, or give the one that has snapshots.")
-        spark.dataSource.register(SnapshotDataSource)
+        with worker_interpreter(spark):
+            spark.dataSource.register(SnapshotDataSource)
         reader = spark.readStream.format(SnapshotDataSource.name())
         return reader.option("folder", str(spec.path)).option("kind", spec.snapshots).load()
 
