@@ -16,6 +16,7 @@ BENCHMARKS = {
     "build": "benchmarks.build",
     "pages": "benchmarks.pages",
     "spark": "benchmarks.spark_join",
+    "pipeline": "benchmarks.pipeline",
 }
 
 

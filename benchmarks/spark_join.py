@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.report import Report
 from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows, stream_batches
@@ -59,7 +60,7 @@ def run(scale: float, folder: Path) -> Report:
     sizes = ", ".join(f"{size.times * rows:,}" for size in SIZES)
     setup = f"R {sizes} x 120 B, S Zipf(1) in micro-batches of {batch:,}, local[{CORES}], 10 % of R as memory in all"
     report = Report("spark", scale, setup)
-    spark = _start_spark()
+    spark = start_spark()
     ratios = [_measure(report, spark, folder, size, size.times * rows, batch) for size in SIZES]
     spark.stop()
     for route, by_size in zip(("none", "range"), zip(*ratios, strict=True), strict=True):
@@ -75,10 +76,10 @@ def _measure(
     """Our rate over Spark's for one R, with ``route="none"`` and ``route="range"``."""
     r, static = relation(folder, rows), spark.read.parquet(str(relation_parquet(folder, rows)))
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        files = _write_stream(Path(scratch), rows, batch, max(size.ours.batches, size.sparks.batches))
+        files = write_stream(Path(scratch), rows, batch, max(size.ours.batches, size.sparks.batches))
 
         def measure(name: str, query: Callable[[DataFrame], DataFrame], effort: Effort) -> float:
-            source = _link_files(files[: effort.batches], Path(scratch) / name)
+            source = link_files(files[: effort.batches], Path(scratch) / name)
             return report.add(f"{name}, R {rows:,}", _rates(spark, query, source)[effort.cold :]).median
 
         def ours(s: DataFrame, route: str) -> DataFrame:
@@ -92,7 +93,7 @@ def _measure(
     return plain / theirs, routed / theirs
 
 
-def _write_stream(folder: Path, keys: int, rows: int, batches: int) -> list[Path]:
+def write_stream(folder: Path, keys: int, rows: int, batches: int) -> list[Path]:
     """Files of one micro-batch each, in as many row groups as there are cores, so that every core reads one."""
     files = [folder / f"{number:03d}.parquet" for number in range(batches)]
     for file, batch in zip(files, stream_batches(keys, rows, batches), strict=True):
@@ -100,7 +101,7 @@ def _write_stream(folder: Path, keys: int, rows: int, batches: int) -> list[Path
     return files
 
 
-def _link_files(files: list[Path], folder: Path) -> Path:
+def link_files(files: list[Path], folder: Path) -> Path:
     """A folder with these files and no others: a stream that ends."""
     folder.mkdir()
     for file in files:
@@ -108,7 +109,7 @@ def _link_files(files: list[Path], folder: Path) -> Path:
     return folder
 
 
-def _start_spark() -> SparkSession:
+def start_spark() -> SparkSession:
     spark = (
         SparkSession.builder.master(f"local[{CORES}]")
         .config("spark.driver.memory", "6g")
@@ -129,5 +130,11 @@ def _rates(spark: SparkSession, query: Callable[[DataFrame], DataFrame], source:
     writer = query(stream).writeStream.format("noop").option("checkpointLocation", f"{source}-checkpoint")
     started = writer.trigger(availableNow=True).start()
     started.awaitTermination()
-    batches = [progress for progress in started.recentProgress if progress["numInputRows"]]
-    return [batch["numInputRows"] * 1000 / batch["durationMs"]["triggerExecution"] for batch in batches]
+    return [rate for rate, _ in batch_rates(started)]
+
+
+def batch_rates(query: StreamingQuery) -> list[tuple[float, float]]:
+    """Of each micro-batch of a query that has ended, rows per second and seconds of its whole execution."""
+    batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    seconds = [batch["durationMs"]["triggerExecution"] / 1000 for batch in batches]
+    return [(batch["numInputRows"] / taken, taken) for batch, taken in zip(batches, seconds, strict=True)]

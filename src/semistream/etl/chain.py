@@ -87,12 +87,12 @@ class Chain:
 
     >>> import tempfile
     >>> from semistream import Relation, MeshJoin
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> r = Relation.build(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder.name + "/r", key="id")
-    >>> rows = pa.record_batch({ROW: [0, 1], "k": [2, 7]})
-    >>> join = MeshJoin(r, rows.schema, on={"k": "id"}, how="left", columns=["name", "id"], memory="1MB")
-    >>> chain = Chain([(Link("products", "inner", width=2, marker=3), join)])
-    >>> stopped = [*chain.push(rows), *chain.flush()]
+    >>> rows, wanted = pa.record_batch({ROW: [0, 1], "k": [2, 7]}), ["name", "id"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     r = Relation.build(pa.table({"id": [1, 2], "name": ["a", "b"]}), f"{folder}/r", key="id")
+    ...     with MeshJoin(r, rows.schema, on={"k": "id"}, how="left", columns=wanted, memory="1MB") as join:
+    ...         chain = Chain([(Link("products", "inner", width=2, marker=3), join)])
+    ...         stopped = [*chain.push(rows), *chain.flush()]
     >>> [(each.outcome, each.rows.to_pylist()) for each in stopped]  # doctest: +NORMALIZE_WHITESPACE
     [('joined', [{'__row': 0, 'k': 2, 'name': 'b'}]),
      ('unmatched', [{'__row': 1, 'k': 7, 'name': None}])]

@@ -72,7 +72,7 @@ def explain(
     rows = None if sample is None else _one_batch(sample)
     if on is None and where is None:
         on = list(opened.key)
-    schema = rows.schema if rows is not None else stream_schema or _keys_and_number(opened, on or opened.key)
+    schema = rows.schema if rows is not None else stream_schema or keys_and_number(opened, on or opened.key)
     spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
     if spec.condition.access != "equality":
         raise InvalidArgument(
@@ -153,7 +153,7 @@ def _require_keys(sample: pa.RecordBatch, spec: JoinSpec) -> None:
             )
 
 
-def _keys_and_number(relation: AnyRelation, on: JoinOn) -> pa.Schema:
+def keys_and_number(relation: AnyRelation, on: JoinOn) -> pa.Schema:
     """A stream of which no more is known than the columns that it is joined on."""
     pairs = key_pairs(on)
     relation.require_columns(list(pairs.values()))

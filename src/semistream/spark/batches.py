@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from semistream.etl.batch_task import TaskPlan
+from semistream.etl.deferral import Deferral
 from semistream.etl.durations import parse_duration
 from semistream.etl.faults import reached
 from semistream.etl.invalid_rows import INVALID_SCHEMA
@@ -38,6 +39,7 @@ from semistream.spark.pipeline_task import PipelineTask
 from semistream.spark.relation_updates import all_updates
 from semistream.spark.stalled_rows import decide
 from semistream.spark.step_plans import StepPlans
+from semistream.tuning.profiles import machine_for
 
 _LOG = logging.getLogger(__name__)
 ROWS = "rows"
@@ -68,6 +70,8 @@ class Batches:
         self._rows.mkdir(exist_ok=True)
         self._writer = f"{spec.name}/{ledger.token}"
         self._updates = all_updates(spec.steps, ledger, self._writer)
+        self._deferral = None if spec.latency is None else _deferral(spec, self._paths)
+        self._last_drain_s = 0.0
         self.between = RLock()
         """Is held while a batch is on its way."""
 
@@ -133,11 +137,9 @@ class Batches:
 
     def _due(self) -> bool:
         """Whether rows that were deferred have to go on now."""
-        if self._spec.latency is None:
+        if self._deferral is None:
             return True
-        goal = parse_duration(self._spec.latency)
-        deferred = [file.since for file in self._ledger.waiting if file.version is None]
-        return bool(deferred) and min(deferred) + goal / 2 <= self._clock()
+        return self._deferral.is_due(self._ledger.waiting, self._clock(), self._last_drain_s)
 
     def _taken(self, now: float, *, drains: bool) -> list[WaitingFile]:
         versions = [get_current(Path(path)) for path in self._paths]
@@ -164,7 +166,10 @@ class Batches:
             publish_snapshot(relation, manifest.work, self._rows, Transaction(self._writer, plan.batch))
         ledger.write_done(plan.batch)
         self._forget_rows(plan, manifest)
-        self._tell(plan, manifest, time.perf_counter() - start, replayed, tuple(remarks))
+        seconds = time.perf_counter() - start
+        if plan.drains:
+            self._last_drain_s = seconds
+        self._tell(plan, manifest, seconds, replayed, tuple(remarks))
 
     def _work(self, plan: Plan, df: DataFrame | None, spark: SparkSession) -> tuple[Work, list[str]]:
         """All phases of a batch that were not worked through yet."""
@@ -290,3 +295,13 @@ class Batches:
         with (self._ledger.folder / METRICS).open("a") as file:
             file.write(json.dumps(report.as_dict()) + "\n")
         self._watch(report)
+
+
+def _deferral(spec: PipelineSpec, paths: Sequence[str]) -> Deferral:
+    """When rows go on that wait for others to share a pass over the relations of a pipeline."""
+    assert spec.latency is not None
+    pass_s = 0.0
+    for path in paths:
+        relation = Relation.open(path)
+        pass_s += machine_for(relation.path).disk.request_s(relation.nbytes, relation.num_pages)
+    return Deferral(parse_duration(spec.latency), pass_s, parse_duration(spec.every))

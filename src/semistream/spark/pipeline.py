@@ -82,9 +82,14 @@ class Pipeline:
                 batches.catch_up(spark, all_deferred=True)
 
     @contextmanager
-    def started(self, spark: SparkSession, *, watch: Watch = _unwatched) -> Iterator[StreamingQuery]:
-        """The running query, which is stopped at the end of the block, between two batches."""
-        with self._opened(spark, watch) as batches, self._query(spark, batches, once=False) as query:
+    def started(
+        self, spark: SparkSession, *, once: bool = False, watch: Watch = _unwatched
+    ) -> Iterator[StreamingQuery]:
+        """The running query, which is stopped at the end of the block, between two batches.
+
+        Rows that wait go on only with rows that come: `run` sees to the others too.
+        """
+        with self._opened(spark, watch) as batches, self._query(spark, batches, once) as query:
             yield query
 
     @contextmanager

@@ -20,11 +20,14 @@ from semistream.etl.spec import PipelineSpec
 from semistream.etl.step_spec import ChangesStep, DeduplicateStep, JoinStep, KeyedStep, StepSpec, SurrogateKeyStep
 from semistream.etl.surrogate_keys import NUMBER, SOURCE, SurrogateKeys
 from semistream.joins.condition import key_pairs
+from semistream.joins.engine import EngineJoin
 from semistream.relation import Relation
 from semistream.spark.plan import JoinPlan
 from semistream.spark.routing import cut_codes
+from semistream.spark.step_memory import share_steps
 
 _NEVER_S = float("inf")
+_CACHE_SHARE = 0.5  # of a join's memory, where rows of hot keys do not wait
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class StepPlans:
 
 
 def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPlans:
-    """The steps of a pipeline whose rows come with the columns ``source``; each has an equal part of the memory.
+    """The steps of a pipeline whose rows come with the columns ``source``; they share its memory as is fastest.
 
     ``slots`` are the tasks that run at a time: where rows are routed, each of them has its part of R.
     """
@@ -77,11 +80,14 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
     }
     own = [pa.field(ROW, pa.int64()), pa.field(SINCE, pa.int64()), *(pa.field(name, pa.string()) for name in constants)]
     schema = pa.schema([*source, *own])
-    memory = parse_bytes(spec.memory, of=_largest(parts)) // len(parts)
+    total = parse_bytes(spec.memory, of=_largest(parts))
     if isinstance(parts[0], ChangesStep):
-        return _changes(parts[0], source, schema, memory)
+        return _changes(parts[0], source, schema, total)
     steps: list[StepPlan] = []
-    for i, part in enumerate(parts):
+    if spec.latency is not None:
+        parts = [_hot_first(part) for part in parts]
+    shares = share_steps([part.relation for part in parts], total)
+    for i, (part, memory) in enumerate(zip(parts, shares, strict=True)):
         constant = f"{RESERVED}source_{i}"
         step = _planned(part, schema, memory, constant if constant in constants else None)
         schema = step.passed_on
@@ -93,6 +99,15 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
     if spec.route == "range":
         steps[0] = _routed(steps[0], slots)
     return StepPlans(tuple(steps), source, constants)
+
+
+def _hot_first(part: JoinStep | KeyedStep) -> JoinStep | KeyedStep:
+    """A join that always has a cache: rows whose keys are in it need not wait."""
+    if not isinstance(part, JoinStep) or part.operator != "auto":
+        return part
+    return part.model_copy(
+        update={"operator": EngineJoin.name, "options": {"cache_share": _CACHE_SHARE, **part.options}}
+    )
 
 
 def _routed(step: StepPlan, slots: int) -> StepPlan:
