@@ -55,6 +55,19 @@ def test_a_second_run_goes_on_where_the_first_has_ended(spark, warehouse):
     assert rows(warehouse.table("sink")) == star(pa.concat_tables([first, second]))[0]
 
 
+def test_a_pipeline_that_is_stopped_finishes_its_batch_and_goes_on_the_next_time(spark, warehouse):
+    stream = orders(400)
+    for i in range(8):
+        warehouse.put(stream.slice(i * 50, 50), f"{i}.parquet")
+    spec, reports = warehouse.spec(source={"files_per_batch": 1}), []
+    Pipeline.from_dict(spec).run(spark, watch=reports.append, stopping=lambda: len(reports) >= 2)
+    assert 2 <= len(reports) < 8
+    assert rows(warehouse.table("sink")) == star(stream.slice(0, 50 * len(reports)))[0]
+    reports += run(spark, spec)
+    assert [report.rows_in for report in reports] == [50] * 8
+    assert rows(warehouse.table("sink")) == star(stream)[0]
+
+
 def test_surrogate_keys_are_consecutive_and_the_same_for_the_same_key(spark, warehouse):
     stream = orders(500)
     for i in range(3):

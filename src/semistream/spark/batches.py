@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from semistream.errors import PipelineError
 from semistream.etl.batch_task import TaskPlan
 from semistream.etl.deferral import Deferral
 from semistream.etl.durations import parse_duration
@@ -72,8 +73,8 @@ class Batches:
         self._updates = all_updates(spec.steps, ledger, self._writer)
         self._deferral = None if spec.latency is None else _deferral(spec, self._paths)
         self._last_drain_s = 0.0
-        self.between = RLock()
-        """Is held while a batch is on its way."""
+        self._on_its_way = RLock()
+        self._ended = False
 
     @property
     def has_run(self) -> bool:
@@ -82,7 +83,9 @@ class Batches:
 
     def run(self, df: DataFrame, source_batch: int) -> None:
         """Take a batch of the source from where it is to its end."""
-        with self.between:
+        with self._on_its_way:
+            if self._ended:  # not done: Spark must not take it for that, and gives it again the next time
+                raise PipelineError(f"the pipeline {self._spec.name!r} was stopped before this batch began.")
             plan = self._ledger.plan_of(source_batch)
             if plan is None:
                 self._update(df.sparkSession)
@@ -90,23 +93,28 @@ class Batches:
             if not self._ledger.is_done(plan.batch):
                 self._finish(plan, df, df.sparkSession)
 
+    def end(self) -> None:
+        """Wait for the batch at hand, and let no other begin."""
+        with self._on_its_way:
+            self._ended = True
+
     def recover(self, spark: SparkSession) -> None:
         """Finish a batch that only takes up rows that wait; one of the source is given again by Spark."""
-        with self.between:
+        with self._on_its_way:
             plan = self._ledger.open_plan
             if plan is not None and plan.source_batch is None:
                 self._finish(plan, None, spark)
 
     def catch_up(self, spark: SparkSession, *, all_deferred: bool = False) -> None:
         """Take up rows that wait if some can go on, in a batch of their own, unless one is on its way."""
-        if not self._ledger.waiting or not self.between.acquire(blocking=False):
+        if not self._ledger.waiting or not self._on_its_way.acquire(blocking=False):
             return
         try:
             self._update(spark)
             if self._ledger.open_plan is None and self._taken(self._clock(), drains=all_deferred or self._due()):
                 self._finish(self._plan(None, [], all_deferred=all_deferred), None, spark)
         finally:
-            self.between.release()
+            self._on_its_way.release()
 
     def _update(self, spark: SparkSession) -> None:
         """Apply what has come to change relations, unless a batch is half done."""

@@ -122,5 +122,5 @@ class Pipeline:
         try:
             yield query
         finally:
-            with batches.between:
-                query.stop()
+            batches.end()
+            query.stop()
