@@ -1,16 +1,20 @@
 """Surrogate keys and keys that were seen: each decided once, whatever is tried again and whoever shares them."""
 
+from contextlib import ExitStack
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.errors import PipelineError
+from semistream.errors import PipelineError, RelationLocked
 from semistream.etl.duplicates import SeenKeys
+from semistream.etl.key_relation import change_shared
 from semistream.etl.ledger_entries import WaitingFile
 from semistream.etl.surrogate_keys import NUMBER, SurrogateKeys
-from semistream.relation import Transaction
+from semistream.relation import Change, Transaction
+from semistream.relation.lock import writer_lock
 
 KEY = pa.schema([("code", pa.string())])
 
@@ -99,3 +103,21 @@ def test_pipelines_may_name_the_columns_of_a_shared_key_as_they_like(tmp_path):
     pq.write_table(pa.table({"sku": ["b"]}), tmp_path / "x.parquet")
     after = other.assign(tmp_path, [WaitingFile("x.parquet", 1, 0, "o", 0.0)], ["sku"], Transaction("two", 1))
     assert numbers(after) == {"a": 1, "b": 2}
+
+
+def test_another_writer_is_waited_for_and_not_for_ever(tmp_path):
+    keys = SurrogateKeys(tmp_path / "r", KEY)
+    waits = []
+    with ExitStack() as held:
+        held.enter_context(writer_lock(tmp_path / "r"))
+
+        def sleep(seconds):
+            waits.append(seconds)
+            if len(waits) == 3:
+                held.close()
+
+        change_shared(keys.relation, lambda _: Change(), Transaction("p", 1), sleep=sleep)
+    assert len(waits) == 3
+    with writer_lock(tmp_path / "r"), pytest.raises(RelationLocked, match="is being written by process"):
+        change_shared(keys.relation, lambda _: Change(), Transaction("p", 2), patience_s=0.3, sleep=waits.append)
+    assert len(waits) == 6

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semistream.etl.faults import reached
-from semistream.etl.key_relation import open_key_relation, stalled_keys, unknown_keys
+from semistream.etl.key_relation import change_shared, open_key_relation, stalled_keys, unknown_keys
 from semistream.etl.ledger_entries import WaitingFile
 from semistream.relation import Change, Relation, Transaction
 from semistream.relation.durable import sync_file, sync_folder
@@ -49,7 +49,7 @@ class SeenKeys:
             return Change(upserts=new.append_column(ACCEPTED_IN, pa.repeat(pa.scalar(batch, pa.int64()), new.num_rows)))
 
         reached("before keys")
-        current = self.relation.change(accepted, transaction)
+        current = change_shared(self.relation, accepted, transaction)
         reached("after keys")
         made = current.made_by(transaction)
         assert made is not None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.errors import PipelineError
+from semistream.errors import PipelineError, RelationLocked
 from semistream.etl.ledger_entries import WaitingFile
-from semistream.relation import Relation
+from semistream.relation import Change, Relation, Transaction
+
+_PATIENCE_S, _AGAIN_S = 60.0, 0.1
 
 
 def open_key_relation(path: Path, key: pa.Schema, value: pa.Field) -> Relation:
@@ -30,6 +33,26 @@ def open_key_relation(path: Path, key: pa.Schema, value: pa.Field) -> Relation:
             "none: it is made."
         )
     return relation
+
+
+def change_shared(
+    relation: Relation,
+    change: Callable[[Relation], Change],
+    transaction: Transaction,
+    *,
+    patience_s: float = _PATIENCE_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Relation:
+    """`Relation.change` of a relation that other pipelines write to as well: waits a while until they have done."""
+    waited_s = 0.0
+    while True:
+        try:
+            return relation.change(change, transaction)
+        except RelationLocked:
+            if waited_s >= patience_s:
+                raise
+            sleep(_AGAIN_S)
+            waited_s += _AGAIN_S
 
 
 def stalled_keys(folder: Path, files: Sequence[WaitingFile], key: Sequence[str]) -> pa.Table:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.etl.faults import reached
-from semistream.etl.key_relation import open_key_relation, stalled_keys, unknown_keys
+from semistream.etl.key_relation import change_shared, open_key_relation, stalled_keys, unknown_keys
 from semistream.etl.ledger_entries import WaitingFile
 from semistream.relation import Change, Relation, Transaction
 
@@ -40,7 +40,7 @@ class SurrogateKeys:
         """
         stalled = stalled_keys(folder, files, columns).rename_columns(list(self.relation.key))
         reached("before keys")
-        current = self.relation.change(lambda current: _numbered(current, stalled), transaction)
+        current = change_shared(self.relation, lambda current: _numbered(current, stalled), transaction)
         reached("after keys")
         self.relation = Relation.open(current.path, current.made_by(transaction))
         return self.relation

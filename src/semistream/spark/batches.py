@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from semistream.errors import PipelineError
+from semistream.errors import PipelineError, RelationLocked
 from semistream.etl.batch_task import TaskPlan
 from semistream.etl.deferral import Deferral
 from semistream.etl.durations import parse_duration
@@ -27,6 +27,7 @@ from semistream.etl.row_rules import RowRule
 from semistream.etl.snapshot import end_snapshot, publish_snapshot
 from semistream.etl.spec import PipelineSpec
 from semistream.etl.splits import RowsSplit, Split
+from semistream.etl.step_spec import KeyedStep
 from semistream.etl.table_writer import TableWriter
 from semistream.etl.tables import Table
 from semistream.etl.waiting_policy import WaitingPolicy
@@ -45,6 +46,7 @@ from semistream.tuning.profiles import machine_for
 _LOG = logging.getLogger(__name__)
 ROWS = "rows"
 """The folder in the checkpoint that has rows which wait."""
+_VACUUM_EVERY, _KEPT_VERSIONS = 16, 8  # batches; others that share a relation may still be at an older version
 
 
 class Batches:
@@ -174,6 +176,8 @@ class Batches:
             publish_snapshot(relation, manifest.work, self._rows, Transaction(self._writer, plan.batch))
         ledger.write_done(plan.batch)
         self._forget_rows(plan, manifest)
+        if plan.batch % _VACUUM_EVERY == _VACUUM_EVERY - 1:
+            self._vacuum_relations()
         seconds = time.perf_counter() - start
         if plan.drains:
             self._last_drain_s = seconds
@@ -277,6 +281,16 @@ class Batches:
             RowsSplit(str(self._rows), tuple(own), tuple(flags.get(file.path) for file in own))
             for own in origins.values()
         ]
+
+    def _vacuum_relations(self) -> None:
+        """Remove old versions of relations that this pipeline changes: each batch makes one."""
+        parts = [step.join or step.keyed for step in self._spec.steps]
+        for part in parts:
+            if isinstance(part, KeyedStep) or (part is not None and part.updates is not None):
+                try:
+                    Relation.open(part.relation).vacuum(_KEPT_VERSIONS)
+                except RelationLocked:
+                    _LOG.info("%s is being written by another process; its old versions stay", part.relation)
 
     def _forget_rows(self, plan: Plan, manifest: Manifest) -> None:
         """Remove files of rows that wait no longer, and what dead tasks have left of others."""
