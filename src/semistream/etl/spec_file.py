@@ -111,7 +111,10 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
     """The model that a place of the file is for."""
-    return [PipelineSpec, *(model for _, model in _walk(location))][-1]
+    model: type[BaseModel] = PipelineSpec
+    for _, reached in _walk(location):
+        model = reached
+    return model
 
 
 def _walk(location: tuple[int | str, ...]) -> Iterator[tuple[int | str, type[BaseModel]]]:
@@ -188,4 +191,6 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
