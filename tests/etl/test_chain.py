@@ -1,6 +1,7 @@
 """Joins in a row against what becomes of each row by definition: every kind, several partners, any cut into batches."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,7 +50,7 @@ def batches_of(stream, at):
         schema=STREAM,
     )
     ends = sorted({0, len(stream), *(each for each in at if each < len(stream))})
-    parts = [table.slice(begin, end - begin) for begin, end in zip(ends, ends[1:], strict=False)]
+    parts = [table.slice(begin, end - begin) for begin, end in pairwise(ends)]
     return [part.combine_chunks().to_batches()[0] for part in parts if part.num_rows]
 
 
