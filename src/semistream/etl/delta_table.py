@@ -16,8 +16,8 @@ from deltalake.transaction import AddAction
 from semistream.errors import InvalidArgument, PipelineError
 from semistream.etl.faults import reached
 from semistream.etl.ledger_entries import WrittenFile
-from semistream.etl.table_writer import TableLayout
 from semistream.etl.spec import TableSpec
+from semistream.etl.table_writer import TableLayout
 from semistream.etl.tables import Owner, Table, require_same_columns
 
 _WRITTEN_BY = "semistream"

@@ -70,8 +70,8 @@ class ParquetSink(Table):
                     sync_folder(folder)
             except OSError as error:
                 raise PipelineError(
-                    f"batch {batch} cannot be committed to the table {self.path}: {error}. Its files are written; start "
-                    "the pipeline again when the table can be written."
+                    f"batch {batch} cannot be committed to the table {self.path}: {error}. Its files are written; "
+                    "start the pipeline again when the table can be written."
                 ) from error
             reached("after parquet rename")
 

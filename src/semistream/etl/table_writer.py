@@ -213,8 +213,8 @@ def _time_text(value: pa.Scalar) -> str:
         found = value.as_py()
     except (OverflowError, ValueError):
         raise PipelineError(
-            f"a value of a column that a table is partitioned by lies outside of the years 1 to 9999 ({value.value} since "
-            "1970). Nothing of the batch was committed; partition by another column, or correct the row."
+            f"a value of a column that a table is partitioned by lies outside of the years 1 to 9999 ({value.value} "
+            "since 1970). Nothing of the batch was committed; partition by another column, or correct the row."
         ) from None
     if not pa.types.is_timestamp(value.type):
         return str(found)
