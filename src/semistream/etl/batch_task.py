@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semistream.errors import PipelineError, RelationError
 from semistream.etl.accounts import Accounts
 from semistream.etl.carried_types import convert_batch
 from semistream.etl.chain import ROW, Chain, Stopped
 from semistream.etl.changes import ChangeChain
 from semistream.etl.invalid_rows import INVALID_SCHEMA, UNREADABLE, invalid_rows
-from semistream.etl.ledger_entries import Work
+from semistream.etl.ledger_entries import WaitingFile, Work
+from semistream.etl.parquet_splits import require_readable
 from semistream.etl.row_flags import Numbers
 from semistream.etl.row_rules import RowRule, first_broken
 from semistream.etl.source_spec import RESERVED
@@ -119,13 +121,50 @@ class BatchTask:
         yield from self._chain.flush()
 
     def _read_source(self, split: SourceSplit) -> Iterator[Stopped]:
-        if split.reason is not None:
-            for batch in split.read(None):
-                self._refuse(batch, None, pa.repeat(split.reason, batch.num_rows), self._accounts.enter(batch.num_rows))
-            return
         names = self._plan.source.names
-        for batch in split.read(names):
-            yield from self._enter(convert_batch(batch.select(names), self._plan.source), None)
+        batches = split.read(names if split.reason is None else None)
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError) as error:
+                self._refuse_rest(split, error)
+                return
+            if batch is None:
+                return
+            if split.reason is not None:
+                self._refuse_all(batch, split.reason)
+            else:
+                yield from self._convert(batch.select(names))
+
+    def _convert(self, batch: pa.RecordBatch) -> Iterator[Stopped]:
+        """Rows of a file in the source's types; one with a value that has no place there is invalid."""
+        try:
+            rows = convert_batch(batch, self._plan.source)
+        except RelationError as error:
+            if batch.num_rows == 1:
+                self._refuse_all(batch, str(error.__cause__ or error))
+                return
+            half = batch.num_rows // 2
+            yield from self._convert(batch.slice(0, half))
+            yield from self._convert(batch.slice(half))
+            return
+        yield from self._enter(rows, None)
+
+    def _refuse_all(self, rows: pa.RecordBatch, reason: str) -> None:
+        self._refuse(rows, None, pa.repeat(reason, rows.num_rows), self._accounts.enter(rows.num_rows))
+
+    def _refuse_rest(self, split: SourceSplit, error: Exception) -> None:
+        """What cannot be read of a file is one row of the quarantine, with its name."""
+        require_readable(split.path, error)
+        if split.stop:
+            raise PipelineError(
+                f"the source's file {split.path} cannot be read: {error}. Replace it and start the pipeline again, or "
+                "let such files go to the quarantine (on_schema_change: quarantine)."
+            ) from error
+        groups = f", row groups {', '.join(map(str, split.row_groups))}" if split.row_groups else ""
+        self._refuse_all(
+            pa.record_batch({"file": [split.path]}), f"the rest of the file{groups} cannot be read: {error}"
+        )
 
     def _enter(self, rows: pa.RecordBatch, raw: pa.Array | None) -> Iterator[Stopped]:
         """Rows of the source: those that are as it promises go on, the others to the quarantine."""
@@ -154,7 +193,7 @@ class BatchTask:
         """Rows that waited or were stalled, from where they were; those of one source row have its number together."""
         numbering = self._accounts.origin()
         for file, batch, first in split.read():
-            schema = self._plan.entering[file.link]
+            schema = self._entering(file, batch.schema)
             at = schema.get_field_index(ROW)
             rows = convert_batch(batch, schema).set_column(
                 at, schema.field(at), pa.array(numbering.numbers(batch.column(ROW).to_numpy()))
@@ -163,6 +202,17 @@ class BatchTask:
                 yield from self._chain.resume(rows, file.link, first)
             else:
                 yield from self._chain.push(rows, file.link)
+
+    def _entering(self, file: WaitingFile, found: pa.Schema) -> pa.Schema:
+        """The columns of rows that enter a link, which are those of rows that waited before it."""
+        wanted = self._plan.entering[file.link].names if file.link < len(self._plan.entering) else []
+        if found.names != wanted:
+            raise PipelineError(
+                f"{file.rows} rows wait before step {file.link + 1} with the columns ({', '.join(found.names)}), but "
+                f"that step now takes ({', '.join(wanted)}). Run the pipeline as it was until none wait, then change "
+                "it."
+            )
+        return self._plan.entering[file.link]
 
     def _refuse(self, rows: pa.RecordBatch, raw: pa.Array | None, reasons: pa.Array, numbers: Numbers) -> None:
         self._writers["invalid"].write(invalid_rows(self._plan.batch, rows, raw, reasons))

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.etl.row_flags import RowFlags
+from semistream.etl.entered_rows import EnteredRows
 
 ROW = "__row"
 """The column that numbers the rows of a task, so that each of them is seen to have an outcome."""
@@ -101,20 +101,21 @@ class Chain:
     def __init__(self, links: Sequence[tuple[Link, Joins]], *, defers: bool = False) -> None:
         self._links = links
         self._defers = defers
-        self._passed = [RowFlags() for _ in links]
+        self._entered = [EnteredRows(ROW) if link.how in ("semi", "anti") else None for link, _ in links]
 
     def push(self, rows: pa.RecordBatch, link: int = 0) -> Iterator[Stopped]:
         """Rows that enter at a link; gives those that stop meanwhile."""
         if link == len(self._links):
             yield Stopped(rows, "joined", link)
             return
-        join = self._links[link][1]
+        join, entered = self._links[link][1], self._entered[link]
+        rows = rows if entered is None else entered.enter(rows)
         if self._defers and hasattr(join, "answer"):
             for given, answered in join.answer(rows):
                 if answered:
                     yield from self._follow(given, link)
                 else:
-                    yield Stopped(given, "deferred", link)
+                    yield Stopped(given if entered is None else entered.leave(given), "deferred", link)
             return
         for results in join.push(rows):
             yield from self._follow(results, link)
@@ -138,7 +139,10 @@ class Chain:
         if link.how == "inner" and (link.missed == "keep" or not marks.null_count):
             yield from self.push(rows, at + 1)
             return
-        matched = marks.is_valid()
+        matched, entered = marks.is_valid(), self._entered[at]
+        if entered is not None:
+            first = pa.array(entered.first(rows, matched.to_numpy(zero_copy_only=False)))
+            rows = entered.leave(rows)
         missed = rows.filter(pc.invert(matched)) if marks.null_count else rows.slice(0, 0)
         if link.how == "inner":
             yield from self._go_on(rows.filter(matched), at)
@@ -147,7 +151,7 @@ class Chain:
             yield from self._tell_apart(rows.filter(matched), None, at)
             yield from self._missed(missed, at)
         else:
-            found = rows.filter(self._first(rows.column(ROW), matched, at))
+            found = rows.filter(first)
             if link.how == "semi":
                 yield from self._go_on(found, at)
                 yield from self._missed(missed, at)
@@ -191,13 +195,3 @@ class Chain:
         doubled = rows.filter(duplicate)
         if doubled.num_rows:
             yield Stopped(doubled, "duplicate", at)
-
-    def _first(self, numbers: pa.Array, matched: pa.Array, at: int) -> pa.Array:
-        """Which matched results are the first of their row."""
-        row, here = numbers.to_numpy(), np.flatnonzero(matched.to_numpy(zero_copy_only=False))
-        _, places = np.unique(row[here], return_index=True)
-        places = here[places]
-        first = np.zeros(row.size, np.bool_)
-        first[places] = ~self._passed[at].are_set(row[places])
-        self._passed[at].set(row[places])
-        return pa.array(first)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 
-from semistream.errors import PipelineError
+from semistream.errors import InvalidArgument, PipelineError
 from semistream.etl.faults import reached
 from semistream.etl.ledger_entries import WrittenFile
+from semistream.etl.spec import TableSpec
 from semistream.etl.table_writer import TableLayout
-from semistream.etl.tables import Table, require_same_columns
+from semistream.etl.tables import Owner, Table, require_same_columns
 
 _WRITTEN_BY = "semistream"
 
@@ -29,10 +31,14 @@ class DeltaSink(Table):
     another checkpoint, where all rows would come twice.
     """
 
+    def __init__(self, spec: TableSpec, schema: pa.Schema, owner: Owner, outbox: Path) -> None:
+        super().__init__(spec, schema, owner, outbox)
+        self.schema = pa.schema([field.with_type(_delta_type(field)) for field in self.schema])
+
     @property
     def layout(self) -> TableLayout:
         """Files lie in the table's folder, where no reader sees them before the log names them."""
-        return TableLayout(str(self.path), self.schema, self.partition_by)
+        return TableLayout(str(self.path), self.schema, self.partition_by, owner=self._files)
 
     def open(self) -> None:
         """Make the table if there is none, and refuse one with other columns, or of another checkpoint."""
@@ -88,15 +94,24 @@ class DeltaSink(Table):
             ) from error
 
     def vacuum(self, in_use: set[str]) -> list[Path]:
-        """Remove files that no version of the table names."""
-
-        named = set(DeltaTable(str(self.path)).file_uris())
-        known = {Path(name).resolve() for name in named} | {(self.path / name).resolve() for name in in_use}
-        orphans = [path for path in self.path.rglob("*.parquet") if "_delta_log" not in path.parts]
-        removed = [path for path in orphans if path.resolve() not in known]
+        """Remove files of this checkpoint that no version of the table names: others' may be about to be committed."""
+        named = {Path(name).resolve() for name in DeltaTable(str(self.path)).file_uris()}
+        known = named | {(self.path / name).resolve() for name in {*in_use, *self._logged()}}
+        removed = [path for path in self.path.rglob(f"{self._files}*.parquet") if path.resolve() not in known]
         for path in removed:
             path.unlink()
         return removed
+
+    def _logged(self) -> Iterator[str]:
+        """The files that the log has added, also those that a later version has removed."""
+        for path in (self.path / "_delta_log").glob("*.json"):
+            for line in path.read_text().splitlines():
+                if added := json.loads(line).get("add"):
+                    yield unquote(added["path"])
+
+    @property
+    def _files(self) -> str:
+        return f"{self.owner.name}-{self.owner.token}-"
 
     @property
     def _app(self) -> str:
@@ -105,6 +120,18 @@ class DeltaSink(Table):
     @property
     def _checkpoint(self) -> str:
         return f"{self._app}/{self.owner.token}"
+
+
+def _delta_type(field: pa.Field) -> pa.DataType:
+    """A type that Delta has; times with a zone are in UTC there."""
+    if pa.types.is_time(field.type) or pa.types.is_duration(field.type):
+        raise InvalidArgument(
+            f"column {field.name!r} is {field.type}, and Delta has no such type. Leave it out (columns: [...]), or let "
+            "the table be one of Parquet files."
+        )
+    if pa.types.is_timestamp(field.type) and field.type.tz is not None:
+        return pa.timestamp("us", "UTC")
+    return field.type
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

@@ -8,6 +8,7 @@ from semistream.errors import InvalidArgument
 
 _UNITS_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _WORDS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "millisecond": "ms"}
+_MOST_S = 100 * 365 * 86400.0
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 
 
@@ -21,6 +22,6 @@ def parse_duration(text: str) -> float:
     if found:
         unit = found[2]
         seconds = _UNITS_S.get(_WORDS.get(unit.removesuffix("s"), unit))
-        if seconds is not None and float(found[1]) > 0:
+        if seconds is not None and 0 < float(found[1]) * seconds <= _MOST_S:
             return float(found[1]) * seconds
     raise InvalidArgument(f"{text!r} is not a duration; give one such as '500ms', '30s', '5 minutes' or '7 days'.")

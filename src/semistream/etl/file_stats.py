@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -14,10 +15,12 @@ _COLUMNS = 32  # of which statistics are kept, as Delta's own writers do
 _EXACT_DIGITS = 15  # of a decimal that a JSON number holds in every reader
 
 
-def file_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
+def file_stats(metadata: pq.FileMetaData, schema: pa.Schema, unbounded: Collection[str] = ()) -> dict[str, Any]:
     """``numRecords``, and for each column the ``nullCount`` and, if they are known, bounds of its values.
 
-    A text's bounds are cut to 32 characters, downwards and upwards. NaN is no bound.
+    A text's bounds are cut to 32 characters, downwards and upwards. Columns ``unbounded`` have a NaN, of which a file's
+    own bounds say nothing: to some readers it is above all other values. Values that no Python value stands for, such
+    as dates after the year 9999, leave their column without bounds.
     """
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
@@ -35,12 +38,18 @@ def file_stats(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
         empty = [
             group.num_rows - each.null_count for group, each in zip(groups, found, strict=True) if not each.has_min_max
         ]
-        if bounded and not any(empty):
-            low = _lower(min(each.min for each in bounded), field.type)
-            high = _upper(max(each.max for each in bounded), field.type)
+        if bounded and not any(empty) and field.name not in unbounded:
+            low, high = _bounds(bounded, field.type)
             if low is not None and high is not None:
                 least[field.name], most[field.name] = low, high
     return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+
+
+def _bounds(groups: Sequence[pq.Statistics], type_: pa.DataType) -> tuple[Any, Any]:
+    try:
+        return _lower(min(each.min for each in groups), type_), _upper(max(each.max for each in groups), type_)
+    except (OverflowError, ValueError):  # no date or time of Python's, or no text
+        return None, None
 
 
 def _lower(value: Any, type_: pa.DataType) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +14,30 @@ INVALID_SCHEMA = pa.schema([("raw", pa.string()), ("reason", pa.string()), ("bat
 
 def invalid_rows(batch: int, rows: pa.RecordBatch, raw: pa.Array | None, reasons: pa.Array) -> pa.RecordBatch:
     """Rows of the quarantine: the text of what could not be read, and of other rows their values as JSON."""
-    texts = [None] * rows.num_rows if raw is None else raw.to_pylist()
+    texts = [None] * rows.num_rows if raw is None else _values(raw)
     if None in texts:
-        texts = [as_json(row) if text is None else text for text, row in zip(texts, rows.to_pylist(), strict=True)]
+        texts = [as_json(row) if text is None else text for text, row in zip(texts, _rows(rows), strict=True)]
     numbers = pa.repeat(pa.scalar(batch, pa.int64()), len(texts))
     return pa.RecordBatch.from_arrays([pa.array(texts, pa.string()), reasons, numbers], schema=INVALID_SCHEMA)
+
+
+def _rows(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Rows by name; where two columns have the same, the second gets its number."""
+    names = [f"{name}#{i}" if name in rows.schema.names[:i] else name for i, name in enumerate(rows.schema.names)]
+    for values in zip(*map(_values, rows.columns), strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column; those that Python has no value for, as a year 10000, as texts."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        if len(column) > 1:
+            half = len(column) // 2
+            return _values(column[:half]) + _values(column[half:])
+        bytes_of_text = pa.types.is_string(column.type)
+        return [str(column.cast(pa.binary() if bytes_of_text else pa.string())[0].as_py())]
 
 
 def as_json(row: Mapping[str, Any]) -> str:

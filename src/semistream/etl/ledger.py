@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from semistream.errors import PipelineError, PipelineRunning
 from semistream.etl.faults import reached
@@ -17,6 +17,7 @@ from semistream.relation.durable import leftovers, replace_file
 from semistream.relation.lock import process_lock
 
 FORMAT = 1
+Entry = TypeVar("Entry")
 _IDENTITY, _LOCK, _BATCHES, _UPDATES = "pipeline.json", "lock", "batches", "updates"
 _KEPT = 100  # batches that are done, of which the entries are kept: Spark keeps as many of its own
 
@@ -94,7 +95,7 @@ class Ledger:
                 f"the checkpoint {self.folder} belongs to the pipeline {found.get('name')!r}, not to {self.name!r}. "
                 "Give each pipeline a folder of its own."
             )
-        self.token = str(found["token"])
+        self.token = _understood(path, lambda content: str(content["token"]))
 
     @property
     def updates_folder(self) -> Path:
@@ -115,28 +116,38 @@ class Ledger:
 
     def plan(self, batch: int) -> Plan | None:
         """What was decided for a batch, if it was."""
-        content = self._read(batch, "planned")
-        return None if content is None else Plan.from_json(content)
+        return self._entry(batch, "planned", Plan.from_json)
 
     def plan_of(self, source_batch: int) -> Plan | None:
-        """What was decided for a batch of the source, if it was, and not long ago."""
+        """What was decided for a batch of the source, if it was; one of long ago, that is forgotten, is refused."""
+        later = None
         for number in reversed(self._entries("planned")):
             plan = self.plan(number)
-            if plan is not None and plan.source_batch is not None and plan.source_batch <= source_batch:
-                return plan if plan.source_batch == source_batch else None
+            if plan is None or plan.source_batch is None:
+                continue
+            if plan.source_batch == source_batch:
+                return plan
+            if plan.source_batch < source_batch:
+                break
+            later = plan
+        if later is not None:
+            raise PipelineError(
+                f"batch {source_batch} of the source comes again, long after batch {later.source_batch}: its rows "
+                f"would be doubled. Spark's part of the checkpoint {self.folder} is older than the ledger; restore "
+                "both together."
+            )
         return None
 
     def staged(self, batch: int) -> list[Work]:
         """The phases of a batch that were worked through before it was prepared."""
         phases: list[Work] = []
-        while (content := self._read(batch, _phase(len(phases)))) is not None:
-            phases.append(Work.from_json(content))
+        while (work := self._entry(batch, _phase(len(phases)), Work.from_json)) is not None:
+            phases.append(work)
         return phases
 
     def prepared(self, batch: int) -> Manifest | None:
         """What the work for a batch came to, if it was done."""
-        content = self._read(batch, "prepared")
-        return None if content is None else Manifest.from_json(content)
+        return self._entry(batch, "prepared", Manifest.from_json)
 
     def is_done(self, batch: int) -> bool:
         """Whether all tables show the results of a batch."""
@@ -178,8 +189,7 @@ class Ledger:
         path = self.updates_folder / f"{relation}.json"
         if not path.exists():
             return None
-        content = _from_json(path)
-        return int(content["number"]), content["content"]
+        return _understood(path, lambda content: (int(content["number"]), dict(content["content"])))
 
     def write_update(self, relation: str, number: int, content: dict[str, Any]) -> None:
         """Remember what an update of a relation is made of."""
@@ -193,9 +203,9 @@ class Ledger:
     def _path(self, batch: int, stage: str) -> Path:
         return self._batches / f"{batch:012d}.{stage}.json"
 
-    def _read(self, batch: int, stage: str) -> dict[str, Any] | None:
+    def _entry(self, batch: int, stage: str, read: Callable[[dict[str, Any]], Entry]) -> Entry | None:
         path = self._path(batch, stage)
-        return _from_json(path) if path.exists() else None
+        return _understood(path, read) if path.exists() else None
 
     def _write(self, batch: int, stage: str, content: dict[str, Any]) -> None:
         reached(f"before {stage}")
@@ -209,6 +219,17 @@ def _phase(number: int) -> str:
 
 def _to_json(content: dict[str, Any]) -> bytes:
     return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def _understood(path: Path, read: Callable[[dict[str, Any]], Entry]) -> Entry:
+    """What is made of an entry, unless that is not what an entry holds."""
+    try:
+        return read(_from_json(path))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise PipelineError(
+            f"{path} is damaged: it does not hold what an entry holds ({error!r}). Restore it from a copy, or give the "
+            "pipeline a new checkpoint folder: it then reads its source from the beginning."
+        ) from error
 
 
 def _from_json(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ def parquet_inputs(files: Sequence[str], schema: pa.Schema, tasks: int, *, stop:
             "again, or let such files go to the quarantine (on_schema_change: quarantine)."
         )
     most = max(sum(sum(file.group_bytes) for file in opened) // (2 * tasks), 1)
-    splits = [split for file in opened for split in file.splits(most)]
+    splits = [replace(split, stop=stop) for file in opened for split in file.splits(most)]
     return ParquetInputs(splits, sorted({name for file in opened for name in file.new_columns}))
 
 
@@ -56,6 +56,7 @@ class _File:
                 raise PipelineError(
                     f"{path}, a file of the source, is gone before its batch was done. Put it back, and start again."
                 ) from error
+            require_readable(path, error)
             return cls(path, (), f"the file cannot be read: {error}")
         reason = "; ".join(_differences(found, schema)) or None
         return cls(path, sizes, reason, tuple(name for name in found.names if name not in schema.names))
@@ -76,10 +77,21 @@ class _File:
             yield SourceSplit(self.path, tuple(groups), held)
 
 
+def require_readable(path: str, error: Exception) -> None:
+    """Stop where it is not the content of a file that cannot be read, but the file: it may be readable later."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise PipelineError(
+            f"{path}, a file of the source, cannot be read: {error.strerror or error}. Nothing of its batch was "
+            "committed; let it be readable, and start the pipeline again."
+        ) from error
+
+
 def _differences(found: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
     for field in wanted:
         at = found.get_field_index(field.name)
-        if at < 0:
+        if found.names.count(field.name) > 1:
+            yield f"the file has the column {field.name!r} {found.names.count(field.name)} times"
+        elif at < 0:
             yield f"the file has no column {field.name!r}"
         elif not holds_all(field.type, found.field(at).type):
             yield f"the file's column {field.name!r} is {found.field(at).type}, the source's {field.type}"
@@ -91,7 +103,7 @@ def holds_all(wide: pa.DataType, narrow: pa.DataType) -> bool:
     >>> holds_all(pa.int64(), pa.int32()), holds_all(pa.int32(), pa.int64()), holds_all(pa.string(), pa.int64())
     (True, False, False)
     """
-    if wide == narrow:
+    if wide == narrow or is_a.is_null(narrow):
         return True
     if is_a.is_dictionary(narrow):
         return holds_all(wide, narrow.value_type)

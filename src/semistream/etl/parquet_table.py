@@ -29,7 +29,7 @@ class ParquetSink(Table):
     @property
     def layout(self) -> TableLayout:
         """Files lie aside until they are committed."""
-        return TableLayout(str(self.path), self.schema, self.partition_by, staging=_STAGING)
+        return TableLayout(str(self.path), self.schema, self.partition_by, staging=_STAGING, owner=self._own)
 
     def open(self) -> None:
         """Make the folder if there is none, and refuse one whose files have other columns."""
@@ -42,8 +42,7 @@ class ParquetSink(Table):
         shown = self._shown()
         for path in sorted(shown)[:_KNOWN]:
             require_same_columns(self.path, pq.read_schema(path).remove_metadata(), self.layout.file_schema)
-        own = f"{self.owner.name}-{self.owner.token}-"
-        if other := [path.name for path in shown if _is_of(path, self.owner.name) and not path.name.startswith(own)]:
+        if other := [name for name in (path.name for path in shown) if self._is_foreign(name)]:
             raise PipelineError(
                 f"the table {self.path} has rows of the pipeline {self.owner.name!r} from another checkpoint "
                 f"({other[0]}). All rows would come twice: restore that checkpoint, give the pipeline another name, or "
@@ -55,7 +54,7 @@ class ParquetSink(Table):
         for part, file in enumerate(files):
             staged = self.path / file.path
             place = staged.relative_to(self.path / _STAGING).parent
-            final = self.path / place / f"{self.owner.name}-{self.owner.token}-{batch:012d}-{part:05d}.parquet"
+            final = self.path / place / f"{self._own}{batch:012d}-{part:05d}.parquet"
             if final.exists():
                 continue
             if not staged.exists():
@@ -64,23 +63,34 @@ class ParquetSink(Table):
                     "the pipeline a new table and a new checkpoint."
                 )
             reached("before parquet rename")
-            final.parent.mkdir(parents=True, exist_ok=True)
-            staged.rename(final)
-            sync_folder(final.parent)
+            try:
+                final.parent.mkdir(parents=True, exist_ok=True)
+                staged.rename(final)
+                for folder in (final.parent, *final.parent.parents[: len(place.parts)]):
+                    sync_folder(folder)
+            except OSError as error:
+                raise PipelineError(
+                    f"batch {batch} cannot be committed to the table {self.path}: {error}. Its files are written; "
+                    "start the pipeline again when the table can be written."
+                ) from error
             reached("after parquet rename")
 
     def vacuum(self, in_use: set[str]) -> list[Path]:
-        """Remove files that were written aside and never committed."""
+        """Remove files of this checkpoint that were written aside and never committed."""
         keep = {self.path / name for name in in_use}
-        removed = [path for path in (self.path / _STAGING).rglob("*.parquet") if path not in keep]
+        removed = [path for path in (self.path / _STAGING).rglob(f"{self._own}*.parquet") if path not in keep]
         for path in removed:
             path.unlink()
         return removed
 
+    @property
+    def _own(self) -> str:
+        return f"{self.owner.name}-{self.owner.token}-"
+
+    def _is_foreign(self, name: str) -> bool:
+        """Whether a file is one that the pipeline has committed with another checkpoint."""
+        committed = rf"{re.escape(self.owner.name)}-[0-9a-f]{{8}}-\d{{12}}-\d{{5}}\.parquet"
+        return re.fullmatch(committed, name) is not None and not name.startswith(self._own)
+
     def _shown(self) -> list[Path]:
         return [path for path in self.path.rglob("*.parquet") if _STAGING not in path.relative_to(self.path).parts]
-
-
-def _is_of(path: Path, pipeline: str) -> bool:
-    """Whether a file is one that a pipeline has committed."""
-    return re.fullmatch(rf"{re.escape(pipeline)}-[0-9a-f]{{8}}-\d{{12}}-\d{{5}}\.parquet", path.name) is not None

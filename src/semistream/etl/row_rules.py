@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property, reduce
 from typing import Any
 
@@ -44,6 +46,12 @@ class RowRule:
         for value in (self.least, self.most, *(self.one_of or ())):
             if value is not None:
                 _scalar(value, type_, self.column)
+        if self.least is not None and self.most is not None:
+            least, most = _scalar(self.least, type_, self.column), _scalar(self.most, type_, self.column)
+            if not pc.less_equal(least, most).as_py():
+                raise InvalidArgument(
+                    f"the rule for {self.column!r} lets no value pass: min is {self.least}, and max is {self.most}."
+                )
 
     def broken(self, values: pa.Array) -> pa.BooleanArray:
         """Which values break the rule."""
@@ -100,8 +108,12 @@ def _scalar(value: Any, type_: pa.DataType, column: str) -> pa.Scalar:
         plain = pa.scalar(value)
         if pa.types.is_boolean(plain.type) != pa.types.is_boolean(type_):
             raise pa.ArrowInvalid("a boolean and something else")
+        if isinstance(value, float) and math.isnan(value):
+            raise pa.ArrowInvalid("NaN is neither more nor less than others")
+        if pa.types.is_decimal(type_) and isinstance(value, int | float):
+            return pa.scalar(Decimal(str(value)), type_)
         return plain.cast(type_)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError) as error:
         raise InvalidArgument(
             f"a rule holds {column!r}, which is {type_}, against {value!r}, and that is not such a value ({error}). "
             "Give one that is."

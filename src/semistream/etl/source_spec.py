@@ -68,7 +68,7 @@ class FileSource(TypedSource):
     go to the quarantine, or the pipeline stops. Columns that are not asked for are passed over, and reported.
 
     ``snapshots`` is for the detection of changes: each file is a whole snapshot, or each folder, from when it holds a
-    file ``_SUCCESS``, in the order of their names.
+    file ``_SUCCESS``, in the order of their names. One with other columns always stops the pipeline.
     """
 
     format: Literal["parquet", "json", "csv"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,12 +92,32 @@ class PipelineSpec(SpecPart):
 
     @model_validator(mode="after")
     def _tables_apart(self) -> PipelineSpec:
-        seen: dict[Path, str] = {}
-        paths = {name: table.path for name, table in self.tables.items() if table.path is not None}
-        for name, path in {**paths, "checkpoint": self.checkpoint}.items():
-            if path in seen:
-                raise ValueError(f"{name} and {seen[path]} have the same path, {path}; give each a folder of its own")
-            seen[path] = name
+        """Tables are no part of each other, nor of what is read: what is found in a table's folder is taken for it."""
+        settings = {"sink": self.sink, "unmatched": self.unmatched, "quarantine": self.quarantine}
+        tables = {**settings, "duplicates": self.duplicates}
+        owned = {name: table.path for name, table in tables.items() if table is not None and table.path is not None}
+        owned["checkpoint"] = self.checkpoint
+        read = {f"the relation {path.name}": path for path in self.relations}
+        if isinstance(self.source, FileSource):
+            read["the source"] = self.source.path
+        for (name, path), (other, there) in [
+            *combinations(owned.items(), 2),
+            *product([each for each in owned.items() if each[0] != "checkpoint"], read.items()),
+        ]:
+            if _within(path, there) or _within(there, path):
+                raise ValueError(
+                    f"{name} and {other} share a folder: {path} and {there}. Give each a folder of its own, outside of "
+                    "the other's"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _updates_apart(self) -> PipelineSpec:
+        """What was applied to a relation is remembered by its name."""
+        names = [step.join.relation.name for step in self.steps if step.join is not None and step.join.updates]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two joins have updates of a relation {name!r}; give one of them, or another name")
         return self
 
     @model_validator(mode="after")
@@ -146,6 +168,10 @@ class PipelineSpec(SpecPart):
     def below(self, folder: Path) -> PipelineSpec:
         """The same with every relative path taken from a folder."""
         return PipelineSpec.model_validate(_below(self.model_dump(by_alias=True, exclude_unset=True), folder))
+
+
+def _within(path: Path, folder: Path) -> bool:
+    return Path(os.path.normpath(path)).is_relative_to(os.path.normpath(folder))
 
 
 def _ends_unmatched(join: JoinStep) -> bool:

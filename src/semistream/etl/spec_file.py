@@ -14,8 +14,11 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from semistream.errors import PipelineError
+from semistream.etl.source_spec import SourceSpec
 from semistream.etl.spec import PipelineSpec
 
+_KIND = re.compile(r"|str|int|float|bool|tuple\[.*|dict\[.*|\[key\]")  # parts of a place that no file has
+_MERGE = "tag:yaml.org,2002:merge"  # that of the key <<
 _VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -36,39 +39,72 @@ def read_spec(path: Path | str, environment: Mapping[str, str] = os.environ) -> 
         content = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise PipelineError(f"{file} is not YAML: {error}") from error
-    return make_spec(_with_variables(content, environment, str(file)), where=str(file)).below(file.absolute().parent)
+    try:
+        settings = _with_variables(content, environment, str(file))
+    except RecursionError:
+        raise PipelineError(f"{file} has a part that contains itself, by an alias. Write it out.") from None
+    return make_spec(settings, where=str(file), folder=file.absolute().parent)
 
 
-def make_spec(content: Any, *, where: str = "the pipeline") -> PipelineSpec:
-    """The pipeline of nested mappings; all that is wrong with them is in one error."""
+def make_spec(content: Any, *, where: str = "the pipeline", folder: Path | None = None) -> PipelineSpec:
+    """The pipeline of nested mappings; all that is wrong with them is in one error.
+
+    Relative paths are taken from the ``folder``, if there is one.
+    """
     if not isinstance(content, Mapping):
         raise PipelineError(f"{where} holds no settings; a pipeline has {', '.join(_names(PipelineSpec))}.")
     try:
-        return PipelineSpec.model_validate(content)
+        spec = PipelineSpec.model_validate(content)
+        return spec if folder is None else spec.below(folder)
     except ValidationError as error:
-        lines = [f"  {_line(each)}" for each in error.errors(include_url=False)]
+        lines = [f"  {line}" for line in _lines(error.errors(include_url=False))]
         raise PipelineError("\n".join([f"{where} is not a valid pipeline:", *lines])) from None
 
 
-def _line(error: ErrorDetails) -> str:
-    """An error of a setting, with the nearest valid name if there is no such setting."""
-    place = _place(error["loc"])
+def _lines(errors: Sequence[ErrorDetails]) -> list[str]:
+    """A line for each setting that is wrong: of a value that is of none of several kinds there is one error for each.
+
+    A list that is too short because its items are wrong is none.
+    """
+    listed: dict[str, list[str]] = {}
+    for each in errors:
+        within = [other for other in errors if len(other["loc"]) > len(each["loc"])]
+        if each["type"] == "too_short" and any(other["loc"][: len(each["loc"])] == each["loc"] for other in within):
+            continue
+        messages = listed.setdefault(_place(each["loc"]), [])
+        if (message := _message(each)) not in messages:
+            messages.append(message)
+    return [f"{place}: {', or '.join(messages)}" for place, messages in listed.items()]
+
+
+def _message(error: ErrorDetails) -> str:
+    """What is wrong with a setting, with the nearest valid name if there is no such setting."""
     if error["type"] == "extra_forbidden":
-        wrong, known = str(error["loc"][-1]), _names(_model_at(error["loc"][:-1]))
-        near = difflib.get_close_matches(wrong, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        return f"{place}: there is no such setting; there are {', '.join(known)}.{hint}"
+        known = _names(_model_at(error["loc"][:-1]))
+        return f"there is no such setting; there are {', '.join(known)}.{_nearest(str(error['loc'][-1]), known)}"
     if error["type"] == "missing":
-        return f"{place}: is missing"
+        return "is missing"
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        known = [tag for model in _models_of(SourceSpec) for tag in _tags(model)]
+        given = error["input"].get("format") if isinstance(error["input"], Mapping) else error["input"]
+        return f"`format` is one of {', '.join(known)} (given: {given!r}).{_nearest(str(given), known)}"
     message = error["msg"].removeprefix("Value error, ")
     given = error["input"]
     shown = "" if isinstance(given, Mapping | Sequence) and not isinstance(given, str) else f" (given: {given!r})"
-    return f"{place}: {message}{shown}"
+    known = re.findall(r"'([^']*)'", message) if error["type"] == "literal_error" else []
+    return f"{message}{shown}{_nearest(str(given), known)}"
+
+
+def _nearest(wrong: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(wrong, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _place(location: tuple[int | str, ...]) -> str:
     text = ""
     for part, _ in _walk(location):
+        if isinstance(part, str) and _KIND.fullmatch(part):
+            continue
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
     return text or "the pipeline"
 
@@ -82,13 +118,17 @@ def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
 
 
 def _walk(location: tuple[int | str, ...]) -> Iterator[tuple[int | str, type[BaseModel]]]:
-    """The parts of a place that are in the file, and the model at each: some only say which kind of source it is."""
+    """The parts of a place that are in the file, and the model at each: some only say which kind of source it is.
+
+    Such a part is given as no text.
+    """
     model: type[BaseModel] = PipelineSpec
     choices: list[type[BaseModel]] = []
     for part in location:
         tagged = next((each for each in choices if part in _tags(each)), None)
         if tagged is not None:
             model, choices = tagged, []
+            yield "", model
             continue
         if isinstance(part, str):
             fields = {field.alias or name: field for name, field in model.model_fields.items()}
@@ -138,10 +178,11 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     """YAML as of 1.2 where it matters: ``on``, ``off``, ``yes`` and ``no`` are words, and no key comes twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key, (at, _) in zip(names, node.value, strict=True):
-            if names.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{key!r} is there twice", at.start_mark)
+        keys = [key for key, _ in node.value if key.tag != _MERGE]
+        names = [self.construct_object(key, deep=True) for key in keys]
+        for name, at in zip(names, keys, strict=True):
+            if names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is there twice", at.start_mark)
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
 
@@ -150,4 +191,6 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|True|TRUE|false|False|FALSE"), list("tTfF"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)

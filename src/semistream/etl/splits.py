@@ -19,12 +19,14 @@ class SourceSplit:
     """Row groups of a Parquet file of the source, or all of its rows if none are named.
 
     If there is a ``reason``, its columns are not those of the source, and all its rows are invalid for it.
+    If what cannot be read is to ``stop`` the pipeline, it does not go to the quarantine.
     """
 
     path: str
     row_groups: tuple[int, ...] = ()
     nbytes: int = 0
     reason: str | None = None
+    stop: bool = False
 
     def read(self, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """Its rows, with some columns or all; of a file that cannot be read there is one, its name."""

@@ -162,6 +162,9 @@ class StepSpec(SpecPart):
         if len(given) != 1:
             known = ", ".join(type(self).model_fields)
             raise ValueError(f"a step is one of {known}; this one has {', '.join(sorted(given)) or 'none'}")
+        (name,) = given
+        if getattr(self, name) is None:
+            raise ValueError(f"the step {name} has no settings")
         return self
 
     @property

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,16 +19,21 @@ import pyarrow.parquet as pq
 from semistream.errors import PipelineError
 from semistream.etl.file_stats import file_stats
 from semistream.etl.ledger_entries import WrittenFile
-from semistream.relation.durable import sync_file
+from semistream.relation.durable import sync_file, sync_folder
 
 _GROUP_ROWS = 1 << 17  # of a row group, which is held in memory until it is written
 _FILE_ROWS = 1 << 24  # of a file
+_OPEN_FILES = 128  # at a time, of as many partitions
+_NAME_BYTES = 240  # of a folder's name
+_JAVAS_NAMES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
 class TableLayout:
     """Where and how files of a table are written: in the folder ``path``, or ``staging`` within it.
+
+    Their names begin with the ``owner``, where others write to the same folder.
 
     Values of the columns ``partition_by`` are in the names of folders, as in Hive's and Delta's tables, and not in the
     files.
@@ -35,6 +43,7 @@ class TableLayout:
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     staging: str = ""
+    owner: str = ""
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -54,6 +63,7 @@ class TableWriter:
         self._prefix = prefix
         self._files: dict[tuple[str | None, ...], _File] = {}
         self._written: list[WrittenFile] = []
+        self._folders: set[Path] = set()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; they have the columns of the table in its order."""
@@ -61,21 +71,34 @@ class TableWriter:
             file = self._files.get(values)
             if file is None:
                 file = self._files[values] = _File(self._layout, values, self._prefix)
+                if len(self._files) > _OPEN_FILES:
+                    self._complete(max(self._files, key=lambda each: self._files[each].rows))
             file.write(rows)
             if file.rows >= _FILE_ROWS:
-                self._written.append(self._files.pop(values).close())
+                self._complete(values)
 
     def close(self) -> list[WrittenFile]:
         """Complete all files, and describe them."""
         while self._files:
-            _, file = self._files.popitem()
-            self._written.append(file.close())
+            self._complete(next(iter(self._files)))
+        try:
+            for folder in sorted(self._folders):
+                sync_folder(folder)
+        except OSError as error:
+            raise PipelineError(f"{self._layout.path} cannot be written: {error}. Nothing was committed.") from error
         return self._written
+
+    def _complete(self, values: tuple[str | None, ...]) -> None:
+        file = self._files[values]
+        self._written.append(file.close())
+        self._folders |= file.folders
+        del self._files[values]
 
     def abandon(self) -> None:
         """Remove all files."""
         for file in self._files.values():
             file.abandon()
+        self._files.clear()
         for written in self._written:
             (Path(self._layout.path) / written.path).unlink(missing_ok=True)
 
@@ -86,9 +109,13 @@ class _File:
     def __init__(self, layout: TableLayout, values: tuple[str | None, ...], prefix: str) -> None:
         self._layout = layout
         self._values = dict(zip(layout.partition_by, values, strict=True))
-        folders = [f"{name}={_NULL_PARTITION if v is None else quote(v, safe=' ')}" for name, v in self._values.items()]
-        self._name = "/".join([*filter(None, [layout.staging]), *folders, f"{prefix}-{uuid.uuid4().hex}.parquet"])
+        folders = [_folder(name, value, shortened=not layout.staging) for name, value in self._values.items()]
+        self._name = "/".join(
+            [*filter(None, [layout.staging]), *folders, f"{layout.owner}{prefix}-{uuid.uuid4().hex}.parquet"]
+        )
         self._path = Path(layout.path) / self._name
+        self._unbounded: set[str] = set()
+        self._floating = [field.name for field in layout.file_schema if pa.types.is_floating(field.type)]
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
         self.rows = 0
@@ -99,6 +126,7 @@ class _File:
             raise self._refused(error) from error
 
     def write(self, rows: pa.RecordBatch) -> None:
+        self._unbounded.update(name for name in self._floating if pc.any(pc.is_nan(rows.column(name))).as_py())
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
         self.rows += rows.num_rows
@@ -126,11 +154,17 @@ class _File:
             rows=self.rows,
             nbytes=self._path.stat().st_size,
             partition=self._values,
-            stats=file_stats(metadata, self._layout.file_schema),
+            stats=file_stats(metadata, self._layout.file_schema, self._unbounded),
         )
 
+    @property
+    def folders(self) -> set[Path]:
+        """Those that have the file's name, and the names of its folders."""
+        return {self._path.parents[i] for i in range(self._name.count("/") + 1)}
+
     def abandon(self) -> None:
-        self._writer.close()
+        with suppress(OSError, pa.ArrowException):  # its end cannot be written, as on a full disk
+            self._writer.close()
         self._path.unlink(missing_ok=True)
 
     def _refused(self, error: OSError) -> PipelineError:
@@ -159,11 +193,37 @@ def _partitions(
 
 
 def partition_text(value: pa.Scalar) -> str | None:
-    """A value as Delta writes that of a partition's column."""
+    """A value as Delta writes that of a partition's column, where an empty text is the same as none."""
     if not value.is_valid:
         return None
     if pa.types.is_boolean(value.type):
         return "true" if value.as_py() else "false"
-    if pa.types.is_timestamp(value.type):
-        return str(value.as_py().strftime("%Y-%m-%d %H:%M:%S.%f"))
-    return str(value.as_py())
+    if pa.types.is_temporal(value.type):
+        return _time_text(value)
+    if pa.types.is_decimal(value.type):
+        return f"{value.as_py():f}"
+    if pa.types.is_floating(value.type):
+        return _JAVAS_NAMES.get(str(value.as_py()), str(value.as_py()))
+    return str(value.as_py()) or None
+
+
+def _time_text(value: pa.Scalar) -> str:
+    """A date or time, in UTC; of years that others can read."""
+    try:
+        found = value.as_py()
+    except (OverflowError, ValueError):
+        raise PipelineError(
+            f"a value of a column that a table is partitioned by lies outside of the years 1 to 9999 ({value.value} "
+            "since 1970). Nothing of the batch was committed; partition by another column, or correct the row."
+        ) from None
+    if not pa.types.is_timestamp(value.type):
+        return str(found)
+    return str((found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found).isoformat(" ", "microseconds"))
+
+
+def _folder(name: str, value: str | None, *, shortened: bool) -> str:
+    """The folder of a partition; if it may be shortened, nobody takes the value from its name."""
+    text = f"{name}={_NULL_PARTITION if value is None else quote(value, safe=' ')}"
+    if not shortened or len(text) <= _NAME_BYTES:
+        return text
+    return f"{text[: _NAME_BYTES - 40]}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"

@@ -33,6 +33,17 @@ class Table(ABC):
                 raise InvalidArgument(
                     f"{spec.path} is to be partitioned by {name!r}, but its rows have {', '.join(schema.names)}."
                 )
+            if pa.types.is_binary(self.schema.field(name).type) or pa.types.is_nested(self.schema.field(name).type):
+                raise InvalidArgument(
+                    f"{spec.path} is to be partitioned by {name!r}, which is {schema.field(name).type}: no folder can "
+                    "have such a name. Partition by another column."
+                )
+        for name in {*schema.names, *spec.partition_by}:
+            if schema.names.count(name) > 1 or spec.partition_by.count(name) > 1:
+                raise InvalidArgument(
+                    f"the rows of {self.path} have {name!r} twice. Rename the source's column, or name another; "
+                    "batch_id and stopped_at are the pipeline's own where rows stop on the way."
+                )
         if set(spec.partition_by) == set(schema.names):
             raise InvalidArgument(f"{spec.path} is to be partitioned by all of its columns; leave at least one out.")
 

@@ -84,11 +84,15 @@ class SnapshotReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # ty
 
 
 class SnapshotSource(BatchSource):
-    """Snapshots in a folder, each a file or a folder of files."""
+    """Snapshots in a folder, each a file or a folder of files.
+
+    A file that is not what the source promises stops the pipeline: all its rows would seem to have been deleted.
+    """
 
     def __init__(self, spec: FileSource, *, through_spark: bool) -> None:
         self._spec = spec
-        self._files = FolderSource(spec, through_spark=through_spark)
+        whole = spec.model_copy(update={"on_schema_change": "stop"})
+        self._files = FolderSource(whole, through_spark=through_spark)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The names of snapshots, as they become whole."""
