@@ -39,5 +39,5 @@ def found(told):
 
 def test_a_topic_that_is_not_there_is_refused_before_any_work(spark, broker, tmp_path):
     table = {"format": "kafka", "servers": broker.servers, "topic": "nowhere"}
-    with pytest.raises(PipelineError, match="the topic 'nowhere' of .* cannot be used: .*UnknownTopicOrPartition"):
+    with pytest.raises(PipelineError, match=r"the topic 'nowhere' of .* cannot be used: .*UnknownTopicOrPartition"):
         run(spark, Warehouse(tmp_path).spec(sink=table))

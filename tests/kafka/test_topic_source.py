@@ -1,4 +1,4 @@
-"""A topic of a real broker as a source: every message ends in one place, whatever it holds and whatever is cut short."""
+"""A topic of a real broker as a source: every message ends in one place, whatever it holds and what is cut short."""
 
 import json
 
@@ -80,8 +80,8 @@ def test_lines_of_csv_that_are_no_rows_go_to_the_quarantine(spark, broker, wareh
 def test_offsets_without_a_message_are_passed_over(spark, broker, warehouse):
     topic = broker.create("compacted", cleanup_policy="compact", segment_ms=50, min_cleanable_dirty_ratio=0.01)
     stream = orders(60)
-    for i in range(3):  # three messages of each key
-        broker.send(topic, ((str(row % 10), value) for row, (_, value) in enumerate(as_messages(stream))))
+    for _ in range(3):  # three messages of each key
+        broker.send(topic, ((str(row % 10), value) for row, (_key, value) in enumerate(as_messages(stream))))
     sent = 180
     while len(broker.messages(topic)) == sent:  # each message lets Kafka begin a new segment, and look at the old ones
         broker.send(topic, [(f"last {sent}", json.dumps(stream.slice(0, 1).to_pylist()[0]))])

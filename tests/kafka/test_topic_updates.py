@@ -82,5 +82,5 @@ def test_a_topic_that_has_lost_messages_stops_the_pipeline(spark, broker, tmp_pa
     broker.send(topic, [product(3, 1.0)] * 5)
     broker.delete_before(topic, 4)
     warehouse.put(orders(10, first=10), "1.parquet")
-    with pytest.raises(PipelineError, match="read up to offset 1 of partition 0 of the topic 'lost'.* from 4 to 6"):
+    with pytest.raises(PipelineError, match=r"read up to offset 1 of partition 0 of the topic 'lost'.* from 4 to 6"):
         run(spark, spec)
