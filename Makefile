@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+JARS := .jars/.brought
 
-.PHONY: demo test lint bench clean java python
+.PHONY: demo test lint bench jars clean java maven python
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -22,16 +23,29 @@ java:
 	  echo "Spark needs Java 17 or newer; found $${version:-none}. Install it:"; \
 	  echo "  Debian, Ubuntu: sudo apt-get install openjdk-17-jre-headless    macOS: brew install openjdk@17"; exit 1; fi
 
+maven:
+	@command -v mvn >/dev/null 2>&1 || { \
+	  echo "The tests with Kafka and Delta take jars that Maven brings; there is no 'mvn'. Install it:"; \
+	  echo "  Debian, Ubuntu: sudo apt-get install maven    macOS: brew install maven"; exit 1; }
+
 $(STAMP): pyproject.toml constraints.txt | python
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt pip
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark,delta,plot,bench,dev]'
 	@touch $@
 
+$(JARS): kafka/pom.xml | java maven
+	rm -rf .jars
+	mvn -B -q -f kafka/pom.xml -P broker dependency:copy-dependencies
+	mvn -B -q -f kafka/pom.xml -P spark dependency:copy-dependencies
+	@touch $@
+
 demo: java $(STAMP)  ## install, then run the demo pipeline on local Spark
 	$(BIN)/semistream demo
 
-test: java $(STAMP) lint  ## install, then check style, types and imports, and run all tests
+jars: $(JARS)  ## the jars of a Kafka broker, and of Spark's connectors for Kafka and Delta, for the tests
+
+test: java $(STAMP) $(JARS) lint  ## install, then check style, types and imports, and run all tests
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
 
 lint: $(STAMP)  ## style, types, and the direction of imports
@@ -44,5 +58,5 @@ bench: java $(STAMP)  ## measure semistream beside its peers (SCALE=0.1 for a qu
 	$(BIN)/python -m benchmarks --scale $(or $(SCALE),1)
 
 clean:  ## remove all that make has made
-	rm -rf $(VENV) demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .jars demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

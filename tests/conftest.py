@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.kafka.jars import connector_jars
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -33,6 +35,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.jars", ",".join(connector_jars()))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -4,47 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.etl.ledger_entries import WrittenFile
-from semistream.etl.table_writer import TableLayout
-from semistream.etl.tables import Table
+from semistream.etl.outbox_table import OutboxFile, OutboxTable
 
 
-class ConsoleTable(Table):
+class ConsoleTable(OutboxTable):
     """Shows the first rows of each batch. A batch that is committed again, after a crash, is shown again."""
 
-    @property
-    def layout(self) -> TableLayout:
-        """Files lie aside until they were shown."""
-        return TableLayout(str(self.path), self.schema)
-
-    def open(self) -> None:
-        """Make the folder that rows wait in."""
-        self.path.mkdir(parents=True, exist_ok=True)
-
-    def commit(self, batch: int, files: Sequence[WrittenFile]) -> None:
-        """Show the first rows of a batch, unless they were."""
-        there = [file for file in files if (self.path / file.path).exists()]
-        if not there:
-            return
-        rows = sum(file.rows for file in there)
-        tables = [pq.read_table(self.path / file.path).slice(0, self.spec.rows) for file in there]
+    def hand_over(self, batch: int, files: Sequence[OutboxFile]) -> None:
+        """Show the first rows of a batch."""
+        rows = sum(file.rows for file in files)
+        tables = [pq.read_table(file.path).slice(0, self.spec.rows) for file in files]
         shown = pa.concat_tables(tables).slice(0, self.spec.rows)
         sys.stdout.write(f"batch {batch}: {rows:,} rows\n{as_text(shown)}\n")
         sys.stdout.flush()
-        for file in there:
-            (self.path / file.path).unlink()
-
-    def vacuum(self, in_use: set[str]) -> list[Path]:
-        """Remove files that are not shown any more."""
-        removed = [path for path in self.path.glob("*.parquet") if path.name not in in_use]
-        for path in removed:
-            path.unlink()
-        return removed
 
 
 def as_text(table: pa.Table) -> str:

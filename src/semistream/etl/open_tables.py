@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
 from semistream.errors import PipelineError
@@ -16,7 +18,13 @@ OUTBOX = "outbox"
 """The folder in the checkpoint that has rows which go elsewhere than to a table of files."""
 
 
-def open_tables(spec: PipelineSpec, source: pa.Schema, joined: pa.Schema, owner: Owner) -> dict[str, Table]:
+Kinds = Mapping[str, type[Table]]
+"""Kinds of tables by format, beside those that need no Spark."""
+
+
+def open_tables(
+    spec: PipelineSpec, source: pa.Schema, joined: pa.Schema, owner: Owner, kinds: Kinds
+) -> dict[str, Table]:
     """The tables of a pipeline by outcome; those that are not there are made.
 
     ``source`` are the columns of the rows that come, ``joined`` those of the rows that have been through all steps.
@@ -24,7 +32,7 @@ def open_tables(spec: PipelineSpec, source: pa.Schema, joined: pa.Schema, owner:
     stopped = stopped_schema(source)
     schemas = {"joined": joined, "unmatched": stopped, "duplicate": stopped, "invalid": INVALID_SCHEMA}
     tables = {
-        outcome: table_kind(table)(table, schemas[outcome], owner, spec.checkpoint / OUTBOX / outcome)
+        outcome: table_kind(table, kinds)(table, schemas[outcome], owner, spec.checkpoint / OUTBOX / outcome)
         for outcome, table in spec.tables.items()
     }
     for table in tables.values():
@@ -32,8 +40,10 @@ def open_tables(spec: PipelineSpec, source: pa.Schema, joined: pa.Schema, owner:
     return tables
 
 
-def table_kind(table: TableSpec) -> type[Table]:
+def table_kind(table: TableSpec, kinds: Kinds) -> type[Table]:
     """The kind of table that a description is of."""
+    if table.format in kinds:
+        return kinds[table.format]
     if table.format == "parquet":
         return ParquetSink
     if table.format == "console":

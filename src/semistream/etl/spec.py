@@ -21,13 +21,17 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class TableSpec(SpecPart):
-    """A table of the warehouse that a pipeline appends to, a topic that it sends rows to, or the console."""
+    """A table of the warehouse that a pipeline appends to, a topic that it sends rows to, or the console.
+
+    ``options`` are those of Spark's connector for Kafka; ``rows`` is how many of a batch the console shows.
+    """
 
     format: Literal["delta", "parquet", "kafka", "console"] = "delta"
     path: Path | None = None
     partition_by: tuple[str, ...] = ()
     servers: str | None = None
     topic: str | None = None
+    options: dict[str, str] = Field(default_factory=dict)
     rows: int = Field(default=10, ge=1)
 
     @model_validator(mode="after")
@@ -38,6 +42,8 @@ class TableSpec(SpecPart):
             raise ValueError("rows that are sent to Kafka need `servers` and `topic`")
         if self.partition_by and self.path is None:
             raise ValueError(f"partition_by is for tables with a folder, not for {self.format}")
+        if self.options and self.format != "kafka":
+            raise ValueError(f"options are for kafka, not for {self.format}")
         return self
 
     @property

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from semistream.errors import PipelineError
 from semistream.etl.batch_task import RAW
 from semistream.etl.source_spec import KafkaSource
 from semistream.spark.batch_source import BatchInput, BatchSource
+from semistream.spark.kafka_connector import FOR_KAFKA, require_connector
 
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+"""Messages of transactions that were given up are not read, unless an option says so."""
+
 _PARSED, _TEXT = "__parsed", "__text"
 
 
 class TopicSource(BatchSource):
-    """Messages of a topic, so many in a batch at most.
+    """Messages of a topic, so many in a batch at most; offsets without a message, as of a compacted topic, are passed.
 
-    A value that is not a row, or has a field of another type, comes as its text; so does a message without a value,
+    A value that is not one row, or has a field of another type, comes as its text; so does a message without a value,
     which is how a compacted topic says that a key is gone.
     """
 
@@ -32,6 +33,7 @@ class TopicSource(BatchSource):
     def stream(self, spark: SparkSession) -> DataFrame:
         """The messages of the topic."""
         spec = self._spec
+        require_connector(spark)
         reader = (
             spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", spec.servers)
@@ -39,41 +41,51 @@ class TopicSource(BatchSource):
             .option("startingOffsets", spec.starting)
             .option("maxOffsetsPerTrigger", spec.rows_per_batch)
         )
-        for name, value in spec.options.items():
+        for name, value in {**COMMITTED, **spec.options}.items():
             reader = reader.option(name, value)
-        try:
-            return reader.load().select("key", "value", "partition", "offset")
-        except AnalysisException as error:
-            raise without_connector(spark, error) from error
+        return reader.load().select("key", "value", "partition", "offset")
 
     def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:  # noqa: ARG002
         """The messages as rows."""
         assert df is not None
+        return BatchInput(self.rows(df))
+
+    def rows(self, messages: DataFrame, *kept: Column) -> DataFrame:
+        """Messages as rows, with the text of those that are none, and behind it what is ``kept`` of the message."""
         columns = [field.name for field in from_arrow_schema(self._spec.arrow_schema)]
-        text = df.withColumn(_TEXT, sf.make_valid_utf8(sf.col("value").cast("string")))
+        text = messages.withColumn(_TEXT, message_text("value"))
         parsed = text.withColumn(_PARSED, self._parsed(sf.col(_TEXT)))
         nothing = sf.concat(
             sf.lit("(no value) key "),
-            sf.coalesce(sf.make_valid_utf8(sf.col("key").cast("string")), sf.lit("null")),
+            sf.coalesce(message_text("key"), sf.lit("null")),
             sf.concat(sf.lit(", partition "), sf.col("partition"), sf.lit(", offset "), sf.col("offset")),
         )
-        unread = sf.when(sf.col("value").isNull(), nothing).otherwise(sf.col(f"{_PARSED}.{RAW}"))
-        rows = parsed.select(*(sf.col(_PARSED).getField(name).alias(name) for name in columns), unread.alias(RAW))
-        return BatchInput(rows)
+        unread = sf.when(sf.col("value").isNull(), nothing).when(self._is_more_than_a_row(sf.col(_TEXT)), sf.col(_TEXT))
+        unread = unread.otherwise(sf.col(f"{_PARSED}.{RAW}"))
+        own = [sf.col(_PARSED).getField(name).alias(name) for name in columns]
+        return parsed.select(*own, unread.alias(RAW), *kept)
 
     def _parsed(self, text: Column) -> Column:
         schema = StructType([*from_arrow_schema(self._spec.arrow_schema).fields, StructField(RAW, StringType())])
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
+        given = {name: value for name, value in self._spec.options.items() if not name.startswith(FOR_KAFKA)}
+        options = {**given, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
         if self._spec.value == "csv":
             return sf.from_csv(text, schema.toDDL(), options)
         return sf.from_json(text, schema, options)
 
+    def _is_more_than_a_row(self, text: Column) -> Column:
+        """Whether a value is blank, or goes on behind its row: Spark's parser passes over both.
 
-def without_connector(spark: SparkSession, error: AnalysisException) -> PipelineError:
-    """What to do where Spark does not know Kafka."""
-    if "kafka" not in str(error).lower():
-        return PipelineError(f"the Kafka source cannot be read: {str(error).splitlines()[0]}")
-    return PipelineError(
-        "Spark has no connector for Kafka on its class path. Start it with "
-        f"`--packages {CONNECTOR}:{spark.version}`, or set spark.jars.packages to that."
-    )
+        Only a value with more than one closing brace is parsed again for that, as the only one of an array.
+        """
+        blank = sf.trim(text) == ""
+        if self._spec.value == "csv":
+            return blank
+        simple = sf.locate("}", text) == sf.length(sf.rtrim(text))
+        alone = sf.size(sf.from_json(sf.concat(sf.lit("["), text, sf.lit("]")), f"array<struct<`{RAW}`: string>>")) == 1
+        return blank | (~simple & ~sf.coalesce(alone, sf.lit(False)))
+
+
+def message_text(column: str) -> Column:
+    """The bytes of a key or a value as a text."""
+    return sf.make_valid_utf8(sf.col(column).cast("string"))

@@ -22,6 +22,7 @@ from semistream.etl.tables import Owner
 from semistream.spark.batch_report import BatchReport, reason_of
 from semistream.spark.batches import Batches
 from semistream.spark.computed_columns import ComputedColumns
+from semistream.spark.kafka_table import KINDS
 from semistream.spark.sources import open_source
 from semistream.spark.step_plans import plan_steps
 
@@ -100,7 +101,7 @@ class Pipeline:
         steps = plan_steps(spec, computed.entering, spark.sparkContext.defaultParallelism)
         with Ledger.open(spec.checkpoint, spec.name) as ledger:
             joined = computed.leaving(steps.joined, spark)
-            tables = open_tables(spec, steps.source, joined, Owner(spec.name, ledger.token))
+            tables = open_tables(spec, steps.source, joined, Owner(spec.name, ledger.token), KINDS)
             source = open_source(spec, through_spark=bool(computed.before) or spec.route == "range")
             batches = Batches(spec, steps, computed, source, tables, ledger, watch, time.time)
             batches.recover(spark)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -19,13 +17,12 @@ from semistream.etl.column_types import type_name
 from semistream.etl.faults import reached
 from semistream.etl.invalid_rows import UNREADABLE, as_json
 from semistream.etl.ledger import Ledger
-from semistream.etl.source_spec import FileSource, KafkaSource
+from semistream.etl.source_spec import RESERVED, FileSource
 from semistream.etl.step_spec import UpdatesSpec
 from semistream.etl.update_rows import UpdateRows, without_key
 from semistream.relation import Relation, Transaction
-from semistream.relation.durable import sync_file
 from semistream.spark.file_source import FolderSource
-from semistream.spark.kafka_source import TopicSource
+from semistream.spark.update_messages import DELETES, UpdateMessages, write_aside
 
 REJECTED = pa.schema([("raw", pa.string()), ("reason", pa.string())])
 
@@ -42,19 +39,23 @@ class RelationUpdates:
         self._spec, self._path, self._ledger = spec, path, ledger
         self._label = path.name
         self._writer = f"{writer}/updates"
+        self._messages = UpdateMessages(spec, ledger.updates_folder, self._label) if spec.format == "kafka" else None
 
     def apply(self, spark: SparkSession) -> bool:
-        """Apply what was decided and not done, and then what has come since; False if there was nothing."""
+        """Apply what was decided and not done, and then all that has come since; False if there was nothing."""
         last = self._ledger.update(self._label)
-        done = False
-        if last is not None:
-            done = self._apply(spark, *last)
-        number, before = (0, {}) if last is None else last
-        content = self._topic(spark, before, number + 1) if self._spec.format == "kafka" else self._folder(before)
-        if content is None:
-            return done
-        self._ledger.write_update(self._label, number + 1, content)
-        return self._apply(spark, number + 1, content) or done
+        done = False if last is None else self._apply(spark, *last)
+        number, content = (0, {}) if last is None else last
+        while (new := self._next(spark, content, number + 1)) is not None:
+            number, content = number + 1, new
+            self._ledger.write_update(self._label, number, content)
+            done = self._apply(spark, number, content) or done
+        return done
+
+    def _next(self, spark: SparkSession, before: dict[str, Any], number: int) -> dict[str, Any] | None:
+        if self._messages is None:
+            return self._folder(before)
+        return self._messages.next(spark, before, number)
 
     def _folder(self, before: dict[str, Any]) -> dict[str, Any] | None:
         """Files that have come since, in the order of their times."""
@@ -69,44 +70,25 @@ class RelationUpdates:
         new = [path.name for path in there if path.name not in seen]
         return {"files": new, "seen": sorted(seen | set(new))} if new else None
 
-    def _topic(self, spark: SparkSession, before: dict[str, Any], number: int) -> dict[str, Any] | None:
-        """Messages that have come since, written aside, and up to where they were read."""
-        offsets = before.get("offsets", {})
-        reader = (
-            spark.read.format("kafka")
-            .option("kafka.bootstrap.servers", str(self._spec.servers))
-            .option("subscribe", str(self._spec.topic))
-            .option("startingOffsets", _starting(self._spec, offsets))
-        )
-        for name, value in self._spec.options.items():
-            reader = reader.option(name, value)
-        messages = reader.load().select("key", "value", "partition", "offset").orderBy("partition", "offset")
-        table: pa.Table = messages.toArrow()
-        if not table.num_rows:
-            return None
-        ends = table.group_by("partition").aggregate([("offset", "max")])
-        read = zip(ends.column("partition").to_pylist(), ends.column("offset_max").to_pylist(), strict=True)
-        name = f"{self._label}-{number}.messages.parquet"
-        _write(self._ledger.updates_folder / name, table)
-        return {"messages": name, "offsets": {**offsets, **{str(part): last + 1 for part, last in read}}}
-
     def _apply(self, spark: SparkSession, number: int, content: dict[str, Any]) -> bool:
         relation = Relation.open(self._path)
         transaction = Transaction(self._writer, number)
-        if relation.made_by(transaction) is not None:
-            return False
-        rows = self._read(spark, relation, content, number)
-        reached("before update")
-        relation.change(rows.change, transaction)
-        reached("after update")
-        return True
+        applied = relation.made_by(transaction) is not None or content.get("rows") == 0
+        if not applied:
+            rows = self._read(spark, relation, content, number)
+            reached("before update")
+            relation.change(rows.change, transaction)
+            reached("after update")
+        if self._messages is not None:
+            self._messages.forget(content)
+        return not applied
 
     def _read(self, spark: SparkSession, relation: Relation, content: dict[str, Any], number: int) -> UpdateRows:
         """The rows of an update; those that are no use are written aside."""
-        frames = (
-            self._messages(spark, relation, content) if "messages" in content else self._files(spark, relation, content)
-        )
-        table = pa.concat_tables(frames)
+        if self._messages is None:
+            table = pa.concat_tables(self._files(spark, relation, content))
+        else:
+            table = self._messages.rows(spark, relation, self._columns(relation), content["messages"])
         op = self._spec.op
         own = table.select(relation.schema.names).cast(relation.schema)
         reasons = pc.if_else(without_key(own, relation.key), f"a row without its key ({', '.join(relation.key)})", None)
@@ -119,6 +101,8 @@ class RelationUpdates:
             if op
             else pa.array([False]).take(pa.array([0] * table.num_rows, pa.int64()))
         )
+        if DELETES in table.column_names:
+            deletes = pc.or_(deletes, table.column(DELETES))
         right = pc.invert(wrong)
         return UpdateRows(own.filter(right), deletes.filter(right))
 
@@ -139,45 +123,20 @@ class RelationUpdates:
                 tables.append(_arrow(rows))
         return tables
 
-    def _messages(self, spark: SparkSession, relation: Relation, content: dict[str, Any]) -> list[pa.Table]:
-        """Messages as rows; one without a value deletes its key."""
-        spec, columns = self._spec, self._columns(relation)
-        assert spec.servers is not None
-        assert spec.topic is not None
-        topic = KafkaSource(format="kafka", servers=spec.servers, topic=spec.topic, schema=columns)
-        messages = spark.read.parquet(str(self._ledger.updates_folder / content["messages"])).coalesce(1)
-        rows = TopicSource(topic).read(messages, [], spark).rows
-        assert rows is not None
-        return [_arrow(rows)]
-
     def _columns(self, relation: Relation) -> dict[str, str]:
         columns = {field.name: type_name(field.type) for field in relation.schema}
         return columns if self._spec.op is None else {**columns, self._spec.op: "string"}
 
     def _reject(self, rows: pa.Table, reasons: pa.ChunkedArray, number: int) -> None:
         raw = rows.column(RAW).to_pylist()
-        own = rows.drop_columns([RAW]).to_pylist()
+        own = rows.drop_columns([name for name in rows.column_names if name.startswith(RESERVED)]).to_pylist()
         texts = [as_json(row) if text is None else text for text, row in zip(raw, own, strict=True)]
         table = pa.table([pa.array(texts, pa.string()), reasons.combine_chunks()], schema=REJECTED)
-        _write(self._ledger.updates_folder / f"{self._label}-{number}.rejected.parquet", table)
+        write_aside(self._ledger.updates_folder / f"{self._label}-{number}.rejected.parquet", table)
 
 
 def _arrow(rows: DataFrame) -> pa.Table:
     return rows.select(*rows.columns[:-1], sf.col(rows.columns[-1]).cast("string").alias(RAW)).toArrow()
-
-
-def _starting(spec: UpdatesSpec, offsets: dict[str, int]) -> str:
-    """Where to go on reading: partitions that are new are read from their beginning."""
-    if not offsets:
-        return "earliest"
-    return json.dumps({str(spec.topic): {part: int(offset) for part, offset in offsets.items()}})
-
-
-def _write(path: Path, table: pa.Table) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    pq.write_table(table, temporary)
-    sync_file(temporary)
-    temporary.rename(path)
 
 
 def all_updates(steps: Sequence[Any], ledger: Ledger, writer: str) -> list[RelationUpdates]:

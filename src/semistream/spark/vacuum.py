@@ -9,6 +9,7 @@ from semistream.etl.ledger import Ledger
 from semistream.etl.open_tables import OUTBOX, table_kind
 from semistream.etl.spec_file import read_spec
 from semistream.etl.tables import Owner
+from semistream.spark.kafka_table import KINDS
 
 
 def vacuum_pipeline(file: Path) -> list[Path]:
@@ -27,5 +28,5 @@ def vacuum_pipeline(file: Path) -> list[Path]:
             in_use = {written.path for work in works for written in work.files.get(outcome, [])}
             unpartitioned = table.model_copy(update={"partition_by": ()})
             owner = Owner(spec.name, ledger.token)
-            removed += table_kind(table)(unpartitioned, INVALID_SCHEMA, owner, folder).vacuum(in_use)
+            removed += table_kind(table, KINDS)(unpartitioned, INVALID_SCHEMA, owner, folder).vacuum(in_use)
     return removed
