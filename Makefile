@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean java python
+.PHONY: demo test kills lint bench clean java python
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -33,6 +33,9 @@ demo: java $(STAMP)  ## install, then run the demo pipeline on local Spark
 
 test: java $(STAMP) lint  ## install, then check style, types and imports, and run all tests
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
+
+kills: java $(STAMP)  ## kill pipelines at random and compare their tables with an oracle (KILLS=200 SEED=1)
+	$(BIN)/python -m tests.faults --kills $(or $(KILLS),200) --seed $(or $(SEED),1)
 
 lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .
