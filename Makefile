@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JARS := .jars/.brought
 
-.PHONY: demo test lint bench jars clean java maven python
+.PHONY: demo test kills lint bench jars clean java maven python
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -47,6 +47,9 @@ jars: $(JARS)  ## the jars of a Kafka broker, and of Spark's connectors for Kafk
 
 test: java $(STAMP) $(JARS) lint  ## install, then check style, types and imports, and run all tests
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
+
+kills: java $(STAMP)  ## kill pipelines at random and compare their tables with an oracle (KILLS=200 SEED=1)
+	$(BIN)/python -m tests.faults --kills $(or $(KILLS),200) --seed $(or $(SEED),1)
 
 lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -61,6 +61,15 @@ def put(table: pa.Table, path: Path, format: str = "parquet") -> None:
     hidden.rename(path)
 
 
+def read_table(path: Path) -> pa.Table:
+    """The rows of a Delta table or a folder of Parquet files, as others read it; none if it is not there yet."""
+    if (path / "_delta_log").exists():
+        return pa.table(DeltaTable(str(path)).to_pyarrow_table())
+    if not path.exists():
+        return pa.table({})
+    return ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=False).to_table()
+
+
 class Warehouse:
     """A folder with a source, relations, tables and a checkpoint."""
 
@@ -97,10 +106,7 @@ class Warehouse:
 
     def table(self, name: str) -> pa.Table:
         """The rows of a table, as others read it."""
-        path = self.folder / "tables" / name
-        if (path / "_delta_log").exists():
-            return pa.table(DeltaTable(str(path)).to_pyarrow_table())
-        return ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=False).to_table()
+        return read_table(self.folder / "tables" / name)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of the file of metrics."""

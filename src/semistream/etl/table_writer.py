@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from semistream.errors import PipelineError
+from semistream.etl.faults import reached
 from semistream.etl.file_stats import file_stats
 from semistream.etl.ledger_entries import WrittenFile
 from semistream.relation.durable import sync_file, sync_folder
@@ -143,6 +144,7 @@ class _File:
     def close(self) -> WrittenFile:
         if self._waiting:
             self._write_group()
+        reached("in a file")
         try:
             self._writer.close()
             sync_file(self._path)

@@ -101,10 +101,19 @@ class Batches:
             self._ended = True
 
     def recover(self, spark: SparkSession) -> None:
-        """Finish a batch that only takes up rows that wait; one of the source is given again by Spark."""
+        """Finish a batch that only takes up rows that wait; one of the source is given again by Spark.
+
+        Of a batch that is done, what is needed no longer is removed, as that may not have been: rows of updates that
+        were no use would go to the quarantine again.
+        """
         with self._on_its_way:
-            plan = self._ledger.open_plan
-            if plan is not None and plan.source_batch is None:
+            plan = self._ledger.last_plan
+            if plan is None:
+                return
+            manifest = self._ledger.prepared(plan.batch)
+            if manifest is not None and self._ledger.is_done(plan.batch):
+                self._forget_rows(plan, manifest)
+            elif plan.source_batch is None:
                 self._finish(plan, None, spark)
 
     def catch_up(self, spark: SparkSession, *, all_deferred: bool = False) -> None:
@@ -299,7 +308,7 @@ class Batches:
         kept = {file.path for file in manifest.waiting}
         for path in self._rows.iterdir():
             if path.name not in kept:
-                path.unlink()
+                path.unlink(missing_ok=True)  # a task of a dead driver may clean up as well
 
     def _tell(self, plan: Plan, manifest: Manifest, seconds: float, replayed: bool, remarks: tuple[str, ...]) -> None:
         report = BatchReport.of(

@@ -17,6 +17,7 @@ from semistream.etl.batch_task import BatchTask, TaskPlan
 from semistream.etl.carried_types import convert_batch
 from semistream.etl.chain import Chain, Link
 from semistream.etl.changes import ChangeChain, ChangesPlan, MetRows
+from semistream.etl.faults import reached
 from semistream.etl.ledger_entries import Work, WrittenFile
 from semistream.etl.snapshot import MET, UPSERTS
 from semistream.etl.splits import Split
@@ -72,6 +73,7 @@ def run_partition(
                 yield _given_out(task, joined)
             work = run.work()
         _count(work, owned, before)
+    reached("before report")
     yield _report(task, work)
 
 

@@ -35,10 +35,10 @@ class RelationUpdates:
     the quarantine with the next batch.
     """
 
-    def __init__(self, spec: UpdatesSpec, path: Path, ledger: Ledger, writer: str) -> None:
+    def __init__(self, spec: UpdatesSpec, path: Path, step: int, ledger: Ledger, writer: str) -> None:
         self._spec, self._path, self._ledger = spec, path, ledger
-        self._label = path.name
-        self._writer = f"{writer}/updates"
+        self._label = f"{step}-{path.name}"  # other steps may have a relation of the same name, or even the same one
+        self._writer = f"{writer}/updates/{step}"
         self._messages = UpdateMessages(spec, ledger.updates_folder, self._label) if spec.format == "kafka" else None
 
     def apply(self, spark: SparkSession) -> bool:
@@ -141,5 +141,8 @@ def _arrow(rows: DataFrame) -> pa.Table:
 
 def all_updates(steps: Sequence[Any], ledger: Ledger, writer: str) -> list[RelationUpdates]:
     """The updates of all relations that have some."""
-    joins = [step.join for step in steps if step.join is not None and step.join.updates is not None]
-    return [RelationUpdates(join.updates, join.relation, ledger, writer) for join in joins]
+    return [
+        RelationUpdates(step.join.updates, step.join.relation, number, ledger, writer)
+        for number, step in enumerate(steps)
+        if step.join is not None and step.join.updates is not None
+    ]

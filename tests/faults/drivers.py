@@ -1,0 +1,97 @@
+"""A process that has a Spark JVM and makes drivers for it, each a fork that may be killed while the JVM lives on.
+
+A driver that attaches to the JVM finds what a dead one has left there: its Spark context, its queries, jobs that still
+run and Python workers with their caches. So a kill costs no new JVM, and is harsher than one that takes all with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from semistream.etl.faults import VARIABLE
+from semistream.spark.pipeline import Pipeline
+from semistream.spark.session import LOCAL_SETTINGS
+
+SETTINGS = {
+    **LOCAL_SETTINGS,
+    "spark.app.name": "semistream faults",
+    "spark.driver.memory": "1g",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stopTimeout": "20s",
+    "spark.task.maxFailures": "4",
+    "spark.deploy.maxExecutorRetries": "-1",
+}
+
+
+def attach(settings: dict[str, str]) -> SparkSession:
+    """The session of the JVM that the environment names; queries of a driver that is dead are stopped."""
+    gateway = launch_gateway()
+    jvm = gateway.jvm
+    wanted = jvm.SparkConf()
+    for name, value in settings.items():
+        wanted.set(name, value)
+    java_context = jvm.JavaSparkContext(jvm.org.apache.spark.SparkContext.getOrCreate(wanted))
+    context = SparkContext(conf=SparkConf(_jconf=java_context.getConf()), jsc=java_context, gateway=gateway)
+    context.setLogLevel("OFF")
+    spark = SparkSession.builder.getOrCreate()
+    for query in spark.streams.active:
+        query.stop()
+    return spark
+
+
+def drive(settings: dict[str, str], spec: dict[str, Any], fault: str, worker_fault: str) -> None:
+    """Run a pipeline until its source has nothing new, or this process or a worker is killed at a fault."""
+    os.environ[VARIABLE] = fault
+    spark = attach(settings)
+    if worker_fault:
+        spark.sparkContext.environment[VARIABLE] = worker_fault
+    Pipeline.from_dict(spec).run(spark, once=True)
+
+
+def serve(master: str, log: Path) -> None:
+    """Start a JVM, then a driver for each line that asks for one, and say how it ended."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    settings = {**SETTINGS, "spark.master": master}
+    conf = SparkConf(loadDefaults=False)
+    for name, value in settings.items():
+        conf.set(name, value)
+    gateway = launch_gateway(conf)
+    parameters = gateway.java_parameters
+    os.environ["PYSPARK_GATEWAY_PORT"] = str(parameters.port)
+    os.environ["PYSPARK_GATEWAY_SECRET"] = parameters.auth_token
+    answers.write(json.dumps({"jvm": gateway.proc.pid}) + "\n")
+    for line in sys.stdin:
+        pid = os.fork()
+        if not pid:
+            _be_driver(settings, json.loads(line))
+        answers.write(json.dumps({"pid": pid}) + "\n")
+        answers.write(json.dumps({"code": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}) + "\n")
+
+
+def _be_driver(settings: dict[str, str], wanted: dict[str, Any]) -> None:
+    code = 1
+    try:
+        drive(settings, wanted["spec"], wanted["fault"], wanted["worker_fault"])
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)  # the JVM stays
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,128 @@
+"""Ways to kill parts of a running pipeline, and runs that are killed, looked at, and brought to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import psutil
+
+from tests.faults.spark_world import Driver, SparkWorld
+
+KILLED = -9
+_LOOK_EVERY_S = 0.05
+LEDGER = [f"{when} {stage}" for stage in ("planned", "prepared", "done") for when in ("before", "after")]
+ORDERS = [
+    *LEDGER,
+    *(f"{when} {stage}" for stage in ("staged-0", "staged-1") for when in ("before", "after")),
+    *(f"{when} keys@{n}" for n in (0, 1, 2) for when in ("before", "after")),  # numbers, orders, orders again
+    *(f"{when} {stage}" for stage in ("update plan", "update") for when in ("before", "after")),
+    *(f"before commit of {outcome}" for outcome in ("joined", "unmatched", "invalid", "duplicate")),
+    *(f"{when} delta commit@{n}" for n in (0, 1) for when in ("before", "after")),
+    *(f"{when} parquet rename" for when in ("before", "after")),
+]
+"""Every point that a batch of orders passes, in the driver."""
+SNAPSHOTS = [
+    *LEDGER,
+    "before commit of joined",
+    "before delta commit",
+    "after delta commit",
+    "before snapshot",
+    "after snapshot",
+    "in a file",
+]
+"""Every point that a snapshot passes, in the driver."""
+WORKER = ["in a file", "in a file@1", "before report", "before report@1"]
+"""Points that a Python worker passes."""
+
+Target = Literal["point", "worker point", "driver", "worker", "executor", "JVM"]
+
+
+class Scenario(Protocol):
+    """A pipeline with an oracle."""
+
+    def spec(self, retry_for: str = ...) -> dict[str, Any]: ...
+    def grow(self) -> None: ...
+    def look(self) -> None: ...
+    def check(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Kill:
+    """What is killed: a driver or a worker at a named ``point``, or something after ``delay_s`` of work."""
+
+    target: Target
+    point: str = ""
+    delay_s: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.target} {self.point or f'after {self.delay_s:.2f} s'}"
+
+
+def strike(world: SparkWorld, scenario: Scenario, kill: Kill) -> tuple[int, bool]:
+    """Run the pipeline with more input and kill something; gives the driver's exit code, and whether a kill was done.
+
+    Tables are looked at as the kill has left them.
+    """
+    scenario.grow()
+    if kill.target == "point":
+        code = world.run(scenario.spec(), fault=kill.point)
+        struck = code == KILLED
+    elif kill.target == "worker point":
+        code = world.run(scenario.spec(), worker_fault=kill.point)
+        struck = code != 0
+    else:
+        driver = world.start_driver(scenario.spec())
+        struck = not driver.ended(kill.delay_s) and _kill(world, driver, kill)
+        code = driver.wait()
+        if kill.target == "JVM":
+            world.end()
+    scenario.look()
+    return code, struck
+
+
+def _kill(world: SparkWorld, driver: Driver, kill: Kill) -> bool:
+    """Whether there was something to be killed while the driver was at work."""
+    if kill.target == "JVM":
+        psutil.Process(driver.pid).kill()
+        world.kill_jvm()
+        return True
+    victims = _victims(world, driver, kill.target)
+    while not victims and not driver.ended(_LOOK_EVERY_S):
+        victims = _victims(world, driver, kill.target)
+    killed = 0
+    for victim in victims if kill.target == "worker" else victims[:1]:  # of workers, we do not know which are busy
+        with suppress(psutil.NoSuchProcess):
+            victim.kill()
+            killed += 1
+    return bool(killed)
+
+
+def _victims(world: SparkWorld, driver: Driver, target: Target) -> list[psutil.Process]:
+    if target == "worker":
+        return world.workers()
+    return world.executors() if target == "executor" else [psutil.Process(driver.pid)]
+
+
+def finish(world: SparkWorld, scenario: Scenario) -> None:
+    """Run the pipeline to its end, let rows that wait have waited enough, and check all tables."""
+    for spec in (scenario.spec(), scenario.spec(retry_for="1ms")):
+        assert world.run(spec) == 0, world.tail()
+    scenario.check()
+
+
+def random_kill(generator: np.random.Generator, points: Sequence[str], *, jvm: float = 0.0) -> Kill:
+    """Any kind of kill; with the probability ``jvm`` the driver's JVM, which takes the longest to come back."""
+    if generator.random() < jvm:
+        return Kill("JVM", delay_s=float(generator.uniform(0.2, 3.0)))
+    kind = generator.random()
+    if kind < 0.55:
+        return Kill("point", str(generator.choice(points)))
+    if kind < 0.7:
+        return Kill("driver", delay_s=float(generator.uniform(0.2, 2.5)))
+    if kind < 0.85:
+        return Kill("worker", delay_s=float(generator.uniform(0.6, 2.5)))
+    return Kill("worker point", str(generator.choice(WORKER)))

@@ -1,0 +1,52 @@
+"""Pipelines that are killed, again and again: in the end all tables hold what the oracle says, each row once."""
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
+
+from tests.faults.kills import KILLED, ORDERS, SNAPSHOTS, Kill, finish, strike
+from tests.faults.orders_scenario import OrdersScenario
+from tests.faults.snapshot_scenario import SnapshotScenario
+from tests.faults.spark_world import SparkWorld
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with SparkWorld(tmp_path_factory.mktemp("faults") / "spark.log") as world:
+        yield world
+
+
+def test_orders_come_once_wherever_the_driver_is_killed(world, tmp_path):
+    scenario = OrdersScenario(tmp_path / "orders", seed=1)
+    for point in ORDERS:
+        assert strike(world, scenario, Kill("point", point)) == (KILLED, True), f"{point}\n{world.tail()}"
+    finish(world, scenario)
+
+
+def test_orders_come_once_though_workers_are_killed(world, tmp_path):
+    scenario = OrdersScenario(tmp_path / "orders", seed=2, latency="10m")
+    for point in ("in a file", "before report", "before report@1"):
+        code, struck = strike(world, scenario, Kill("worker point", point))
+        assert struck, point
+        assert code == 1, "one task that fails ends a query on a local Spark, and the pipeline says so"
+    finish(world, scenario)
+
+
+def test_changes_are_told_once_wherever_the_driver_is_killed(world, tmp_path):
+    scenario = SnapshotScenario(tmp_path / "items", seed=3)
+    for point in SNAPSHOTS:
+        assert strike(world, scenario, Kill("point", point)) == (KILLED, True), f"{point}\n{world.tail()}"
+    finish(world, scenario)
+
+
+def test_orders_come_once_though_executors_workers_and_the_jvm_are_killed(world, tmp_path):
+    scenario = OrdersScenario(tmp_path / "orders", seed=4)
+    with SparkWorld(tmp_path / "cluster.log", "local-cluster[2,1,1024]") as cluster:
+        for target in ("executor", "worker"):
+            code, struck = strike(cluster, scenario, Kill(target, delay_s=0.5))
+            assert struck, target
+            assert code == 0, f"another executor or worker runs the task again\n{cluster.tail()}"
+        assert strike(cluster, scenario, Kill("JVM", delay_s=0.5))[1]
+    finish(world, scenario)
