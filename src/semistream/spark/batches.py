@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from semistream.errors import PipelineError
 from semistream.etl.batch_task import TaskPlan
 from semistream.etl.durations import parse_duration
 from semistream.etl.faults import reached
@@ -33,6 +35,7 @@ from semistream.relation.manifest import get_current
 from semistream.spark.batch_report import BatchReport
 from semistream.spark.batch_source import BatchInput, BatchSource
 from semistream.spark.computed_columns import ComputedColumns
+from semistream.spark.metrics import PipelineListener
 from semistream.spark.phase_work import Computed, run_phase
 from semistream.spark.pipeline_task import PipelineTask
 from semistream.spark.relation_updates import all_updates
@@ -40,6 +43,7 @@ from semistream.spark.stalled_rows import decide
 from semistream.spark.step_plans import StepPlans
 
 _LOG = logging.getLogger(__name__)
+_POLL_S = 0.1
 ROWS = "rows"
 """The folder in the checkpoint that has rows which wait."""
 
@@ -70,6 +74,10 @@ class Batches:
         self._updates = all_updates(spec.steps, ledger, self._writer)
         self.between = RLock()
         """Is held while a batch is on its way."""
+        self.closing = False
+        """Whether no batch is to be begun any more."""
+        self.triggers: PipelineListener | None = None
+        """Who knows what Spark says of batches."""
 
     @property
     def has_run(self) -> bool:
@@ -77,14 +85,33 @@ class Batches:
         return self._ledger.last_plan is not None
 
     def run(self, df: DataFrame, source_batch: int) -> None:
-        """Take a batch of the source from where it is to its end."""
-        with self.between:
+        """Take a batch of the source from where it is to its end.
+
+        It is refused while the query is being stopped: who stops it holds the lock and waits for Spark's thread, which
+        waits for this call.
+        """
+        with self._begun():
             plan = self._ledger.plan_of(source_batch)
             if plan is None:
                 self._update(df.sparkSession)
                 plan = self._plan(source_batch, self.source.files(df))
             if not self._ledger.is_done(plan.batch):
                 self._finish(plan, df, df.sparkSession)
+
+    @contextmanager
+    def _begun(self) -> Iterator[None]:
+        """Holds the lock, as soon as it is free."""
+        while not self.between.acquire(timeout=_POLL_S):
+            self._require_open()
+        try:
+            self._require_open()
+            yield
+        finally:
+            self.between.release()
+
+    def _require_open(self) -> None:
+        if self.closing:
+            raise PipelineError(f"the pipeline {self._spec.name!r} is being stopped: no batch is begun.")
 
     def recover(self, spark: SparkSession) -> None:
         """Finish a batch that only takes up rows that wait; one of the source is given again by Spark."""
@@ -284,9 +311,20 @@ class Batches:
             replayed=replayed,
             versions=plan.versions,
             remarks=remarks,
+            lag_s=_lag(plan.files, self._clock()),
+            trigger=None if self.triggers is None else self.triggers.last,
         )
         for remark in remarks:
             _LOG.warning("batch %d: %s", plan.batch, remark)
         with (self._ledger.folder / METRICS).open("a") as file:
             file.write(json.dumps(report.as_dict()) + "\n")
         self._watch(report)
+
+
+def _lag(files: Sequence[str], now: float) -> float | None:
+    """How long ago the first of some files came; None if there are none, or they are gone."""
+    times = []
+    for file in files:
+        with suppress(OSError):
+            times.append(Path(file).stat().st_mtime)
+    return max(now - min(times), 0.0) if times else None

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from semistream.cli.demo.prerequisites import require_java, require_packages
 from semistream.cli.options import AsJson
+from semistream.cli.prerequisites import DELTA, PLOT, SPARK, require_java, require_packages
 from semistream.errors import SemistreamError
 
 
@@ -27,7 +27,7 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Bursts of orders, joined with products under 10% of their size, on Spark, beside Spark's own join."""
-    require_packages()
+    require_packages("the demo", {**SPARK, **DELTA, **PLOT})
     require_java()
     from semistream.cli.demo.data import Workload
     from semistream.cli.demo.folder import DemoFolder
