@@ -19,6 +19,7 @@ class ColumnNotFound(SemistreamError, KeyError):
 
     def __init__(self, column: str, available: Iterable[str], *, where: str) -> None:
         names = list(available)
+        self.column, self.available, self.where = column, names, where
         near = difflib.get_close_matches(column, names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         self.message = f"{where} has no column {column!r}; it has {', '.join(map(repr, names)) or 'none'}.{hint}"

@@ -8,16 +8,20 @@ from typing import Annotated
 import typer
 
 from semistream.cli.options import AsJson
+from semistream.cli.prerequisites import require_java, require_packages
 
 File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The pipeline.", show_default=False)]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], spark://host:port, yarn, ...")]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="A setting of Spark, NAME=VALUE; repeat it for several.")
 ]
+SPARK_LOG = "spark.log"
+"""The file in the checkpoint folder that has all that Spark and its workers print."""
 
 
 def validate(file: File, as_json: AsJson = False) -> None:
-    """Check a pipeline's file: settings, columns, relations and tables, without running it."""
+    """Check a pipeline's file: settings, source, columns, relations and memory. Nothing is run or written."""
+    require_packages("a pipeline")
     from semistream.cli.output import show
     from semistream.cli.pipeline_reports import Validated
     from semistream.spark.validate import validate_pipeline
@@ -34,20 +38,24 @@ def run(
 ) -> None:
     """Run a pipeline until it is stopped (Ctrl-C, SIGTERM: the batch at hand is finished), or once."""
     settings = _settings(conf)
+    require_packages("a pipeline")
+    require_java()
     from semistream.cli.output import show
     from semistream.cli.pipeline_progress import PipelineProgress, stop_requests
     from semistream.cli.pipeline_reports import PipelineRun
     from semistream.spark.pipeline import Pipeline
     from semistream.spark.session import session_for
+    from semistream.spark.validate import check_without_spark
 
     pipeline = Pipeline.from_yaml(file)
-    pipeline.spec.checkpoint.mkdir(parents=True, exist_ok=True)
-    log = pipeline.spec.checkpoint / "spark.log"
-    total = PipelineRun(pipeline.spec.name, str(file), log=str(log))
+    spec = pipeline.spec
+    check_without_spark(spec)  # before Spark is started, which takes a while
+    log = prepare_log(spec.checkpoint)
+    total = PipelineRun(spec.name, str(file), log=str(log))
     with (
-        stop_requests() as stopping,
-        PipelineProgress(pipeline.spec.name, total) as progress,
-        session_for(pipeline.spec, master=master, settings=settings, log=log) as spark,
+        PipelineProgress(spec.name, spec.memory, total) as progress,
+        session_for(spec, master=master, settings=settings, log=log) as spark,
+        stop_requests() as stopping,  # behind Spark's start, which takes Ctrl-C for itself
     ):
         pipeline.run(spark, once=once, watch=progress.batch_done, stopping=stopping)
     show(total, as_json=as_json)
@@ -63,11 +71,26 @@ def status(file: File, as_json: AsJson = False) -> None:
 
 def vacuum(file: File, as_json: AsJson = False) -> None:
     """Remove files that dead workers have left and no table shows. The pipeline must not run."""
+    require_packages("a pipeline")
     from semistream.cli.output import show
     from semistream.cli.pipeline_reports import PipelineVacuumed
     from semistream.spark.vacuum import vacuum_pipeline
 
     show(PipelineVacuumed.of(file, vacuum_pipeline(file)), as_json=as_json)
+
+
+def prepare_log(checkpoint: Path) -> Path:
+    """The file for what Spark prints, in a folder that is there."""
+    from semistream.errors import PipelineError
+
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        (checkpoint / SPARK_LOG).touch()
+    except OSError as error:
+        raise PipelineError(
+            f"the checkpoint {checkpoint} cannot be written: {error.strerror}. Give a folder that can be."
+        ) from error
+    return checkpoint / SPARK_LOG
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:

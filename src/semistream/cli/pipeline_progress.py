@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class PipelineProgress:
     """A table of what has become of the rows so far; nothing where stderr is not a terminal."""
 
-    def __init__(self, name: str, total: PipelineRun) -> None:
+    def __init__(self, name: str, memory: str | int, total: PipelineRun) -> None:
         self._name, self._total = name, total
+        self._memory = memory if isinstance(memory, str) else format_bytes(memory)
         self._started = time.monotonic()
         self._last: BatchReport | None = None
         console = messages()
@@ -53,18 +54,37 @@ class PipelineProgress:
         total, last = self._total, self._last
         elapsed = time.monotonic() - self._started
         rows: list[tuple[str, object]] = [
-            ("running", f"{elapsed:,.0f} s, {total.batches:,} batches"),
+            ("running", f"{elapsed:,.0f} s, {total.batches:,} batches" if last else f"{elapsed:,.0f} s, no batch yet"),
             ("rows", f"{total.rows_in:,}, {total.rows_in / elapsed if elapsed else 0:,.0f} rows/s"),
             *((outcome, f"{count:,}") for outcome, count in total.outcomes.items() if count),
         ]
-        if last is not None:
-            rows += [
-                ("last batch", f"{last.rows_in:,} rows in {last.seconds:.2f} s, {last.rows_per_s:,.0f} rows/s"),
-                ("lag", f"{time.time() - last.at:,.1f} s since it was done; {last.waiting_rows:,} rows wait"),
-                ("hit rate", f"{last.hit_rate:.1%} from memory"),
-                ("memory", f"{format_bytes(last.memory_bytes)} of joins in a worker, at most"),
-            ]
-        return facts(*rows, title=self._name)
+        return facts(*rows, *([] if last is None else self._of_last(last)), title=self._name)
+
+    def _of_last(self, last: BatchReport) -> list[tuple[str, object]]:
+        """The last batch that was done."""
+        trigger = last.trigger
+        rows: list[tuple[str, object]] = [
+            ("last batch", f"{last.rows_in:,} rows in {last.seconds:.2f} s, {last.rows_per_s:,.0f} rows/s"),
+            ("lag", _lag(last)),
+            ("waiting", f"{last.waiting_rows:,} rows, the first for {last.oldest_wait_s:,.0f} s"),
+            ("hit rate", f"{last.hit_rate:.1%} from memory"),
+            ("memory", f"{format_bytes(last.memory_bytes)} of joins in a worker, of {self._memory}"),
+        ]
+        if trigger is not None:
+            took = f"batch {trigger.source_batch} took it {trigger.seconds:.2f} s in all"
+            came = f", {trigger.input_rows_per_s:,.0f} rows came in a second" if last.lag_s is None else ""
+            rows.append(("Spark", took + came))
+        return rows
+
+
+def _lag(last: BatchReport) -> str:
+    """How far the tables are behind the source."""
+    behind = None if last.trigger is None else last.trigger.behind
+    if last.lag_s is not None:
+        return f"{last.lag_s:,.1f} s from when the first of its files came"
+    if behind is not None:
+        return f"{behind:,} messages behind"
+    return f"{time.time() - last.at:,.1f} s since its rows were in their tables"
 
 
 @contextmanager

@@ -26,12 +26,14 @@ class Validated:
     source: str
     relations: list[dict[str, Any]]
     columns: dict[str, str]
+    tables: dict[str, str]
     memory_bytes: int
 
     @classmethod
     def of(cls, file: Path, found: PipelineFacts) -> Validated:
         """From what was found."""
-        return cls(found.name, str(file), found.source, found.relations, found.columns, found.memory_bytes)
+        parts = (found.source, found.relations, found.columns, found.tables, found.memory_bytes)
+        return cls(found.name, str(file), *parts)
 
 
 @dataclass
@@ -112,8 +114,8 @@ def _(report: Validated) -> RenderableType:
         relations.add_row(
             each["step"],
             each["relation"],
-            f"{each['rows']:,}",
-            str(each["version"]),
+            "is made by run" if each["rows"] is None else f"{each['rows']:,}",
+            "" if each["version"] is None else str(each["version"]),
             each["operator"],
             format_bytes(each["memory_bytes"]),
         )
@@ -122,9 +124,11 @@ def _(report: Validated) -> RenderableType:
         ("pipeline", report.pipeline),
         ("source", report.source),
         ("memory", f"{format_bytes(report.memory_bytes)} in each worker"),
+        *report.tables.items(),
         ("columns out", columns),
+        title=f"{report.file} is valid",
     )
-    return Group(head, relations)
+    return Group(head, "", relations)
 
 
 @render.register

@@ -48,6 +48,7 @@ def sort_batches(
             "preserve_insertion_order": False,
         }
     )
+    connection.execute("SET enable_progress_bar = false")  # it would be printed over what commands print
     try:
         connection.register("incoming", incoming)
         ordered = connection.sql(f"SELECT * FROM incoming ORDER BY c{schema.get_field_index(by)}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from semistream.etl.ledger_entries import Manifest
+from semistream.spark.metrics import Trigger
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,8 @@ class BatchReport:
 
     ``waiting_rows`` wait after it; ``oldest_wait_s`` is how long the first of them has. If it was ``replayed``, the
     work was done before this process was started. ``memory_bytes`` is the most that joins have used in a worker.
+    ``lag_s`` is how long after the first of the batch's files had come its rows were in their tables, and ``trigger``
+    what Spark said of the last batch before that it had told of.
     """
 
     pipeline: str
@@ -33,6 +36,8 @@ class BatchReport:
     versions: dict[str, int]
     counts: dict[str, int] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    lag_s: float | None = None
+    trigger: Trigger | None = None
 
     @classmethod
     def of(
@@ -46,6 +51,8 @@ class BatchReport:
         replayed: bool,
         versions: dict[str, int],
         remarks: tuple[str, ...],
+        lag_s: float | None = None,
+        trigger: Trigger | None = None,
     ) -> BatchReport:
         """The report of a batch that is done."""
         work = manifest.work
@@ -67,6 +74,8 @@ class BatchReport:
             versions=versions,
             counts={name: count for name, count in work.counts.items() if not name.startswith("join_")},
             remarks=remarks,
+            lag_s=lag_s,
+            trigger=trigger,
         )
 
     @property
@@ -88,12 +97,14 @@ class BatchReport:
             "replayed": self.replayed,
             "waiting_rows": self.waiting_rows,
             "oldest_wait_s": round(self.oldest_wait_s, 3),
+            "lag_s": None if self.lag_s is None else round(self.lag_s, 3),
             "hit_rate": round(self.hit_rate, 4),
             "memory_bytes": self.memory_bytes,
             "bytes_read": self.bytes_read,
             "versions": self.versions,
             "counts": self.counts,
             "remarks": list(self.remarks),
+            "last_trigger": None if self.trigger is None else asdict(self.trigger),
         }
 
 

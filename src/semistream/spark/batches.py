@@ -6,6 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -36,6 +37,7 @@ from semistream.relation.manifest import get_current
 from semistream.spark.batch_report import BatchReport
 from semistream.spark.batch_source import BatchInput, BatchSource
 from semistream.spark.computed_columns import ComputedColumns
+from semistream.spark.metrics import PipelineListener
 from semistream.spark.phase_work import Computed, run_phase
 from semistream.spark.pipeline_task import PipelineTask
 from semistream.spark.relation_updates import all_updates
@@ -77,6 +79,8 @@ class Batches:
         self._last_drain_s = 0.0
         self._on_its_way = RLock()
         self._ended = False
+        self.triggers: PipelineListener | None = None
+        """Who knows what Spark says of batches."""
 
     @property
     def has_run(self) -> bool:
@@ -320,6 +324,8 @@ class Batches:
             replayed=replayed,
             versions=plan.versions,
             remarks=remarks,
+            lag_s=_lag(plan.files, self._clock()),
+            trigger=None if self.triggers is None else self.triggers.last,
         )
         for remark in remarks:
             _LOG.warning("batch %d: %s", plan.batch, remark)
@@ -336,3 +342,12 @@ def _deferral(spec: PipelineSpec, paths: Sequence[str]) -> Deferral:
         relation = Relation.open(path)
         pass_s += machine_for(relation.path).disk.request_s(relation.nbytes, relation.num_pages)
     return Deferral(parse_duration(spec.latency), pass_s, parse_duration(spec.every))
+
+
+def _lag(files: Sequence[str], now: float) -> float | None:
+    """How long ago the first of some files came; None if there are none, or they are gone."""
+    times = []
+    for file in files:
+        with suppress(OSError):
+            times.append(Path(file).stat().st_mtime)
+    return max(now - min(times), 0.0) if times else None

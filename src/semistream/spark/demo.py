@@ -1,30 +1,26 @@
-"""The Spark side of the demo: one streaming query with semistream's join, one with Spark's own, on the same orders."""
+"""The Spark side of the demo: the pipeline, and the same joins as Spark itself does them, on the same orders."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from semistream.errors import SemistreamError
-from semistream.joins import MeshJoin
-from semistream.joins.base import Results
-from semistream.relation import Relation
-from semistream.spark.join import join
+from semistream.spark.batch_report import BatchReport
+from semistream.spark.metrics import SPARK_METRICS
+from semistream.spark.pipeline import Pipeline
 from semistream.spark.session import local_session
 
 _POLL_S = 0.2
-_SUMMED = ("rows_in", "matched", "unmatched", "requests", "pages_seek", "pages_sequential", "bytes_read")
 
 
 @dataclass(frozen=True)
@@ -39,63 +35,6 @@ class Batch:
     def rows_per_s(self) -> float:
         """Orders joined and written per second."""
         return self.rows / self.seconds
-
-
-@dataclass(frozen=True)
-class WorkerStats:
-    """What the Python workers counted, all together; ``peak_bytes`` is the sum of the workers' peaks."""
-
-    workers: int
-    tasks: int
-    rows_in: int
-    matched: int
-    unmatched: int
-    requests: int
-    pages_read: int
-    bytes_read: int
-    peak_bytes: int
-
-
-class ReportingMeshJoin(MeshJoin):
-    """MESHJOIN that appends a JSON line to a file of its worker in the folder ``report_to`` after every flush.
-
-    On Spark a flush ends every task, so that is a line per task, with what was counted since the line before.
-    """
-
-    name = "mesh"
-
-    def __init__(self, relation: Relation, stream_schema: pa.Schema, *, report_to: str, **options: Any) -> None:
-        super().__init__(relation, stream_schema, **options)
-        self._report_to = Path(report_to)
-        self._reported: dict[str, int | float] = dict.fromkeys(_SUMMED, 0)
-
-    def flush(self) -> Results:
-        """Step until no tuple waits, then report."""
-        yield from super().flush()
-        counts = self.stats.as_dict()
-        line = {name: counts[name] - self._reported[name] for name in _SUMMED}
-        self._reported = {name: counts[name] for name in _SUMMED}
-        line["peak_bytes"] = counts["peak_bytes"]
-        with (self._report_to / f"worker-{os.getpid()}.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
-
-
-def read_worker_stats(folder: Path) -> WorkerStats:
-    """Add up the lines that `ReportingMeshJoin` left in a folder."""
-    workers = [[json.loads(line) for line in path.open()] for path in sorted(folder.glob("worker-*.jsonl"))]
-    lines = [line for worker in workers for line in worker]
-    total = {name: sum(line[name] for line in lines) for name in _SUMMED}
-    return WorkerStats(
-        workers=len(workers),
-        tasks=len(lines),
-        rows_in=total["rows_in"],
-        matched=total["matched"],
-        unmatched=total["unmatched"],
-        requests=total["requests"],
-        pages_read=total["pages_seek"] + total["pages_sequential"],
-        bytes_read=total["bytes_read"],
-        peak_bytes=sum(max(line["peak_bytes"] for line in worker) for worker in workers),
-    )
 
 
 @contextmanager
@@ -122,33 +61,44 @@ def read_orders(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     )
 
 
-def join_with_semistream(orders: DataFrame, relation: Relation, *, worker_bytes: int, metrics: Path) -> DataFrame:
-    """Left join with the products, each worker within its bytes and with its own part of R."""
-    metrics.mkdir()
-    return join(
-        orders,
-        relation,
-        on={"product_id": "id"},
-        how="left",
-        memory=worker_bytes,
-        operator=ReportingMeshJoin,
-        route="range",
-        report_to=str(metrics.absolute()),
+def join_with_spark(orders: DataFrame, data: Path) -> DataFrame:
+    """The star join as Spark itself does it: a stream with static DataFrames, planned by default settings."""
+    spark = orders.sparkSession
+    products, customers, stores = (
+        spark.read.parquet(str(data / f"{name}.parquet")) for name in ("products", "customers", "stores")
     )
+    valid = orders.where("quantity BETWEEN 1 AND 1000 AND customer IS NOT NULL")
+    joined = (
+        valid.join(products.select("id", "sku", "category", "price"), valid["product_id"] == products["id"])
+        .drop("id")
+        .join(customers, valid["customer"] == customers["code"], "left")
+        .drop("code")
+    )
+    return joined.join(stores, joined["store_id"] == stores["id"]).drop("id")
 
 
-def join_with_spark(orders: DataFrame, products: Path) -> DataFrame:
-    """The same join as Spark itself does it: a stream with a static DataFrame, planned by default settings."""
-    table = orders.sparkSession.read.parquet(str(products))
-    return orders.join(table, orders["product_id"] == table["id"], "left").drop("id")
+def run_pipeline(file: Path, spark: SparkSession, watch: Callable[[BatchReport], None]) -> list[Batch]:
+    """Run a pipeline over all there is; gives the batches of the source, with the time that Spark took for each."""
+    pipeline = Pipeline.from_yaml(file)
+    reports: list[BatchReport] = []
+
+    def done(report: BatchReport) -> None:
+        reports.append(report)
+        watch(report)
+
+    pipeline.run(spark, once=True, watch=done)
+    lines = (pipeline.spec.checkpoint / SPARK_METRICS).read_text().splitlines()
+    seconds = {line["source_batch"]: line["seconds"] for line in map(json.loads, lines)}
+    own = [report for report in reports if report.source_batch is not None]
+    return [Batch(r.source_batch or 0, r.rows_in, seconds[r.source_batch]) for r in own]
 
 
 def join_strategy(df: DataFrame) -> str:
-    """The join that Spark plans for a DataFrame, by its own name."""
+    """The joins that Spark plans for a DataFrame, by its own names."""
     with redirect_stdout(StringIO()) as plan:
         df.explain()
-    found = re.search(r"\b(\w+Join)\b", plan.getvalue())
-    return found[1] if found else "unknown"
+    found = re.findall(r"\b(\w+Join)\b", plan.getvalue())
+    return " and ".join(f"{found.count(name)} {name}" for name in dict.fromkeys(found)) or "unknown"
 
 
 def run_query(df: DataFrame, folder: Path, *, log: Path) -> Iterator[Batch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -112,10 +112,17 @@ def explain(
             machine=machine,
         )
 
-    cuts = cut_codes(opened, slots)
+    return explain_workers(opened, worker, slots, batch_rows)
+
+
+def explain_workers(
+    relation: Relation, worker: Callable[[Relation], Explanation], slots: int, batch_rows: int
+) -> SparkExplanation:
+    """What all workers do, by what a ``worker`` does with the whole relation, and with the part that it would own."""
+    cuts = cut_codes(relation, slots)
     return SparkExplanation(
-        worker=worker(opened),
-        routed=worker(opened.part(*part_bounds(cuts, 0)) if cuts else opened),
+        worker=worker(relation),
+        routed=worker(relation.part(*part_bounds(cuts, 0)) if cuts else relation),
         slots=slots,
         batch_rows=batch_rows,
     )

@@ -35,14 +35,13 @@ class FolderSource(BatchSource):
     """
 
     def __init__(self, spec: FileSource, *, through_spark: bool) -> None:
+        require_folder(spec.path)
         self._spec = spec
         self._through_spark = through_spark
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The names of new files: of those Spark's own format for whole files reads no content."""
         spec = self._spec
-        if not spec.path.is_dir():
-            raise PipelineError(f"the source {spec.path} is not a folder. Make it, or give the one that files come to.")
         reader = spark.readStream.format("binaryFile").option("maxFilesPerTrigger", spec.files_per_batch)
         return reader.schema(_WHOLE_FILES).load(str(spec.path)).select("path")
 
@@ -121,6 +120,12 @@ class FolderSource(BatchSource):
         for name, value in self._spec.options.items():
             reader = reader.option(name, value)
         return reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", RAW)
+
+
+def require_folder(path: Path) -> None:
+    """Refuse a source that is no folder."""
+    if not path.is_dir():
+        raise PipelineError(f"the source {path} is not a folder. Make it, or give the one that files come to.")
 
 
 def local_path(uri: str) -> str:

@@ -23,6 +23,7 @@ from semistream.spark.batch_report import BatchReport, reason_of
 from semistream.spark.batches import Batches
 from semistream.spark.computed_columns import ComputedColumns
 from semistream.spark.kafka_table import KINDS
+from semistream.spark.metrics import SPARK_METRICS, PipelineListener, listening
 from semistream.spark.sources import open_source
 from semistream.spark.step_plans import plan_steps
 
@@ -79,7 +80,7 @@ class Pipeline:
                     batches.catch_up(spark)
             except StreamingQueryException as error:
                 raise PipelineError(f"the pipeline {self.spec.name!r} stopped: {reason_of(error)}") from error
-            if once:
+            if once and not stopping():
                 batches.catch_up(spark, all_deferred=True)
 
     @contextmanager
@@ -98,11 +99,11 @@ class Pipeline:
         """The pipeline's ledger and tables, for this process alone."""
         spec = self.spec
         computed = ComputedColumns.of(spec, spark)
+        source = open_source(spec, through_spark=bool(computed.before) or spec.route == "range")
         steps = plan_steps(spec, computed.entering, spark.sparkContext.defaultParallelism)
         with Ledger.open(spec.checkpoint, spec.name) as ledger:
             joined = computed.leaving(steps.joined, spark)
             tables = open_tables(spec, steps.source, joined, Owner(spec.name, ledger.token), KINDS)
-            source = open_source(spec, through_spark=bool(computed.before) or spec.route == "range")
             batches = Batches(spec, steps, computed, source, tables, ledger, watch, time.time)
             batches.recover(spark)
             yield batches
@@ -116,12 +117,16 @@ class Pipeline:
                 f"{location}, where Spark keeps how far the source was read, is gone, but the ledger beside it is not: "
                 "all rows would come twice. Restore it, or give the pipeline a new checkpoint and new tables."
             )
+        listener = PipelineListener(spec.name, spec.checkpoint / SPARK_METRICS)
         writer = batches.source.stream(spark).writeStream.foreachBatch(batches.run)
         writer = writer.option("checkpointLocation", str(location)).queryName(spec.name)
         every = f"{int(parse_duration(spec.every) * 1000)} milliseconds"
-        query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
-        try:
-            yield query
-        finally:
-            batches.end()
-            query.stop()
+        with listening(spark, listener):
+            batches.triggers = listener
+            query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
+            try:
+                yield query
+            finally:
+                batches.end()
+                query.stop()
+                listener.collect(query.recentProgress)  # what Spark had no time to tell

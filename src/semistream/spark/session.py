@@ -46,7 +46,13 @@ def session_for(spec: PipelineSpec, *, master: str, settings: Mapping[str, str],
 
 @contextmanager
 def quiet_session(name: str, master: str, *, log: Path, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A Spark whose every line of output goes to the file ``log``."""
+    """A Spark whose every line of output goes to the file ``log``; one that runs in this process already is taken as it
+    is, and goes on.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
     builder = SparkSession.builder.master(master).appName(name)
     for setting, value in settings.items():
         builder = builder.config(setting, value)

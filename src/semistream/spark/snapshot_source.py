@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from semistream.errors import PipelineError
 from semistream.etl.source_spec import FileSource
 from semistream.spark.batch_source import BatchInput, BatchSource
 from semistream.spark.file_source import FolderSource
@@ -97,8 +96,6 @@ class SnapshotSource(BatchSource):
     def stream(self, spark: SparkSession) -> DataFrame:
         """The names of snapshots, as they become whole."""
         spec = self._spec
-        if not spec.path.is_dir():
-            raise PipelineError(f"the source {spec.path} is not a folder. Make it, or give the one that has snapshots.")
         with worker_interpreter(spark):
             spark.dataSource.register(SnapshotDataSource)
         reader = spark.readStream.format(SnapshotDataSource.name())

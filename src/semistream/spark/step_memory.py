@@ -27,7 +27,10 @@ def share_steps(relations: list[Path], total: int) -> list[int]:
     asked of it than is known here.
     """
     least = total // (len(relations) * _LEAST)
-    return share_memory([_with_least(_seconds(path), least) for path in relations], total)
+    try:
+        return share_memory([_with_least(_seconds(path), least) for path in relations], total)
+    except BudgetError:
+        return [total // len(relations)] * len(relations)  # each step will say what it needs
 
 
 def _with_least(seconds: TupleSeconds, least: int) -> TupleSeconds:

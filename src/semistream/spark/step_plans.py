@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from semistream.joins.engine import EngineJoin
 from semistream.relation import Relation
 from semistream.spark.plan import JoinPlan
 from semistream.spark.routing import cut_codes
+from semistream.spark.step_errors import errors_of_step
 from semistream.spark.step_memory import share_steps
 
 _NEVER_S = float("inf")
@@ -82,14 +82,16 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
     schema = pa.schema([*source, *own])
     total = parse_bytes(spec.memory, of=_largest(parts))
     if isinstance(parts[0], ChangesStep):
-        return _changes(parts[0], source, schema, total)
+        with errors_of_step(1, parts[0].relation.name, steps=1, memory=total):
+            return _changes(parts[0], source, schema, total)
     steps: list[StepPlan] = []
     if spec.latency is not None:
         parts = [_hot_first(part) for part in parts]
     shares = share_steps([part.relation for part in parts], total)
     for i, (part, memory) in enumerate(zip(parts, shares, strict=True)):
         constant = f"{RESERVED}source_{i}"
-        step = _planned(part, schema, memory, constant if constant in constants else None)
+        with errors_of_step(i + 1, part.relation.name, steps=len(parts), memory=memory):
+            step = _planned(part, schema, memory, constant if constant in constants else None)
         schema = step.passed_on
         if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
             raise InvalidArgument(
@@ -256,7 +258,7 @@ def _key_schema(step: KeyedStep, stream: pa.Schema) -> pa.Schema:
     for name in step.key:
         if name not in stream.names or name.startswith(RESERVED):
             known = [each for each in stream.names if not each.startswith(RESERVED)]
-            raise ColumnNotFound(name, known, where=f"the rows that come to {Path(step.relation).name}")
+            raise ColumnNotFound(name, known, where="a row that comes to it")
     return pa.schema([stream.field(name).with_nullable(True) for name in step.key])
 
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from semistream.budget import parse_bytes
+from semistream.etl.spec import PipelineSpec
 from semistream.etl.spec_file import read_spec
-from semistream.relation import Relation
-from semistream.spark.step_plans import plan_steps
+from semistream.spark.dry_plan import dry_plan
 
 
 @dataclass(frozen=True)
@@ -20,27 +19,38 @@ class PipelineFacts:
     source: str
     relations: list[dict[str, Any]]
     columns: dict[str, str]
+    tables: dict[str, str]
     memory_bytes: int
 
 
 def validate_pipeline(file: Path) -> PipelineFacts:
-    """Check a pipeline's file as far as it goes without Spark; columns that Spark computes are not among those."""
+    """Check a pipeline's file, and say what it is. Nothing is written."""
     spec = read_spec(file)
-    plans = plan_steps(spec, spec.source.arrow_schema)
-    relations = []
-    for step in plans.steps:
-        relation = Relation.open(step.join.path)
-        relations.append(
+    with dry_plan(spec) as plan:
+        relations = [
             {
-                "step": step.link.label,
-                "relation": step.join.path,
-                "rows": relation.num_rows,
-                "version": relation.version,
-                "operator": step.join.operator.name,
-                "memory_bytes": dict(step.join.arguments)["memory"],
+                "step": step.plan.link.label,
+                "relation": str(step.path),
+                "rows": None if step.new else step.relation.num_rows,
+                "version": None if step.new else step.relation.version,
+                "operator": step.plan.join.operator.name,
+                "memory_bytes": dict(step.plan.join.arguments)["memory"],
             }
-        )
-    largest = max(Relation.open(step.join.path).nbytes for step in plans.steps)
-    columns = {field.name: str(field.type) for field in plans.joined}
-    memory = parse_bytes(spec.memory, of=max(largest, 1))
-    return PipelineFacts(spec.name, f"{spec.source.format}", relations, columns, memory)
+            for step in plan.steps
+        ]
+        columns = {field.name: str(field.type) for field in plan.columns}
+        tables = {outcome: f"{table.format}: {table.place}" for outcome, table in spec.tables.items()}
+        return PipelineFacts(spec.name, _source(spec), relations, columns, tables, plan.memory_bytes)
+
+
+def check_without_spark(spec: PipelineSpec) -> None:
+    """Refuse a pipeline for what can be seen before Spark runs: not what it computes, and what is joined by that."""
+    if all(step.compute is None for step in spec.steps):
+        with dry_plan(spec):
+            pass
+
+
+def _source(spec: PipelineSpec) -> str:
+    source = spec.source
+    place = getattr(source, "path", None) or getattr(source, "topic", None)
+    return source.format if place is None else f"{source.format}: {place}"

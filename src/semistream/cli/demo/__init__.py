@@ -1,1 +1,1 @@
-"""``semistream demo``: orders and products through Spark, beside Spark's own join."""
+"""``semistream demo``: a pipeline from orders to the facts of a star schema, beside Spark's own joins."""

@@ -1,4 +1,4 @@
-"""Compare what a query wrote with DuckDB's join of the same files, row by row."""
+"""Compare what was written with DuckDB's star join of the same files, row by row."""
 
 from __future__ import annotations
 
@@ -8,40 +8,83 @@ from pathlib import Path
 
 import duckdb
 
+_VALID = "quantity BETWEEN 1 AND 1000 AND customer IS NOT NULL"
+_EXPECTED = f"""
+CREATE TEMP VIEW expected AS
+SELECT o.*, p.sku, p.category, p.price, c.segment, c.country, s.city
+FROM orders AS o JOIN products AS p ON o.product_id = p.id LEFT JOIN customers AS c ON o.customer = c.code
+    JOIN stores AS s ON o.store_id = s.id
+WHERE {_VALID}
+"""
+_OUTCOMES = f"""
+SELECT
+    count(*) FILTER (NOT ({_VALID})),
+    count(*) FILTER ({_VALID} AND p.id IS NULL),
+    count(*) FILTER ({_VALID} AND p.id IS NOT NULL AND s.id IS NULL),
+    count(*) FILTER ({_VALID} AND p.id IS NOT NULL AND s.id IS NOT NULL)
+FROM orders AS o LEFT JOIN products AS p ON o.product_id = p.id LEFT JOIN stores AS s ON o.store_id = s.id
+"""
+_KEYS = """
+SELECT count(DISTINCT customer), count(DISTINCT (customer, customer_key)), count(DISTINCT customer_key),
+    coalesce(min(customer_key), 1), coalesce(max(customer_key), 0)
+FROM written
+"""
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows that were written, by outcome, and those in which they differ from DuckDB's join as a multiset."""
+    """Rows in which results differ from DuckDB's as a multiset, and what DuckDB makes of every order."""
 
     rows: int
-    joined: int
-    unmatched: int
     missing: int
     unexpected: int
+    outcomes: dict[str, int]
+    keys_hold: bool = True
 
     @property
     def equal(self) -> bool:
-        """Whether the results are the same, duplicates counted."""
-        return self.missing == 0 and self.unexpected == 0
+        """Whether the results are the same, duplicates counted, and each customer has one number of its own."""
+        return self.missing == 0 and self.unexpected == 0 and self.keys_hold
 
 
-def compare_with_duckdb(results: Path, orders: Sequence[Path], products: Path) -> Comparison:
-    """Left join ``orders`` with ``products`` in DuckDB, and compare every column of every row with ``results``."""
+def compare_with_duckdb(
+    written: Sequence[Path], orders: Sequence[Path], products: Sequence[Path], data: Path, *, keys: int | None = None
+) -> Comparison:
+    """Join ``orders`` with the products, customers and stores in the folder ``data`` in DuckDB, and compare every
+    column of every row with the files that were ``written``.
+
+    If these have surrogate keys, ``keys`` says how many there are.
+    """
     with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        _view(connection, "orders", orders)
-        _view(connection, "products", [products])
-        _view(connection, "written", sorted(results.glob("*.parquet")))
-        connection.execute(
-            "CREATE TEMP VIEW expected AS SELECT o.*, p.* EXCLUDE (id) "
-            "FROM orders AS o LEFT JOIN products AS p ON o.product_id = p.id"
-        )
-        rows, unmatched = connection.sql("SELECT count(*), count(*) - count(sku) FROM written").fetchall()[0]
+        connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+        for name, files in (
+            ("orders", orders),
+            ("products", products),
+            ("customers", [data / "customers.parquet"]),
+            ("stores", [data / "stores.parquet"]),
+            ("written", written),
+        ):
+            _view(connection, name, files)
+        connection.execute(_EXPECTED)
+        own = "SELECT * EXCLUDE (customer_key) FROM written" if keys is not None else "FROM written"
         missing, unexpected = (
-            connection.sql(f"SELECT count(*) FROM (FROM {a} EXCEPT ALL FROM {b})").fetchall()[0][0]
-            for a, b in (("expected", "written"), ("written", "expected"))
+            _one(connection, f"SELECT count(*) FROM (({a}) EXCEPT ALL ({b}))")
+            for a, b in (("FROM expected", own), (own, "FROM expected"))
         )
-    return Comparison(rows, rows - unmatched, unmatched, missing, unexpected)
+        found = connection.sql(_OUTCOMES).fetchall()[0]
+        outcomes = dict(zip(("invalid", "waiting", "unmatched", "joined"), found, strict=True))
+        holds = keys is None or _keys_hold(connection, keys)
+        return Comparison(_one(connection, "SELECT count(*) FROM written"), missing, unexpected, outcomes, holds)
+
+
+def _keys_hold(connection: duckdb.DuckDBPyConnection, keys: int) -> bool:
+    """Whether each customer has one surrogate key, each key one customer, and no key is past those given out."""
+    customers, pairs, numbers, first, last = connection.sql(_KEYS).fetchall()[0]
+    return bool(customers == pairs == numbers and first >= 1 and last <= keys)
+
+
+def _one(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    return int(connection.sql(query).fetchall()[0][0])
 
 
 def _view(connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path]) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from semistream.cli.demo.prerequisites import require_java, require_packages
 from semistream.cli.options import AsJson
+from semistream.cli.prerequisites import DELTA, PLOT, SPARK, require_java, require_packages
 from semistream.errors import SemistreamError
 
 
@@ -18,16 +18,16 @@ def demo(
     ),
     orders: Annotated[int, typer.Option(help="How many orders arrive in all.", min=1)] = 1_000_000,
     products: Annotated[int, typer.Option(help="How many products there are.", min=1)] = 2_000_000,
-    mean_batch: Annotated[int, typer.Option(help="Mean number of orders in a micro-batch.", min=1)] = 50_000,
+    mean_batch: Annotated[int, typer.Option(help="Mean number of orders in a micro-batch.", min=1)] = 100_000,
     spark_batches: Annotated[
         int, typer.Option(help="How many of the micro-batches Spark's own join gets; it is slow.", min=1)
-    ] = 8,
+    ] = 5,
     cores: Annotated[int, typer.Option(help="Task slots of the local Spark.", min=1)] = 2,
     seed: Annotated[int, typer.Option(help="Fixes the orders.", min=0)] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Bursts of orders, joined with products under 10% of their size, on Spark, beside Spark's own join."""
-    require_packages()
+    """A pipeline: bursts of orders to the facts of a star schema in Delta, beside Spark's own joins."""
+    require_packages("the demo", {**SPARK, **DELTA, **PLOT})
     require_java()
     from semistream.cli.demo.data import Workload
     from semistream.cli.demo.folder import DemoFolder

@@ -1,4 +1,4 @@
-"""The demo's data: a table of products, and orders that come in bursts and ask for few of them most of the time."""
+"""The demo's data: products, customers and stores, and orders that come in bursts and ask for few products mostly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ import pyarrow.parquet
 
 from semistream.streams import Bursty, Zipf
 
-KNOWN_SHARE = 0.98  # of the products that are ordered, those that the table of products has
+KNOWN_SHARE = 0.98  # of the products that are ordered, those that are known from the start
+STORES = 200  # that orders name; one of them is not known
+_PRODUCTS_PER_CUSTOMER = 20
+_UNKNOWN_CUSTOMERS = 10  # one in so many
+_INVALID = 500  # one order in so many has no quantity worth the name
 _VIRTUAL_STREAMS = 5  # bursts on scales from 2 to 32 micro-batches
 _ROW_GROUPS = 4  # in each file, so that several tasks can share one
 _EPOCH = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1_000_000)
@@ -37,8 +41,20 @@ COPY (
         1.0 + draw(id, 7, 41) / 10.0 AS rating,
         draw(id, 8, 5000) AS in_stock,
         TIMESTAMPTZ '2020-01-01 00:00:00+00' + to_seconds(draw(id, 9, 150000000)) AS listed_at
-    FROM range($products) AS t(id)
+    FROM range($first, $last) AS t(id)
 ) TO '{path}' (FORMAT parquet, COMPRESSION lz4_raw)
+"""
+_CUSTOMERS = """
+COPY (
+    SELECT
+        printf('C%08d', id) AS code,
+        ['new', 'regular', 'gold'][1 + draw(id, 1, 3)] AS segment,
+        ['DE', 'FR', 'GR', 'PK', 'US'][1 + draw(id, 2, 5)] AS country
+    FROM range($last) AS t(id) WHERE id % $unknown > 0
+) TO '{path}' (FORMAT parquet)
+"""
+_STORES = """
+COPY (SELECT CAST(id AS INTEGER) AS id, 'City ' || id AS city FROM range($last) AS t(id)) TO '{path}' (FORMAT parquet)
 """
 
 
@@ -51,19 +67,43 @@ class Workload:
     mean_batch: int
     seed: int
 
+    @property
+    def ordered_products(self) -> int:
+        """How many products are ordered at all; some of them come late, and some never."""
+        return max(1, round(self.products / KNOWN_SHARE))
+
+    @property
+    def late_products(self) -> range:
+        """The products that come when orders wait for them already: half of those that are not known at first."""
+        return range(self.products, (self.products + self.ordered_products + 1) // 2)
+
+    @property
+    def customers(self) -> int:
+        """How many customers order."""
+        return max(10, self.products // _PRODUCTS_PER_CUSTOMER)
+
     def write_products(self, path: Path) -> None:
         """The table of products, about 150 bytes a row, as a Parquet file."""
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            connection.execute(_DRAW)
-            connection.execute(_PRODUCTS.format(path=str(path).replace("'", "''")), {"products": self.products})
+        _copy(_PRODUCTS, path, first=0, last=self.products)
+
+    def write_late_products(self, path: Path) -> None:
+        """Those that come late, with the same columns."""
+        _copy(_PRODUCTS, path, first=self.late_products.start, last=self.late_products.stop)
+
+    def write_customers(self, path: Path) -> None:
+        """The customers that are known."""
+        _copy(_CUSTOMERS, path, last=self.customers, unknown=_UNKNOWN_CUSTOMERS)
+
+    def write_stores(self, path: Path) -> None:
+        """The stores that are known."""
+        _copy(_STORES, path, last=STORES - 1)
 
     def write_orders(self, folder: Path) -> list[int]:
         """One Parquet file per micro-batch; gives how many orders each has.
 
         Spark takes files in the order of their times, so these are set one second apart.
         """
-        folder.mkdir()
+        folder.mkdir(parents=True)
         sizes = []
         for number, batch in enumerate(self.order_batches()):
             path = folder / order_file(number)
@@ -76,8 +116,8 @@ class Workload:
         return sizes
 
     def order_batches(self) -> Iterator[pa.RecordBatch]:
-        """Orders in micro-batches that swell and fade; some are for products that nobody knows."""
-        values = Zipf(1.0, max(1, round(self.products / KNOWN_SHARE)), seed=self.seed)
+        """Orders in micro-batches that swell and fade; some are for products that nobody knows, or for no quantity."""
+        values = Zipf(1.0, self.ordered_products, seed=self.seed)
         stream = Bursty(values, streams=_VIRTUAL_STREAMS, seed=self.seed)
         rng = np.random.default_rng(self.seed)
         for batch in stream.micro_batches(self.orders, self.mean_batch, name="product_id"):
@@ -85,12 +125,15 @@ class Workload:
             ordered_at = (
                 _EPOCH + batch.column("step").to_numpy() * 1_000_000 + np.sort(rng.integers(0, 1_000_000, rows))
             )
+            quantity = np.where(rng.integers(0, _INVALID, rows) == 0, 0, rng.integers(1, 10, rows))
+            customers = rng.integers(0, self.customers, rows)
             yield pa.record_batch(
                 {
                     "order_id": batch.column("seq"),
                     "product_id": batch.column("product_id"),
-                    "customer_id": pa.array(rng.integers(0, 500_000, rows, dtype=np.int32)),
-                    "quantity": pa.array(rng.integers(1, 10, rows, dtype=np.int32)),
+                    "customer": pa.array([f"C{number:08d}" for number in customers.tolist()]),
+                    "store_id": pa.array(rng.integers(0, STORES, rows, dtype=np.int32)),
+                    "quantity": pa.array(quantity.astype(np.int32)),
                     "ordered_at": pa.array(ordered_at).view(pa.timestamp("us", "UTC")),
                 }
             )
@@ -99,3 +142,10 @@ class Workload:
 def order_file(number: int) -> str:
     """The name of the file of a micro-batch."""
     return f"orders-{number:05d}.parquet"
+
+
+def _copy(query: str, path: Path, **values: int) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+        connection.execute(_DRAW)
+        connection.execute(query.format(path=str(path).replace("'", "''")), values)

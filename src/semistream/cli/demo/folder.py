@@ -37,24 +37,24 @@ class DemoFolder:
         return cls(root)
 
     @property
-    def products(self) -> Path:
-        """The products as Spark's own join and DuckDB read them."""
-        return self.root / "products.parquet"
+    def pipeline(self) -> Path:
+        """The pipeline's file; its paths are relative to this folder."""
+        return self.root / "orders.yaml"
 
     @property
-    def relation(self) -> Path:
-        """The products as a relation."""
-        return self.root / "products"
+    def data(self) -> Path:
+        """What the pipeline reads: relations by name, and the same as Parquet files for Spark's own join and DuckDB."""
+        return self.root / "data"
 
     @property
     def orders(self) -> Path:
         """The order files, one per micro-batch."""
-        return self.root / "orders"
+        return self.data / "orders"
 
     @property
-    def metrics(self) -> Path:
-        """What the Python workers counted."""
-        return self.root / "metrics"
+    def updates(self) -> Path:
+        """Where updates of the products come to."""
+        return self.data / "product_updates"
 
     @property
     def log(self) -> Path:
@@ -66,6 +66,15 @@ class DemoFolder:
         """The picture."""
         return self.root / "rates.png"
 
-    def query(self, name: str) -> Path:
-        """A query's own folder: its results and its checkpoint."""
-        return self.root / f"query-{name}"
+    @property
+    def by_spark(self) -> Path:
+        """The folder of Spark's own query: its results and its checkpoint."""
+        return self.root / "by-spark"
+
+    def table(self, name: str) -> Path:
+        """A table as a Parquet file."""
+        return self.data / f"{name}.parquet"
+
+    def relation(self, name: str) -> Path:
+        """The same as a relation."""
+        return self.data / name

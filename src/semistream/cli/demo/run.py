@@ -2,106 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING
 
+from deltalake import DeltaTable
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from semistream.budget import format_bytes
-from semistream.cli.demo.check import Comparison, compare_with_duckdb
+from semistream.budget import format_bytes, parse_bytes
+from semistream.cli.demo.check import compare_with_duckdb
 from semistream.cli.demo.data import Workload, order_file
 from semistream.cli.demo.folder import DemoFolder
 from semistream.cli.demo.plot import save_plot
 from semistream.cli.demo.report import DemoReport, QueryReport, orders_per_s
 from semistream.cli.output import messages
 from semistream.cli.progress import build_progress
+from semistream.etl.spec_file import read_spec
 from semistream.relation import Relation
 from semistream.spark.demo import (
     Batch,
     join_strategy,
-    join_with_semistream,
     join_with_spark,
     open_session,
     read_orders,
-    read_worker_stats,
+    run_pipeline,
     run_query,
 )
 
-BUDGET_SHARE = 0.10  # of R's bytes, for all workers together
+if TYPE_CHECKING:
+    from semistream.spark.batch_report import BatchReport
+
+KEYS = {"products": "id", "customers": "code", "stores": "id"}
 
 
 def run_demo(workload: Workload, folder: DemoFolder, *, cores: int, spark_batches: int) -> DemoReport:
-    """Make the data, run both queries, check both results, draw the plot."""
+    """Make the data, run the pipeline and Spark's own joins, check both results, draw the plot."""
     start = perf_counter()
     say = messages().print
-    say(f"1/5  {workload.products:,} products, {workload.orders:,} orders in bursts")
-    workload.write_products(folder.products)
-    sizes = workload.write_orders(folder.orders)
-    files = [folder.orders / order_file(number) for number in range(len(sizes))]
+    say(f"1/6  {workload.products:,} products, {workload.orders:,} orders in bursts")
+    sizes = _make_data(workload, folder)
+    orders = [folder.orders / order_file(number) for number in range(len(sizes))]
+    spec = read_spec(folder.pipeline)
+    memory_bytes = cores * parse_bytes(spec.memory, of=1)
 
-    say("2/5  building the relation")
+    say("2/6  building the relations")
     begin = perf_counter()
-    with build_progress() as progress:
-        relation = Relation.build(folder.products, folder.relation, key="id", progress=progress)
+    relations = [_build(folder, name, key) for name, key in KEYS.items()]
     build_seconds = perf_counter() - begin
-    worker_bytes = int(relation.nbytes * BUDGET_SHARE) // cores
 
-    say(f"3/5  {len(sizes)} micro-batches through Spark, {format_bytes(worker_bytes)} for each of {cores} workers")
-    with open_session(cores, log=folder.log, warehouse=folder.root / "warehouse") as spark:
-        ours_df = join_with_semistream(
-            read_orders(spark, files), relation, worker_bytes=worker_bytes, metrics=folder.metrics
-        )
-        ours = _watch("semistream", run_query(ours_df, folder.query("semistream"), log=folder.log), sizes)
-        compared = sizes[:spark_batches]
-        say(f"4/5  {'the same' if len(compared) == len(sizes) else f'the first {len(compared)}'} with Spark's own join")
-        theirs_df = join_with_spark(read_orders(spark, files[: len(compared)]), folder.products)
+    say(f"3/6  {len(sizes)} micro-batches through the pipeline, {spec.memory} for each of {cores} workers")
+    reports: list[BatchReport] = []
+    with open_session(cores, log=folder.log, warehouse=folder.root / "spark-warehouse") as spark:
+        with _bar("semistream", len(sizes)) as show:
+
+            def done(report: BatchReport) -> None:
+                reports.append(report)
+                show(report.rows_in, report.rows_per_s)
+
+            ours = run_pipeline(folder.pipeline, spark, done)
+            waited = reports[-1].waiting_rows
+            say(f"4/6  {waited:,} orders wait for their product; an update of the products comes")
+            workload.write_late_products(folder.updates / "late.parquet")
+            first = len(reports)
+            run_pipeline(folder.pipeline, spark, done)
+        compared = min(spark_batches, len(sizes))
+        say(f"5/6  {'the same' if compared == len(sizes) else f'the first {compared}'} with Spark's own joins")
+        theirs_df = join_with_spark(read_orders(spark, orders[:compared]), folder.data)
         strategy = join_strategy(theirs_df)
-        theirs = _watch("Spark's own", run_query(theirs_df, folder.query("spark"), log=folder.log), compared)
+        theirs: list[Batch] = []
+        with _bar("Spark's own", compared) as show:
+            for batch in run_query(theirs_df, folder.by_spark, log=folder.log):
+                theirs.append(batch)
+                show(batch.rows, batch.rows_per_s)
 
-    say("5/5  comparing both results with DuckDB's, row by row")
-    reports = [
-        _report(batches, compare_with_duckdb(folder.query(query) / "results", files[: len(batches)], folder.products))
-        for query, batches in (("semistream", ours), ("spark", theirs))
-    ]
-    title = f"{workload.orders:,} orders joined with {workload.products:,} products ({format_bytes(relation.nbytes)})"
-    names = (f"semistream, {format_bytes(worker_bytes * cores)} of memory", "Spark's own stream-static join")
+    say("6/6  comparing both results with DuckDB's, row by row")
+    keys = Relation.open(folder.relation("customer_keys")).num_rows
+    found = compare_with_duckdb(
+        [Path(uri) for uri in DeltaTable(str(spec.sink.path)).file_uris()],
+        orders,
+        [folder.table("products"), folder.updates / "late.parquet"],
+        folder.data,
+        keys=keys,
+    )
+    outcomes = _outcomes(reports)
+    results = sorted((folder.by_spark / "results").glob("*.parquet"))
+    by_spark = compare_with_duckdb(results, orders[: len(theirs)], [folder.table("products")], folder.data)
+    title = f"{workload.orders:,} orders with {workload.products:,} products, customers and stores"
+    names = (f"semistream, {format_bytes(memory_bytes)} of memory, to Delta", "Spark's own stream-static joins")
     save_plot(folder.plot, dict(zip(names, (ours, theirs), strict=True)), sizes, title=title)
 
-    stats = read_worker_stats(folder.metrics)
     warm = len(theirs) > 1  # leave out the first batch, in which workers start and code is compiled, if there are more
     warm_ours, warm_theirs = (orders_per_s(batches[warm : len(theirs)]) for batches in (ours, theirs))
     return DemoReport(
-        products=relation.num_rows,
-        product_bytes=relation.nbytes,
-        pages=relation.num_pages,
+        products=workload.products,
+        relation_bytes=sum(relation.nbytes for relation in relations),
         build_seconds=round(build_seconds, 3),
         cores=cores,
-        budget_bytes=worker_bytes * cores,
-        peak_bytes=stats.peak_bytes,
-        workers=stats.workers,
-        pages_read=stats.pages_read,
-        requests=stats.requests,
-        bytes_read=stats.bytes_read,
-        semistream=reports[0],
-        spark=reports[1],
+        budget_bytes=memory_bytes,
+        peak_worker_bytes=max(report.memory_bytes for report in reports),
+        bytes_read=sum(report.bytes_read for report in reports),
+        customers=keys,
+        waited=waited,
+        joined_late=sum(report.outcomes["joined"] for report in reports[first:]),
+        semistream=QueryReport.of(ours, outcomes, equals_duckdb=found.equal and found.outcomes == outcomes),
+        spark=QueryReport.of(theirs, {"joined": by_spark.rows}, equals_duckdb=by_spark.equal),
         spark_strategy=strategy,
         warm_rows_per_s={"semistream": round(warm_ours), "spark": round(warm_theirs)},
         speedup=round(warm_ours / warm_theirs, 2),
         seconds=round(perf_counter() - start, 1),
         files={
             "plot": str(folder.plot),
-            "joined orders": str(folder.query("semistream") / "results"),
-            "the same by Spark": str(folder.query("spark") / "results"),
-            "relation": str(folder.relation),
-            "orders": str(folder.orders),
-            "worker metrics": str(folder.metrics),
+            "the pipeline": str(folder.pipeline),
+            "the warehouse (Delta)": str(folder.root / "warehouse"),
+            "metrics, a line per batch": str(folder.root / "checkpoint" / "metrics.jsonl"),
+            "the same by Spark": str(folder.by_spark / "results"),
             "Spark's log": str(folder.log),
         },
     )
 
 
-def _watch(name: str, query: Iterable[Batch], sizes: Sequence[int]) -> list[Batch]:
-    """Run a query and show each micro-batch when it is done."""
+def _make_data(workload: Workload, folder: DemoFolder) -> list[int]:
+    """All files that are read, and the pipeline's own."""
+    folder.updates.mkdir(parents=True)
+    workload.write_products(folder.table("products"))
+    workload.write_customers(folder.table("customers"))
+    workload.write_stores(folder.table("stores"))
+    folder.pipeline.write_text(files("semistream.cli.demo").joinpath("orders.yaml").read_text())
+    return workload.write_orders(folder.orders)
+
+
+def _build(folder: DemoFolder, name: str, key: str) -> Relation:
+    with build_progress() as progress:
+        return Relation.build(folder.table(name), folder.relation(name), key=key, progress=progress)
+
+
+def _outcomes(reports: list[BatchReport]) -> dict[str, int]:
+    """What became of all orders: those that waited have another outcome in a later batch."""
+    ended = ("invalid", "unmatched", "joined")
+    total = {outcome: sum(report.outcomes[outcome] for report in reports) for outcome in ended}
+    return {**total, "waiting": reports[-1].waiting_rows}
+
+
+@contextmanager
+def _bar(name: str, batches: int) -> Iterator[Callable[[int, float], None]]:
+    """A bar that is told of each micro-batch when it is done."""
     console = messages()
     columns = (
         SpinnerColumn(),
@@ -111,15 +158,10 @@ def _watch(name: str, query: Iterable[Batch], sizes: Sequence[int]) -> list[Batc
         TextColumn("micro-batches  {task.fields[rate]}"),
         TimeElapsedColumn(),
     )
-    batches: list[Batch] = []
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(name, total=len(sizes), rate="starting")
-        for batch in query:
-            batches.append(batch)
-            rate = f"{batch.rows:,} orders at {batch.rows_per_s:,.0f}/s"
-            progress.update(task, completed=len(batches), rate=rate)
-    return batches
+        task = progress.add_task(name, total=batches, rate="starting")
 
+        def show(rows: int, rows_per_s: float) -> None:
+            progress.update(task, advance=1, rate=f"{rows:,} orders at {rows_per_s:,.0f}/s")
 
-def _report(batches: Sequence[Batch], found: Comparison) -> QueryReport:
-    return QueryReport.of(batches, joined=found.joined, unmatched=found.unmatched, equals_duckdb=found.equal)
+        yield show

@@ -1,4 +1,4 @@
-"""What the demo needs beyond the library itself; said before any work is done."""
+"""What commands on Spark need beyond the library itself; said before any work is done."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,14 +16,17 @@ LEAST_JAVA = 17
 _INSTALL_JAVA = (
     "Install it with `apt-get install openjdk-17-jre-headless` (Debian, Ubuntu) or `brew install openjdk@17` (macOS)"
 )
-_PACKAGES = ("pyspark", "pandas", "matplotlib")
+SPARK = {"pyspark": "spark", "pandas": "spark"}
+DELTA = {"deltalake": "delta"}
+PLOT = {"matplotlib": "plot"}
 
 
-def require_packages() -> None:
-    """Refuse to start without the packages of the extras ``spark`` and ``plot``."""
-    if missing := [name for name in _PACKAGES if find_spec(name) is None]:
+def require_packages(what: str, packages: Mapping[str, str] = SPARK) -> None:
+    """Refuse to go on with ``what`` without the packages it needs; each comes with an extra of ours."""
+    if missing := [name for name in packages if find_spec(name) is None]:
+        extras = ",".join(dict.fromkeys(packages.values()))
         raise SemistreamError(
-            f"the demo needs {' and '.join(missing)}. Install with `pip install 'semistream[spark,plot]'`."
+            f"{what} needs {' and '.join(missing)}. Install with `pip install 'semistream[{extras}]'`."
         )
 
 
