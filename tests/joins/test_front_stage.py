@@ -154,3 +154,26 @@ def test_another_budget_while_it_runs(relation: Relation, table: pa.Table) -> No
             assert multiset(results) == multiset(batch_join(pa.table(batch), table, {"s": "k"}, "inner", ["name", "n"]))
             assert join.budget.used <= join.budget.limit
         assert join.stats.rows_done == 9000
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_what_is_not_cached_can_be_given_back(relation: Relation, table: pa.Table, how: str) -> None:
+    hot = np.arange(0, ROWS, 100)
+    with front(relation, SweepJoin, how=how) as join:
+        cold = list(join.answer(skewed(1000, hot)))
+        assert [answered for _, answered in cold] == [False] * len(cold)
+        assert sum(rows.num_rows for rows, _ in cold) == 1000
+        for seed in range(4):
+            drain(join, skewed(4000, hot, seed=seed))
+        before, batch = join.stats.pages_read, skewed(4000, hot, seed=9)
+        given = list(join.answer(batch))
+        results = pa.Table.from_batches([rows for rows, answered in given if answered], join.schema)
+        missed = pa.Table.from_batches([rows for rows, answered in given if not answered], SCHEMA)
+        assert results.num_rows > 0.8 * batch.num_rows
+        assert (join.stats.pages_read, join.stats.rows_waiting) == (before, 0)
+        again = pa.Table.from_batches(
+            [each for rows in missed.to_batches() for each in join.push(rows)] + list(join.flush()), join.schema
+        )
+        oracle = batch_join(pa.table(batch), table, {"s": "k"}, how, ["name", "n"])
+        assert multiset(pa.concat_tables([results, again])) == multiset(oracle)
+        assert join.stats.rows_in == join.stats.matched + join.stats.unmatched == 5 * 4000

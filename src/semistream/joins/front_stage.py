@@ -13,10 +13,10 @@ from semistream.errors import BudgetError, InvalidArgument
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.batch_rows import BatchRows
 from semistream.joins.cache_index import ProbeRoom
-from semistream.joins.cache_shape import CacheShape
 from semistream.joins.emitter import Emitter
 from semistream.joins.front import Front
 from semistream.joins.front_memory import FrontMemory
+from semistream.joins.front_models import CACHE, LEAST_FRAMES, cached_columns, fronted_model
 from semistream.joins.hot_keys import HotKeys
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.row_sizes import widest
@@ -25,15 +25,10 @@ from semistream.joins.spec import JoinSpec
 from semistream.joins.tuple_cache import TupleCache
 from semistream.kernels.types import Int32s
 from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
-from semistream.relation.page_layout import ColumnLayout
-from semistream.tuning.front_model import FrontedModel
 from semistream.tuning.work import OperatorModel
 
-_CACHE, _MISSED = "tuple cache", "missed tuples"
+_MISSED = "missed tuples"
 _SHARE = 0.25  # of the memory, for the cache
-_LEAST_FRAMES = 2  # with fewer there is no cache
-_KEPT_FULL = 0.95  # of the room of a cache, that is in use when it is full
-_GUESSED_BYTES = 24  # of a string or nested value of R, more than the least that it counts for
 _AGED_AFTER = 2  # stream tuples for each cached row; and as many that were missed are through as wait
 
 
@@ -108,38 +103,7 @@ class FrontStage(SemiStreamJoin):
         cache_share: float = _SHARE,
     ) -> OperatorModel:
         """The model of the join behind the stage, and of a cache with as many rows as its share has room for."""
-        free = memory.free
-        behind = cls._model_behind(relation, spec, memory, sample, free - int(free * cache_share))
-        layout = FrontMemory.of(memory.free, spec)
-        if layout is None:
-            return behind
-        columns = _cached_columns(spec)
-        shape = CacheShape.of(columns, layout.cache_bytes)
-        row_bytes = shape.least_row + sum(_GUESSED_BYTES for column in columns if not column.width)
-        if shape.frames < _LEAST_FRAMES:
-            return behind
-        memory.charge(_CACHE, layout.held_bytes)
-        cached_rows = _KEPT_FULL * shape.rows(row_bytes)
-        return FrontedModel(cached_rows, behind, batch_rows=Emitter.capacity(spec, layout))
-
-    @classmethod
-    def _model_behind(
-        cls,
-        relation: AnyRelation,
-        spec: JoinSpec,
-        memory: MemoryBudget,
-        sample: pa.RecordBatch | None,
-        nbytes: int,
-    ) -> OperatorModel:
-        """The wrapped join in ``nbytes`` of the memory, or in the least that it needs."""
-        try:
-            return cls.wraps.model(relation, spec, memory.part(max(nbytes, 1)), sample)
-        except BudgetError as error:
-            if error.least_bytes is None or error.least_bytes <= nbytes:
-                raise
-            memory.clear()
-            memory.require(error.least_bytes, purpose=f"the {cls.name} join with {relation.path}")
-            return cls.wraps.model(relation, spec, memory.part(error.least_bytes), sample)
+        return fronted_model(cls.name, cls.wraps, relation, spec, memory, sample, cache_share)
 
     def _arrange(self) -> None:
         """Split the memory; the cache gets less than its share, or nothing, if the wrapped join needs it."""
@@ -175,11 +139,11 @@ class FrontStage(SemiStreamJoin):
         memory = FrontMemory.of(self._memory.free, self.spec)
         if memory is None:
             return None
-        columns = _cached_columns(self.spec)
+        columns = cached_columns(self.spec)
         cache = TupleCache(columns, memory.cache_bytes)
-        if cache.frames < _LEAST_FRAMES:
+        if cache.frames < LEAST_FRAMES:
             return None
-        self._memory.charge(_CACHE, memory.held_bytes)
+        self._memory.charge(CACHE, memory.held_bytes)
         room = {"nbytes": memory.waiting_bytes, "bits": memory.counter_bits}
         hot: HotKeys | ScatteredHotKeys
         if self.spec.condition.computes_codes:
@@ -415,12 +379,6 @@ class FrontStage(SemiStreamJoin):
         """Close the wrapped join."""
         if self._wrapped is not None:
             self._wrapped.close()
-
-
-def _cached_columns(spec: JoinSpec) -> tuple[ColumnLayout, ...]:
-    """The columns of R that results are made of, or checked by."""
-    check = spec.condition.check
-    return tuple(dict.fromkeys([*spec.payload, *(check.relation_columns if check else ())]))
 
 
 def _changed_codes(before: Relation, after: Relation) -> Any:
