@@ -1,4 +1,4 @@
-"""Snapshots against the one before, by brute force: which rows are new, changed, the same and gone, and what R becomes."""
+"""Snapshots against the one before, by brute force: which rows are new, changed, the same or gone; what R becomes."""
 
 import math
 from collections import Counter

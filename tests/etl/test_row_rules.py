@@ -3,11 +3,11 @@
 import math
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream.etl.invalid_rows import invalid_rows
-from semistream.etl.row_rules import RowRule, first_broken
+from semistream.etl.row_rules import RowRule, first_broken, readable_time
 
 numbers = st.one_of(st.none(), st.floats(-5, 5), st.just(math.nan), st.just(math.inf))
 rules = st.builds(
@@ -30,6 +30,7 @@ def broken(rule, value):
     return rule.one_of is not None and value not in rule.one_of
 
 
+@settings(deadline=None, max_examples=60)
 @given(rows=st.lists(st.tuples(numbers, numbers), max_size=10), held=st.lists(rules, max_size=3))
 def test_the_first_rule_that_is_broken_is_the_reason(rows, held):
     batch = pa.record_batch({name: pa.array([row[i] for row in rows], pa.float64()) for i, name in enumerate("ab")})
@@ -58,3 +59,13 @@ def test_rows_of_any_values_have_a_text():
     }
     assert "xff" in found[0]["raw"]
     assert "out of range: 1073741824" in found[0]["raw"]
+
+
+def test_dates_that_nobody_can_read_back_are_told():
+    for type_ in (pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        rule = readable_time("at", type_)
+        years = pa.array([0, None, 2**62 if type_.bit_width == 64 else 2**30]).cast(
+            pa.int64() if type_.bit_width == 64 else pa.int32()
+        )
+        assert rule.broken(years.cast(type_)).to_pylist() == [False, False, True]
+    assert readable_time("at", pa.string()) is None

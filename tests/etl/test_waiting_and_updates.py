@@ -25,6 +25,7 @@ files = st.builds(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(waiting=st.lists(files, max_size=8), now=st.sampled_from([60.0, 70.0, 200.0]), drains=st.booleans())
 def test_all_files_of_an_origin_go_on_if_one_can(waiting, now, drains):
     policy = WaitingPolicy(versions=[2, 1], retry_s=[60.0, float("inf")])
@@ -67,6 +68,7 @@ def test_the_last_row_of_a_key_counts(tmp_path_factory, batches):
     assert {row["k"]: row["v"] for row in relation.scan().read_all().to_pylist()} == expected
 
 
+@settings(deadline=None, max_examples=60)
 @given(rows=st.lists(st.tuples(st.one_of(st.none(), st.integers(0, 2)), st.sampled_from(["a", None])), max_size=9))
 def test_keys_of_several_columns(rows):
     table = pa.table(

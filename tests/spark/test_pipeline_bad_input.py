@@ -39,7 +39,7 @@ def test_a_source_that_changes_is_told_or_kept_aside(spark, warehouse, format):
     (report,) = run(spark, warehouse.spec(source=source(format)))
     good = [first, second]
     if format == "json":  # a field that is not there is null, in each row by itself
-        good.append(third.append_column("amount", pa.nulls(40, pa.float64())))
+        good.append(third.set_column(4, "amount", pa.nulls(40, pa.float64())))
     assert rows(warehouse.table("sink")) == star(pa.concat_tables(good))[0]
     assert [remark for remark in report.remarks if "passes over: colour" in remark]
     quarantine = warehouse.table("quarantine").to_pylist()
@@ -139,7 +139,8 @@ def test_poisoned_rows_never_stop_the_pipeline(spark, warehouse):
     expected = pa.Table.from_pylist([{**row, "id": 1002}], schema=good.schema)
     assert rows(warehouse.table("sink")) >= star(pa.concat_tables([good, expected]))[0]
     stopped = dict(rows(warehouse.table("unmatched"), "id", "stopped_at"))
-    assert {(1000, "products"), (1001, "customers")} <= set(stopped)
+    assert (1000, "products") in stopped
     kept = warehouse.table("quarantine").column("raw").to_pylist()
     assert {"{", '"text"', json.dumps(row)[:-5], json.dumps({**row, "quantity": 2**40})} <= set(kept)
     assert last.outcomes["invalid"] == len(kept)
+    assert [len(text) > len(huge) for text in kept].count(True) == 1
