@@ -98,7 +98,7 @@ def test_outcomes_add_up_where_rows_have_several_results(tmp_path_factory, relat
     assert len({file.origin for file in [*work.waiting, *work.stalled]}) <= 1
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(streams=st.lists(streams, min_size=1, max_size=3))
 def test_rows_that_waited_count_once_each_and_none_is_lost(tmp_path_factory, relations, streams):
     """Tasks stop rows before two links; later they all go on, over their days, and end in the unmatched table."""

@@ -81,7 +81,7 @@ def by_definition(stream, steps):
     return expected
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=80)
 @given(steps=step_lists(), stream=streams, at=cuts, operator=st.sampled_from([MeshJoin, SweepJoin]))
 @example(steps=[Step(1, "a", "inner"), Step(2, "v1", "semi")], stream=[(2, 0)], at=[], operator=MeshJoin)
 def test_a_chain_does_what_each_link_says(relations, steps, stream, at, operator):

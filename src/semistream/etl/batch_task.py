@@ -23,12 +23,14 @@ from semistream.etl.source_spec import RESERVED
 from semistream.etl.splits import RowsSplit, SourceSplit, Split
 from semistream.etl.table_writer import TableLayout, TableWriter
 from semistream.etl.waiting_rows import WaitingWriter
+from semistream.joins.row_sizes import is_regular, row_sizes
 
 RAW = "__raw"
 """The column that has the text of a row that could not be read."""
 SINCE = "__since"
 """The column that says when a row came, in milliseconds."""
 
+_RAISE = "raise `memory` to load such rows"
 BATCH, STOPPED_AT = "batch_id", "stopped_at"
 
 __all__ = ["INVALID_SCHEMA", "RAW", "SINCE", "BatchTask", "TaskPlan", "stopped_schema"]
@@ -46,6 +48,7 @@ class TaskPlan:
     ``constants`` are columns that rows get besides. ``entering`` are the columns of rows that enter each link,
     ``labels`` its name, ``versions`` that of its relation, and ``retry_s`` how long rows wait for a partner in it. Rows
     that do not end are written below ``rows_folder``. If joined rows are not ``written``, they are given out instead.
+    Rows of more than ``most_row_bytes`` are invalid: the joins have no room for them.
     """
 
     batch: int
@@ -61,6 +64,7 @@ class TaskPlan:
     rows_folder: str
     constants: Mapping[str, str] = field(default_factory=dict)
     written: bool = True
+    most_row_bytes: int | None = None
 
     @property
     def prefix(self) -> str:
@@ -170,6 +174,9 @@ class BatchTask:
         """Rows of the source: those that are as it promises go on, the others to the quarantine."""
         plan, numbers = self._plan, self._accounts.enter(rows.num_rows)
         reasons = first_broken(plan.rules, rows)
+        if plan.most_row_bytes is not None and not is_regular(rows.schema):
+            wide = pa.array(row_sizes(rows) > plan.most_row_bytes)
+            reasons = pc.if_else(wide, f"the row takes more than {plan.most_row_bytes:,} bytes; {_RAISE}", reasons)
         if raw is not None and raw.null_count < len(raw):
             reasons = pc.if_else(raw.is_valid(), UNREADABLE, reasons)
         if reasons.null_count < len(reasons):

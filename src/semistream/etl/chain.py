@@ -96,6 +96,7 @@ class Chain:
     >>> [(each.outcome, each.rows.to_pylist()) for each in stopped]  # doctest: +NORMALIZE_WHITESPACE
     [('joined', [{'__row': 0, 'k': 2, 'name': 'b'}]),
      ('unmatched', [{'__row': 1, 'k': 7, 'name': None}])]
+    >>> folder.cleanup()
     """
 
     def __init__(self, links: Sequence[tuple[Link, Joins]], *, defers: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property, reduce
 from typing import Any
@@ -100,6 +101,16 @@ def first_broken(rules: Sequence[RowRule], batch: pa.RecordBatch) -> pa.StringAr
     for rule in reversed(rules):
         reasons = pc.if_else(rule.broken(batch.column(rule.column)), rule.reason, reasons)
     return reasons
+
+
+def readable_time(column: str, type_: pa.DataType) -> RowRule | None:
+    """The rule that a date or time is of a year from 1 to 9999, as others write and read it; None for other types."""
+    if pa.types.is_date(type_):
+        return RowRule(column, least=date.min, most=date.max)
+    if pa.types.is_timestamp(type_):
+        zone = None if type_.tz is None else UTC
+        return RowRule(column, least=datetime.min.replace(tzinfo=zone), most=datetime.max.replace(tzinfo=zone))
+    return None
 
 
 def _scalar(value: Any, type_: pa.DataType, column: str) -> pa.Scalar:

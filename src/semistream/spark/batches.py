@@ -24,7 +24,7 @@ from semistream.etl.invalid_rows import INVALID_SCHEMA
 from semistream.etl.ledger import Ledger
 from semistream.etl.ledger_entries import Manifest, Plan, WaitingFile, Work
 from semistream.etl.pipeline_state import METRICS
-from semistream.etl.row_rules import RowRule
+from semistream.etl.row_rules import RowRule, readable_time
 from semistream.etl.snapshot import end_snapshot, publish_snapshot
 from semistream.etl.spec import PipelineSpec
 from semistream.etl.splits import RowsSplit, Split
@@ -46,6 +46,7 @@ from semistream.spark.step_plans import StepPlans
 from semistream.tuning.profiles import machine_for
 
 _LOG = logging.getLogger(__name__)
+_ROWS_IN_MEMORY = 64  # of the widest that a join of a pipeline takes
 ROWS = "rows"
 """The folder in the checkpoint that has rows which wait."""
 _VACUUM_EVERY, _KEPT_VERSIONS = 16, 8  # batches; others that share a relation may still be at an older version
@@ -247,6 +248,7 @@ class Batches:
             rows_folder=str(self._rows),
             constants=steps.constants,
             written=not after,
+            most_row_bytes=min(step.join.memory_bytes for step in steps.steps) // _ROWS_IN_MEMORY,
         )
         joins = tuple((step.join, step.link) for step in steps.steps)
         task = PipelineTask(task_plan, joins, (), not plan.drains, steps.changes, steps.joined if after else None)
@@ -279,10 +281,16 @@ class Batches:
 
     @property
     def _rules(self) -> tuple[RowRule, ...]:
-        """What rows are held against: the source's rules, and that keys which are looked up are there."""
+        """What rows are held against: the source's rules, that keys which are looked up are there, and that dates which
+        name a folder are such that others can read them.
+        """
+        source = self._steps.source
         keyed = [name for step in self._spec.steps if step.keyed is not None for name in step.keyed.key]
+        parted = {name for table in self._tables.values() for name in table.partition_by if name in source.names}
         rules = [each.rule for each in self._spec.source.rules]
-        return (*rules, *(RowRule(name, not_null=True) for name in keyed if name in self._steps.source.names))
+        rules += [RowRule(name, not_null=True) for name in keyed if name in source.names]
+        dated = (readable_time(name, source.field(name).type) for name in sorted(parted))
+        return (*rules, *(rule for rule in dated if rule is not None))
 
     def _splits(self, files: Sequence[WaitingFile], first: dict[str, str] | None = None) -> list[RowsSplit]:
         """Files of rows by their origin, with those that tell which are the first of their key."""

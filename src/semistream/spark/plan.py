@@ -91,6 +91,13 @@ class JoinPlan:
                 spark_schema=carried_schema(made.schema),
             )
 
+    @property
+    def memory_bytes(self) -> int:
+        """The budget of the operator."""
+        memory = dict(self.arguments)["memory"]
+        assert isinstance(memory, int)
+        return memory
+
     def open_operator(self, relation: Relation) -> SemiStreamJoin:
         """The operator over a version of R, or a part of it, that gives the columns the plan promises."""
         made = _make_operator(self.operator, relation, self.stream_schema, dict(self.arguments))

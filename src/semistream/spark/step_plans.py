@@ -213,6 +213,8 @@ def _deduplicate(step: DeduplicateStep, stream: pa.Schema, memory: int) -> StepP
 def _changes(step: ChangesStep, source: pa.Schema, stream: pa.Schema, memory: int) -> StepPlans:
     """A left join with all of the snapshot before: by a sweep, which has no cache and so meets every row of R."""
     _key_schema(step, stream)
+    if step.into in source.names:
+        raise InvalidArgument(f"the source has a column {step.into!r} already; name another for changes by `into`.")
     if not (step.relation / "CURRENT").exists():
         Relation.build(source.empty_table(), step.relation, key=list(step.key))
     relation = Relation.open(step.relation)
