@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
         pq.write_table(pa.table(orders), tmp_path / "orders" / f"{number}.parquet")
     products = {"id": range(50), "price": [i / 4 for i in range(50)]}
     Relation.build(pa.table(products), tmp_path / "products", key="id")
-    (tmp_path / "p.yaml").write_text(yaml.safe_dump(content()))
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(content(), sort_keys=False))
     return tmp_path
 
 
@@ -72,7 +72,7 @@ def changed(folder: Path, *path: object, value: Any) -> Path:
         part = part[name]
     part[path[-1]] = value
     file = folder / "changed.yaml"
-    file.write_text(yaml.safe_dump(whole))
+    file.write_text(yaml.safe_dump(whole, sort_keys=False))
     return file
 
 
