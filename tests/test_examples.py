@@ -96,10 +96,10 @@ def test_dedup(tmp_path: Path, spark: Any) -> None:
     example = Example("dedup", tmp_path, spark)
     outcomes = example.run()
     sent = f"read_json('{example.folder}/data/events/*.json', columns={{event_id: 'VARCHAR', device: 'VARCHAR', "
-    sent += "reading: 'DOUBLE', at: 'TIMESTAMPTZ'})"
+    sent += "reading: 'DOUBLE', 'at': 'TIMESTAMPTZ'})"
     written = f"read_parquet('{example.folder}/warehouse/events/**/*.parquet', hive_partitioning = true)"
-    once = f"SELECT DISTINCT *, at::DATE, round(reading * 1.8 + 32, 1) FROM {sent} WHERE reading < 100"
-    assert rows(f"SELECT event_id, device, reading, at, day, fahrenheit FROM {written}") == rows(once)
+    once = f'SELECT DISTINCT *, "at"::DATE, round(reading * 1.8 + 32, 1) FROM {sent} WHERE reading < 100'
+    assert rows(f'SELECT event_id, device, reading, "at", day, fahrenheit FROM {written}') == rows(once)
     ((all_sent, invalid),) = rows(f"SELECT count(*), count(*) FILTER (reading > 100) FROM {sent}")
     assert (outcomes.total(), outcomes["invalid"]) == (all_sent, invalid)
     assert outcomes["joined"] == len(rows(once))

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 import pytest
 
-from semistream.cli.demo.check import Comparison, compare_with_duckdb
+from semistream.cli.demo.check import compare_with_duckdb
 from semistream.cli.demo.data import Workload
 from semistream.cli.demo.folder import DemoFolder
 from semistream.errors import InvalidArgument
@@ -67,17 +67,17 @@ def test_a_java_that_will_not_do_is_named(
 
 
 def test_without_the_extras_the_demo_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semistream.cli.demo.prerequisites.find_spec", lambda name: None)
+    monkeypatch.setattr("semistream.cli.prerequisites.find_spec", lambda name: None)
     answer = run("demo", "--out", tmp_path / "out")
     assert answer.code == 1
-    assert "pyspark and pandas and matplotlib" in answer.err
-    assert "pip install 'semistream[spark,plot]'" in answer.err
+    assert "pyspark and pandas and deltalake and matplotlib" in answer.err
+    assert "pip install 'semistream[spark,delta,plot]'" in answer.err
     assert not (tmp_path / "out").exists()
 
 
 def test_the_demo_empties_its_own_folder_and_no_other(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
-    (DemoFolder.make(mine).root / "orders").mkdir()
+    DemoFolder.make(mine).orders.mkdir(parents=True)
     assert not DemoFolder.make(mine).orders.exists()
     with pytest.raises(InvalidArgument, match="holds other things"):
         DemoFolder.make(tmp_path)
@@ -92,6 +92,7 @@ def test_orders_come_in_bursts_and_some_are_for_unknown_products(tmp_path: Path)
     assert max(sizes) > 3 * np.median(sizes) or min(sizes) < np.median(sizes) / 3
     unknown = pc.sum(pc.greater_equal(orders["product_id"], 1000)).as_py()
     assert 0 < unknown < 2_000
+    assert 0 < pc.sum(pc.equal(orders["quantity"], 0)).as_py() < 200
     times = [file.stat().st_mtime for file in files]
     assert times == sorted(set(times)), "Spark takes the files in the order of their times"
 
@@ -113,33 +114,42 @@ def test_the_data_is_the_same_for_a_seed(tmp_path: Path) -> None:
         ("FROM joined WHERE order_id > 0", (1, 0)),
         ("FROM joined UNION ALL (FROM joined WHERE order_id = 3)", (0, 1)),
         ("SELECT * REPLACE (if(order_id = 9, 0, price) AS price) FROM joined", (1, 1)),
+        ("SELECT * REPLACE (customer_key + (order_id = 9)::BIGINT AS customer_key) FROM joined", (0, 0)),
     ],
-    ids=["equal", "a row missing", "a row twice", "a value wrong"],
+    ids=["equal", "a row missing", "a row twice", "a value wrong", "a key wrong"],
 )
 def test_the_check_finds_every_difference(tmp_path: Path, query: str, found: tuple[int, int]) -> None:
-    products, results = tmp_path / "products.parquet", tmp_path / "results"
-    WORKLOAD.write_products(products)
+    for name in ("products", "customers", "stores"):
+        getattr(WORKLOAD, f"write_{name}")(tmp_path / f"{name}.parquet")
     WORKLOAD.write_orders(tmp_path / "orders")
-    results.mkdir()
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(
-            f"CREATE VIEW joined AS SELECT o.*, p.* EXCLUDE (id) FROM '{tmp_path}/orders/*.parquet' AS o "
-            f"LEFT JOIN '{products}' AS p ON product_id = id"
+            "CREATE VIEW joined AS SELECT o.*, sku, category, price, segment, country, city, "
+            f"CAST(substr(customer, 2) AS BIGINT) + 1 AS customer_key FROM '{tmp_path}/orders/*.parquet' AS o "
+            f"JOIN '{tmp_path}/products.parquet' AS p ON product_id = p.id LEFT JOIN '{tmp_path}/customers.parquet' "
+            f"ON customer = code JOIN '{tmp_path}/stores.parquet' AS s ON store_id = s.id WHERE quantity > 0"
         )
-        connection.execute(f"COPY ({query}) TO '{results}/part.parquet'")
-    compared = compare_with_duckdb(results, sorted((tmp_path / "orders").iterdir()), products)
+        connection.execute(f"COPY ({query}) TO '{tmp_path}/written.parquet'")
+    compared = compare_with_duckdb(
+        [tmp_path / "written.parquet"],
+        sorted((tmp_path / "orders").iterdir()),
+        [tmp_path / "products.parquet"],
+        tmp_path,
+        keys=WORKLOAD.customers,
+    )
     assert (compared.missing, compared.unexpected) == found
-    assert compared.equal == (found == (0, 0))
-    assert compared.joined + compared.unmatched == compared.rows
-    assert isinstance(compared, Comparison)
+    assert compared.equal == (query == "FROM joined")
+    assert sum(compared.outcomes.values()) == WORKLOAD.orders
+    assert all(compared.outcomes.values())
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_whole_demo_at_a_small_scale(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="pip install 'semistream[spark,plot]' to run this")
-    pytest.importorskip("matplotlib", reason="pip install 'semistream[spark,plot]' to run this")
+    pytest.importorskip("pyspark", reason="pip install 'semistream[spark,delta,plot]' to run this")
+    pytest.importorskip("deltalake", reason="pip install 'semistream[spark,delta,plot]' to run this")
+    pytest.importorskip("matplotlib", reason="pip install 'semistream[spark,delta,plot]' to run this")
     out = tmp_path / "out"
     scale = ["--orders", "6000", "--products", "60000", "--mean-batch", "1500", "--spark-batches", "2"]
     code = "from semistream.cli.main import run; run()"
@@ -153,15 +163,15 @@ def test_the_whole_demo_at_a_small_scale(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     ours, theirs = report["semistream"], report["spark"]
-    assert ours["orders"] == 6000 == ours["joined"] + ours["unmatched"] == sum(b["orders"] for b in ours["per_batch"])
-    assert ours["unmatched"] > 0
+    assert ours["orders"] == 6000 == sum(ours["outcomes"].values()) == sum(b["orders"] for b in ours["per_batch"])
+    assert all(ours["outcomes"].values()), "every way an order can end is there"
+    assert 0 < report["joined_late"] < report["waited"]
     assert ours["equals_duckdb"]
     assert theirs["equals_duckdb"]
     assert theirs["batches"] == 2
     assert theirs["per_batch"][1]["orders"] == ours["per_batch"][1]["orders"]
-    assert report["budget_bytes"] <= report["product_bytes"] // 10
-    assert 0 < report["peak_bytes"] <= report["workers"] * report["budget_bytes"] // report["cores"]
-    assert report["pages_read"] >= report["pages"], "every micro-batch scans R"
+    assert 0 < report["peak_worker_bytes"] <= report["budget_bytes"] // report["cores"]
+    assert report["bytes_read"] > 0
     plot = Path(tmp_path / report["files"]["plot"])
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"], "nothing is left elsewhere"

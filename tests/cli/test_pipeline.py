@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
         pq.write_table(pa.table(orders), tmp_path / "orders" / f"{number}.parquet")
     products = {"id": range(50), "price": [i / 4 for i in range(50)]}
     Relation.build(pa.table(products), tmp_path / "products", key="id")
-    (tmp_path / "p.yaml").write_text(yaml.safe_dump(content()))
+    (tmp_path / "p.yaml").write_text(yaml.safe_dump(content(), sort_keys=False))
     return tmp_path
 
 
@@ -72,7 +72,7 @@ def changed(folder: Path, *path: object, value: Any) -> Path:
         part = part[name]
     part[path[-1]] = value
     file = folder / "changed.yaml"
-    file.write_text(yaml.safe_dump(whole))
+    file.write_text(yaml.safe_dump(whole, sort_keys=False))
     return file
 
 
@@ -173,14 +173,14 @@ def test_run_status_and_vacuum(folder: Path, spark: Any) -> None:
     assert sum(report["outcomes"].values()) == 200
     state = run("status", file, "--json").json
     assert (state["last_batch"], state["unfinished"], len(state["recent"])) == (1, None, 2)
-    orphan = folder / "tables" / "sink" / "_staging" / "orphan.parquet"
     text = run("status", file).out
     assert "joined" in text
     assert "last batch done" in text
+    orphan = folder / "tables" / "sink" / "_staging" / "orphan.parquet"
     orphan.parent.mkdir(exist_ok=True)
-    pq.write_table(pa.table({"x": [1]}), orphan)
-    vacuumed = run("vacuum", file, "--json")
-    assert vacuumed.code == 0
+    orphan.write_bytes(b"what a killed worker has left")
+    assert run("vacuum", file, "--json").json["removed"] == [str(orphan)]
+    assert not orphan.exists()
     lines = [json.loads(line) for line in (folder / "checkpoint" / "metrics.jsonl").read_text().splitlines()]
     assert lines[0]["last_trigger"] is None
     assert lines[0]["lag_s"] >= 0

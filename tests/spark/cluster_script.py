@@ -1,16 +1,21 @@
-"""Run by test_cluster in a process of its own: two executors, workers that are killed, tasks that fail once."""
+"""Run by test_cluster in a process of its own: a master and two workers, killed Python workers, and a pipeline."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import SparkSession
 
 import semistream.spark.build as spark_build
@@ -18,8 +23,79 @@ from semistream.joins import MeshJoin
 from semistream.joins.base import Results
 from semistream.relation import Relation
 from semistream.spark import build_relation, join
+from semistream.spark.pipeline import Pipeline
+from tests.spark.warehouse import Warehouse, orders, rows, star
 
 ROWS = 3000
+ORDERS = 600
+_START_S = 180.0
+
+
+@contextmanager
+def daemon(folder: Path, kind: str, *words: str) -> Iterator[Path]:
+    """A process of Spark's standalone mode, from the pip package; gives the file that it logs to."""
+    home = Path(pyspark.__file__).parent
+    log = folder / f"{kind}-{len(list(folder.glob('*.log')))}.log"
+    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    name = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
+    command = [
+        str(home / "bin" / "spark-class"),
+        name,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--webui-port",
+        "0",
+        *words,
+    ]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file, env=environment, cwd=folder)
+    try:
+        yield log
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def wait_for(log: Path, pattern: str) -> str:
+    """What a process says when it is ready."""
+    until = time.monotonic() + _START_S
+    while time.monotonic() < until:
+        if found := re.search(pattern, log.read_text()):
+            return found[0]
+        time.sleep(0.1)  # another process's start: there is nothing to wait on
+    raise TimeoutError(log.read_text()[-2000:])
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """A master and two workers with a core each; gives the master's address."""
+    folder.mkdir()
+    with ExitStack() as running:
+        master = wait_for(running.enter_context(daemon(folder, "Master")), r"spark://[\d.]+:\d+")
+        place = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work"), master]
+        for worker in [running.enter_context(daemon(folder, "Worker", *place)) for _ in range(2)]:
+            wait_for(worker, "Successfully registered with master")
+        yield master
+
+
+def run_pipeline(spark: SparkSession, folder: Path) -> dict[str, Any]:
+    """A star schema with routing by key range, a batch for each of two files, against DuckDB's joins."""
+    warehouse = Warehouse(folder)
+    stream = orders(ORDERS)
+    for number in range(2):
+        warehouse.put(stream.slice(number * ORDERS // 2, ORDERS // 2), f"{number}.parquet")
+    reports: list[Any] = []
+    spec = warehouse.spec(format="parquet", route="range", source={"files_per_batch": 1})
+    Pipeline.from_dict(spec).run(spark, once=True, watch=reports.append)
+    joined, unmatched = star(stream)
+    return {
+        "rows": [report.rows_in for report in reports],
+        "files": len(list((folder / "tables" / "sink").glob("*.parquet"))),
+        "joined": rows(warehouse.table("sink")) == joined,
+        "unmatched": rows(warehouse.table("unmatched"), "id", "stopped_at") == unmatched,
+    }
 
 
 def die_once(marker: str) -> None:
@@ -60,9 +136,20 @@ def build_with_a_killed_writer(df: Any, folder: Path) -> Relation:
 
 
 def main(folder: Path) -> dict[str, Any]:
+    with cluster(folder / "cluster") as master:
+        return run_all(master, folder)
+
+
+def run_all(master: str, folder: Path) -> dict[str, Any]:
     spark = (
-        SparkSession.builder.master("local-cluster[2,1,1024]")
+        SparkSession.builder.master(master)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.cores.max", "2")
+        .config("spark.executor.cores", "1")
         .config("spark.executor.memory", "512m")
+        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+        .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
@@ -86,6 +173,7 @@ def main(folder: Path) -> dict[str, Any]:
             "killed": Path(marker).exists(),
             "exact": found == [(i, i * 10 if i < ROWS else None) for i in range(2 * ROWS)],
         }
+    report["pipeline"] = run_pipeline(spark, folder / "warehouse")
     report["executors"] = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
     spark.stop()
     return report

@@ -1,4 +1,4 @@
-"""A cluster of two executors: exact results and clean builds though Python workers are killed."""
+"""A standalone cluster of two workers: exact results and clean builds though Python workers are killed; a pipeline."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def report(tmp_path_factory):
         [sys.executable, "-m", "tests.spark.cluster_script", str(tmp_path_factory.mktemp("cluster"))],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         cwd=root,
         env={name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"},
         check=False,
@@ -42,3 +42,11 @@ def test_a_writer_killed_with_its_pages_written_leaves_no_trace(report):
     assert report["writer_killed"]
     assert report["verified_rows"] == 3000
     assert report["data_files"] == report["files_of_version"] == 4
+
+
+def test_a_pipeline_with_routed_rows_equals_the_batch_join(report):
+    pipeline = report["pipeline"]
+    assert pipeline["rows"] == [300, 300]
+    assert pipeline["joined"]
+    assert pipeline["unmatched"]
+    assert pipeline["files"] >= 4, "both workers have written of each batch"
