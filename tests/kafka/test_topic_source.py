@@ -48,7 +48,7 @@ def test_messages_that_are_no_rows_go_to_the_quarantine_as_they_were(spark, brok
     broker.send(topic, [("a", text) for text in poison])
     broker.send(topic, [("gone", None), (None, None), (None, b'{"id": \xff}')])
     broker.send(topic, [(None, json.dumps(huge)), (None, json.dumps(braces) + "\n")])
-    (report,) = run(spark, {**warehouse.spec(), "source": topic_source(broker, topic)})
+    (report,) = run(spark, {**warehouse.spec(memory="256MB"), "source": topic_source(broker, topic)})
     assert report.outcomes["invalid"] == len(poison) + 3
     assert quarantined(warehouse.table("quarantine")) == sorted(
         [
