@@ -94,5 +94,7 @@ def test_offsets_without_a_message_are_passed_over(spark, broker, warehouse):
     for each, table in ((topic, pa.Table.from_pylist(kept, stream.schema)), (aborted, stream.slice(0, 5))):
         own = Warehouse(warehouse.folder / each)
         run(spark, {**own.spec(), "source": topic_source(broker, each)})
-        assert rows(own.table("sink")) == star(table)[0]
+        joined, unmatched = star(table)
+        assert rows(own.table("sink")) == joined
+        assert rows(own.table("unmatched"), "id", "stopped_at") == unmatched
         assert own.table("quarantine").num_rows == 0
