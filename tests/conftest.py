@@ -24,9 +24,9 @@ def not_calibrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session on two local cores, in UTC, without UI, progress bars or log lines below ERROR."""
+    """A session on two local cores, in UTC, quiet, and with the connector for Kafka if its jars are there."""
     pyspark_sql = pytest.importorskip("pyspark.sql", reason="pip install 'semistream[spark]' to run these")
-    session = (
+    builder = (
         pyspark_sql.SparkSession.builder.master("local[2]")
         .appName("semistream tests")
         .config("spark.driver.memory", "2g")
@@ -35,9 +35,10 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.jars", ",".join(connector_jars()))
-        .getOrCreate()
     )
+    if jars := connector_jars():
+        builder = builder.config("spark.jars", ",".join(jars))
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

@@ -15,10 +15,10 @@ pytestmark = pytest.mark.spark
 def test_rows_are_sent_at_least_once_and_doubles_are_told_by_their_headers(spark, broker, tmp_path):
     warehouse, topic = Warehouse(tmp_path), broker.create("enriched", partitions=2)
     stream = orders(400)
-    for i in range(2):
-        warehouse.put(stream.slice(i * 200, 200), f"{i}.parquet")
+    for i in range(4):
+        warehouse.put(stream.slice(i * 100, 100), f"{i}.parquet")
     table = {"format": "kafka", "servers": broker.servers, "topic": topic}
-    spec = warehouse.spec(source={"files_per_batch": 1}, sink=table, unmatched=table)
+    spec = warehouse.spec(source={"files_per_batch": 2}, sink=table, unmatched=table)
     run_cut_short(spark, spec, "semistream.etl.outbox_table", "after hand-over")
     run(spark, spec)
     messages = broker.messages(topic)

@@ -13,10 +13,10 @@ from semistream.etl.spec_part import SpecPart, as_value_error
 
 
 class UpdatesSpec(SpecPart):
-    """Where changes of a relation come from: files with its columns, each row an upsert or a delete.
+    """Where changes of a relation come from: files with its columns, or a topic with such rows as JSON.
 
-    A row is a delete if its column ``op`` has the value ``delete``; without ``op`` all are upserts. Within the files of
-    an update the last row of a key counts.
+    A row is a delete if its column ``op`` has the value ``delete``; without ``op`` all are upserts. A message without a
+    value deletes the key that it has itself as a text. Within the files or a partition the last row of a key counts.
     """
 
     format: Literal["parquet", "json", "csv", "kafka"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
@@ -27,18 +28,23 @@ class KafkaTable(OutboxTable):
     """
 
     def open(self) -> None:
-        """Refuse a Spark without the connector, and a topic that is not there."""
+        """Refuse columns that Spark cannot send, a Spark without the connector, and a topic that is not there."""
         super().open()
+        for field in self.schema:
+            if pa.types.is_time(field.type) or pa.types.is_null(field.type):
+                raise PipelineError(
+                    f"the column {field.name!r} is {field.type}, which cannot be sent to {self.spec.place}. Leave it "
+                    "out with `columns` of its join, or build the relation with the column cast to a string."
+                )
         spark = SparkSession.active()
         require_connector(spark)
         topic_ranges(spark, str(self.spec.servers), str(self.spec.topic), self.spec.options)
 
     def hand_over(self, batch: int, files: Sequence[OutboxFile]) -> None:
         """Send the rows, and return when the brokers have them."""
-        spark = SparkSession.active()
-        frame = spark.read.parquet(*(str(file.path) for file in files))
+        frame = SparkSession.active().read.parquet(*(str(file.path) for file in files))
         place = frame.metadataColumn("_metadata")
-        firsts = [part for file in files for part in (sf.lit(file.path.name), sf.lit(file.first_row))]
+        firsts = [part for file in files for part in (sf.lit(file.path.name), sf.lit(file.first_row).cast("bigint"))]
         row = sf.create_map(*firsts)[place.getField("file_name")] + place.getField("row_index")
         columns = [sf.col(quoted(name)) for name in self.schema.names]
         messages = frame.select(
