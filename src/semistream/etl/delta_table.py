@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -32,7 +33,7 @@ class DeltaSink(Table):
     @property
     def layout(self) -> TableLayout:
         """Files lie in the table's folder, where no reader sees them before the log names them."""
-        return TableLayout(str(self.path), self.schema, self.partition_by)
+        return TableLayout(str(self.path), self.schema, self.partition_by, token=self.owner.token)
 
     def open(self) -> None:
         """Make the table if there is none, and refuse one with other columns, or of another checkpoint."""
@@ -88,15 +89,27 @@ class DeltaSink(Table):
             ) from error
 
     def vacuum(self, in_use: set[str]) -> list[Path]:
-        """Remove files that no version of the table names."""
+        """Remove files of this checkpoint that no version of the table names.
 
-        named = set(DeltaTable(str(self.path)).file_uris())
-        known = {Path(name).resolve() for name in named} | {(self.path / name).resolve() for name in in_use}
-        orphans = [path for path in self.path.rglob("*.parquet") if "_delta_log" not in path.parts]
-        removed = [path for path in orphans if path.resolve() not in known]
+        Those of other writers stay, as they may be about to commit them. A file that the last version does not have,
+        but one before, was removed by a commit whose entry is still in the log.
+        """
+
+        named = {Path(name) for name in DeltaTable(str(self.path)).file_uris()} | self._taken_out()
+        known = {path.resolve() for path in (*named, *(self.path / name for name in in_use))}
+        own = self.path.rglob(f"{self.owner.token}-*.parquet")
+        removed = [path for path in own if path.resolve() not in known]
         for path in removed:
             path.unlink()
         return removed
+
+    def _taken_out(self) -> set[Path]:
+        """Files that were in some version and are not in a later one."""
+        taken: set[Path] = set()
+        for entry in (self.path / "_delta_log").glob("*.json"):
+            actions = [json.loads(line) for line in entry.read_text().splitlines() if '"remove"' in line]
+            taken |= {self.path / unquote(action["remove"]["path"]) for action in actions if "remove" in action}
+        return taken
 
     @property
     def _app(self) -> str:

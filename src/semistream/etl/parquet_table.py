@@ -29,7 +29,7 @@ class ParquetSink(Table):
     @property
     def layout(self) -> TableLayout:
         """Files lie aside until they are committed."""
-        return TableLayout(str(self.path), self.schema, self.partition_by, staging=_STAGING)
+        return TableLayout(str(self.path), self.schema, self.partition_by, _STAGING, self.owner.token)
 
     def open(self) -> None:
         """Make the folder if there is none, and refuse one whose files have other columns."""
@@ -70,9 +70,10 @@ class ParquetSink(Table):
             reached("after parquet rename")
 
     def vacuum(self, in_use: set[str]) -> list[Path]:
-        """Remove files that were written aside and never committed."""
+        """Remove files of this checkpoint that were written aside and never committed."""
         keep = {self.path / name for name in in_use}
-        removed = [path for path in (self.path / _STAGING).rglob("*.parquet") if path not in keep]
+        own = (self.path / _STAGING).rglob(f"{self.owner.token}-*.parquet")
+        removed = [path for path in own if path not in keep]
         for path in removed:
             path.unlink()
         return removed

@@ -28,7 +28,7 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 class TableLayout:
     """Where and how files of a table are written: in the folder ``path``, or ``staging`` within it.
 
-    Values of the columns ``partition_by`` are in the names of folders, as in Hive's and Delta's tables, and not in the
+    Their names begin with the ``token`` of who writes them: others may write to the same table. Values of the columns ``partition_by`` are in the names of folders, as in Hive's and Delta's tables, and not in the
     files.
     """
 
@@ -36,6 +36,7 @@ class TableLayout:
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     staging: str = ""
+    token: str = ""
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -88,7 +89,8 @@ class _File:
         self._layout = layout
         self._values = dict(zip(layout.partition_by, values, strict=True))
         folders = [f"{name}={_NULL_PARTITION if v is None else quote(v, safe=' ')}" for name, v in self._values.items()]
-        self._name = "/".join([*filter(None, [layout.staging]), *folders, f"{prefix}-{uuid.uuid4().hex}.parquet"])
+        name = "-".join([*filter(None, [layout.token]), prefix, uuid.uuid4().hex])
+        self._name = "/".join([*filter(None, [layout.staging]), *folders, f"{name}.parquet"])
         self._path = Path(layout.path) / self._name
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
