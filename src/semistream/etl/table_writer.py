@@ -28,8 +28,8 @@ _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 class TableLayout:
     """Where and how files of a table are written: in the folder ``path``, or ``staging`` within it.
 
-    Their names begin with the ``token`` of who writes them: others may write to the same table. Values of the columns ``partition_by`` are in the names of folders, as in Hive's and Delta's tables, and not in the
-    files.
+    Their names begin with the ``token`` of who writes them: others may write to the same table. Values of the columns
+    ``partition_by`` are in the names of folders, as in Hive's and Delta's tables, and not in the files.
     """
 
     path: str
