@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import psutil
+import yaml
 
+from semistream.spark.vacuum import vacuum_pipeline
 from tests.faults.spark_world import Driver, SparkWorld
 
 KILLED = -9
@@ -44,6 +47,8 @@ Target = Literal["point", "worker point", "driver", "worker", "executor", "JVM"]
 class Scenario(Protocol):
     """A pipeline with an oracle."""
 
+    folder: Path
+
     def spec(self, retry_for: str = ...) -> dict[str, Any]: ...
     def grow(self) -> None: ...
     def look(self) -> None: ...
@@ -52,11 +57,15 @@ class Scenario(Protocol):
 
 @dataclass(frozen=True)
 class Kill:
-    """What is killed: a driver or a worker at a named ``point``, or something after ``delay_s`` of work."""
+    """What is killed: a driver or a worker at a named ``point``, or something after ``delay_s`` of work.
+
+    With ``vacuum`` the tables are vacuumed before the next run.
+    """
 
     target: Target
     point: str = ""
     delay_s: float = 0.0
+    vacuum: bool = False
 
     def __str__(self) -> str:
         return f"{self.target} {self.point or f'after {self.delay_s:.2f} s'}"
@@ -81,7 +90,16 @@ def strike(world: SparkWorld, scenario: Scenario, kill: Kill) -> tuple[int, bool
         if kill.target == "JVM":
             world.end()
     scenario.look()
+    if kill.vacuum:
+        vacuum(scenario)
     return code, struck
+
+
+def vacuum(scenario: Scenario) -> list[Path]:
+    """Remove what dead workers and drivers have left."""
+    file = scenario.folder / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(scenario.spec()))
+    return vacuum_pipeline(file)
 
 
 def _kill(world: SparkWorld, driver: Driver, kill: Kill) -> bool:
@@ -112,17 +130,20 @@ def finish(world: SparkWorld, scenario: Scenario) -> None:
     for spec in (scenario.spec(), scenario.spec(retry_for="1ms")):
         assert world.run(spec) == 0, world.tail()
     scenario.check()
+    vacuum(scenario)
+    scenario.check()
 
 
 def random_kill(generator: np.random.Generator, points: Sequence[str], *, jvm: float = 0.0) -> Kill:
     """Any kind of kill; with the probability ``jvm`` the driver's JVM, which takes the longest to come back."""
+    vacuum = bool(generator.random() < 0.3)
     if generator.random() < jvm:
-        return Kill("JVM", delay_s=float(generator.uniform(0.2, 3.0)))
+        return Kill("JVM", delay_s=float(generator.uniform(0.2, 3.0)), vacuum=vacuum)
     kind = generator.random()
     if kind < 0.55:
-        return Kill("point", str(generator.choice(points)))
-    if kind < 0.7:
-        return Kill("driver", delay_s=float(generator.uniform(0.2, 2.5)))
-    if kind < 0.85:
-        return Kill("worker", delay_s=float(generator.uniform(0.6, 2.5)))
-    return Kill("worker point", str(generator.choice(WORKER)))
+        return Kill("point", str(generator.choice(points)), vacuum=vacuum)
+    if kind < 0.75:
+        return Kill("driver", delay_s=float(generator.uniform(0.2, 2.5)), vacuum=vacuum)
+    if kind < 0.9:
+        return Kill("worker", delay_s=float(generator.uniform(0.6, 2.5)), vacuum=vacuum)
+    return Kill("worker point", str(generator.choice(WORKER)), vacuum=vacuum)
