@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from semistream.etl.batch_task import RAW
 from semistream.etl.source_spec import GeneratorSource
 from semistream.spark.batch_source import BatchInput, BatchSource
+from semistream.spark.interpreter import session_interpreter
 from semistream.streams import Zipf
 
 _BATCH_ROWS = 1 << 16
@@ -107,7 +108,8 @@ class MadeUpSource(BatchSource):
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """The rows as they come."""
-        spark.dataSource.register(ZipfDataSource)
+        with session_interpreter(spark):
+            spark.dataSource.register(ZipfDataSource)
         spec = self._spec
         options = {"exponent": spec.exponent, "keys": spec.keys, "seed": spec.seed, "rate": spec.rate}
         if spec.rows is not None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from semistream.errors import InvalidArgument
@@ -26,7 +26,14 @@ def worker_interpreter(df: DataFrame) -> Iterator[None]:
     since pyspark takes the interpreter's name at the moment when it wraps a function; functions outside the block are
     not touched.
     """
-    context = df.sparkSession.sparkContext
+    with session_interpreter(df.sparkSession):
+        yield
+
+
+@contextmanager
+def session_interpreter(spark: SparkSession) -> Iterator[None]:
+    """The same for functions and data sources that are given to a session within the block."""
+    context = spark.sparkContext
     before = context.pythonExec
     context.pythonExec = choose_interpreter(context)
     try:

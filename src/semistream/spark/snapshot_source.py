@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from semistream.etl.source_spec import FileSource
 from semistream.spark.batch_source import BatchInput, BatchSource
 from semistream.spark.file_source import FolderSource
+from semistream.spark.interpreter import session_interpreter
 
 COMPLETE = "_SUCCESS"
 """The file that says that a folder is a whole snapshot."""
@@ -91,7 +92,8 @@ class SnapshotSource(BatchSource):
     def stream(self, spark: SparkSession) -> DataFrame:
         """The names of snapshots, as they become whole."""
         spec = self._spec
-        spark.dataSource.register(SnapshotDataSource)
+        with session_interpreter(spark):
+            spark.dataSource.register(SnapshotDataSource)
         reader = spark.readStream.format(SnapshotDataSource.name())
         return reader.option("folder", str(spec.path)).option("kind", spec.snapshots).load()
 
