@@ -21,7 +21,6 @@ from semistream.etl.ledger_entries import Work, WrittenFile
 from semistream.etl.snapshot import MET, UPSERTS
 from semistream.etl.splits import Split
 from semistream.etl.table_writer import TableLayout, TableWriter
-from semistream.joins import SemiStreamJoin
 from semistream.spark.engines import ENGINES, Engine, EngineCounts, Engines
 from semistream.spark.plan import JoinPlan
 from semistream.spark.routed_join import RoutedJoin
@@ -65,7 +64,7 @@ def run_partition(
         joins = [RoutedJoin(engine) if engine.plan.cuts else engine.operator(0) for engine in owned]
         before = [engine.counts for engine in owned]
         if task.changes is not None:
-            work = _class_rows(task, task.changes, owned[0].operator(0), _inputs(task, first, batches))
+            work = _class_rows(task, task.changes, owned[0], _inputs(task, first, batches))
         else:
             chain = Chain([(link, join) for (_, link), join in zip(task.joins, joins, strict=True)], defers=task.defers)
             run = BatchTask(task.plan, chain)
@@ -77,12 +76,13 @@ def run_partition(
 
 
 def _class_rows(
-    task: PipelineTask, changes: ChangesPlan, join: SemiStreamJoin, inputs: Iterator[pa.RecordBatch | Split]
+    task: PipelineTask, changes: ChangesPlan, engine: Engine, inputs: Iterator[pa.RecordBatch | Split]
 ) -> Work:
     """Rows of a snapshot to their tables, those that are new also aside, and which rows of R they have met."""
     plan, folder = task.plan, Path(task.plan.rows_folder)
     upserts = TableWriter(TableLayout(str(folder), plan.source), f"{plan.prefix}-{UPSERTS}")
-    met = MetRows(join.relation)
+    join = engine.operator(0)
+    met = MetRows(engine.relation)  # the operator goes over to that version when it is pushed rows
     join.watch_joined(met.meet)
     chain = ChangeChain(changes, join, plan.source, upserts)
     run = BatchTask(plan, chain)
