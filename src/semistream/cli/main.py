@@ -37,9 +37,12 @@ class _Commands(TyperGroup):
                 raise
             message = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
         except Exception as error:
-            if not _is_data_error(error):
+            if _is_data_error(error):
+                message = f"the data cannot be read or written: {error}"
+            elif _is_spark_error(error):
+                message = f"Spark refuses: {str(error).strip().splitlines()[0]}"
+            else:
                 raise  # a bug: its traceback is wanted
-            message = f"the data cannot be read or written: {error}"
         typer.echo(f"semistream: {message}", err=True)
         raise typer.Exit(1)
 
@@ -56,6 +59,12 @@ def _is_data_error(error: Exception) -> bool:
     return (arrow is not None and isinstance(error, arrow.ArrowException)) or (
         duckdb is not None and isinstance(error, duckdb.Error)
     )
+
+
+def _is_spark_error(error: Exception) -> bool:
+    """Whether Spark raised it, over settings, a source or a session; it is not imported to find out."""
+    errors = sys.modules.get("pyspark.errors")
+    return errors is not None and isinstance(error, errors.PySparkException)
 
 
 app = typer.Typer(

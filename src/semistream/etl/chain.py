@@ -16,6 +16,8 @@ from semistream.etl.entered_rows import EnteredRows
 ROW = "__row"
 """The column that numbers the rows of a task, so that each of them is seen to have an outcome."""
 
+_TOGETHER = 1 << 15  # rows, at least, that go on to the next join together
+
 Missed = Literal["end", "keep", "wait", "stall"]
 Outcome = Literal["joined", "unmatched", "duplicate", "deferred", "waiting", "stalled", "silent"]
 
@@ -83,7 +85,8 @@ class Stopped:
 class Chain:
     """Joins in a row. A row may have several results in each; each of them goes its own way.
 
-    If it ``defers``, rows that a join cannot answer from memory stop there.
+    If it ``defers``, rows that a join cannot answer from memory stop there. Results of a join that come a few at a time
+    go on to the next one many together.
 
     >>> import tempfile
     >>> from semistream import Relation, MeshJoin
@@ -96,12 +99,12 @@ class Chain:
     >>> [(each.outcome, each.rows.to_pylist()) for each in stopped]  # doctest: +NORMALIZE_WHITESPACE
     [('joined', [{'__row': 0, 'k': 2, 'name': 'b'}]),
      ('unmatched', [{'__row': 1, 'k': 7, 'name': None}])]
-    >>> folder.cleanup()
     """
 
     def __init__(self, links: Sequence[tuple[Link, Joins]], *, defers: bool = False) -> None:
         self._links = links
         self._defers = defers
+        self._gathered: list[list[pa.RecordBatch]] = [[] for _ in links]
         self._entered = [EnteredRows(ROW) if link.how in ("semi", "anti") else None for link, _ in links]
 
     def push(self, rows: pa.RecordBatch, link: int = 0) -> Iterator[Stopped]:
@@ -128,6 +131,7 @@ class Chain:
     def flush(self) -> Iterator[Stopped]:
         """All that is still on its way."""
         for link, (_, join) in enumerate(self._links):
+            yield from self._push_gathered(link)
             for results in join.flush():
                 yield from self._follow(results, link)
 
@@ -138,7 +142,7 @@ class Chain:
         if link.into is not None:
             rows = pa.RecordBatch.from_arrays(rows.columns, schema=link.passed_on(results.schema))
         if link.how == "inner" and (link.missed == "keep" or not marks.null_count):
-            yield from self.push(rows, at + 1)
+            yield from self._go_on(rows, at)
             return
         matched, entered = marks.is_valid(), self._entered[at]
         if entered is not None:
@@ -162,8 +166,23 @@ class Chain:
                     yield Stopped(found, "unmatched", at)
 
     def _go_on(self, rows: pa.RecordBatch, at: int) -> Iterator[Stopped]:
-        if rows.num_rows:
-            yield from self.push(rows, at + 1)
+        if not rows.num_rows:
+            return
+        if at + 1 == len(self._links):
+            yield Stopped(rows, "joined", at + 1)
+            return
+        gathered = self._gathered[at + 1]
+        gathered.append(rows)
+        if sum(each.num_rows for each in gathered) >= _TOGETHER:
+            yield from self._push_gathered(at + 1)
+
+    def _push_gathered(self, link: int) -> Iterator[Stopped]:
+        """Let rows that have gathered enter a link."""
+        gathered = self._gathered[link]
+        if gathered:
+            rows = gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)
+            self._gathered[link] = []
+            yield from self.push(rows, link)
 
     def _missed(self, rows: pa.RecordBatch, at: int) -> Iterator[Stopped]:
         """Rows without a partner, which is not what their link lets go on."""
