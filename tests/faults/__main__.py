@@ -59,6 +59,7 @@ def _episode(world: SparkWorld, folder: Path, seed: list[int], done: Counter[str
         kill = random_kill(generator, points, jvm=_JVM)
         start = time.perf_counter()
         code, struck = strike(world, scenario, kill)
+        struck &= kill.target != "worker" or code != 0  # else only workers that had nothing to do were killed
         if struck:
             done[kill.target] += 1
             struck_here += 1

@@ -29,6 +29,7 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "20s",
     "spark.task.maxFailures": "4",
+    "spark.python.authenticate.socketTimeout": "60s",  # else workers of a busy machine are given up
     "spark.deploy.maxExecutorRetries": "-1",
 }
 

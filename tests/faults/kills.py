@@ -17,6 +17,7 @@ from tests.faults.spark_world import Driver, SparkWorld
 
 KILLED = -9
 _LOOK_EVERY_S = 0.05
+_TRIES = 3
 LEDGER = [f"{when} {stage}" for stage in ("planned", "prepared", "done") for when in ("before", "after")]
 ORDERS = [
     *LEDGER,
@@ -78,7 +79,7 @@ def strike(world: SparkWorld, scenario: Scenario, kill: Kill) -> tuple[int, bool
     """
     scenario.grow()
     if kill.target == "point":
-        code = world.run(scenario.spec(), fault=kill.point)
+        code = _run(world, scenario.spec(), kill.point)
         struck = code == KILLED
     elif kill.target == "worker point":
         code = world.run(scenario.spec(), worker_fault=kill.point)
@@ -93,6 +94,18 @@ def strike(world: SparkWorld, scenario: Scenario, kill: Kill) -> tuple[int, bool
     if kill.vacuum:
         vacuum(scenario)
     return code, struck
+
+
+def _run(world: SparkWorld, spec: dict[str, Any], fault: str = "") -> int:
+    """Run a driver; one that Spark fails is started again, as its users would.
+
+    Spark waits 10 s for a Python process of a data source to answer, which on a busy machine can be too short.
+    """
+    for _ in range(_TRIES):
+        code = world.run(spec, fault=fault)
+        if code in (0, KILLED):
+            break
+    return code
 
 
 def vacuum(scenario: Scenario) -> list[Path]:
@@ -128,7 +141,7 @@ def _victims(world: SparkWorld, driver: Driver, target: Target) -> list[psutil.P
 def finish(world: SparkWorld, scenario: Scenario) -> None:
     """Run the pipeline to its end, let rows that wait have waited enough, and check all tables."""
     for spec in (scenario.spec(), scenario.spec(retry_for="1ms")):
-        assert world.run(spec) == 0, world.tail()
+        assert _run(world, spec) == 0, world.tail()
     scenario.check()
     vacuum(scenario)
     scenario.check()
