@@ -46,7 +46,7 @@ demo: java $(STAMP)  ## install, then run the demo pipeline on local Spark
 jars: $(JARS)  ## the jars of a Kafka broker, and of Spark's connectors for Kafka and Delta, for the tests
 
 test: java $(STAMP) $(JARS) lint  ## install, then check style, types and imports, and run all tests
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
+	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 
 kills: java $(STAMP)  ## kill pipelines at random and compare their tables with an oracle (KILLS=200 SEED=1)
 	$(BIN)/python -m tests.faults --kills $(or $(KILLS),200) --seed $(or $(SEED),1)

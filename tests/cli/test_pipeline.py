@@ -153,12 +153,11 @@ def test_explain_says_what_to_expect_of_every_join(folder: Path) -> None:
     assert (found["slots"], found["batch_rows"], found["total_memory_bytes"]) == (3, 6000, 24_000_000)
     keys, products = found["steps"]
     assert (keys["worker"], keys["note"]) == (None, "it has no rows yet: nothing is read")
-    assert products["worker"]["memory_bytes"] == 4_000_000
+    assert 1_000_000 <= products["worker"]["memory_bytes"] < 8_000_000
     assert products["rows_per_s"] > 0
     text = run("explain", folder / "p.yaml", "--memory", "1MB")
     assert "route: range" in text.out
     assert products["worker"]["choice"]["operator"] in text.out
-    assert "500 kB" in text.out
     assert run("explain", folder / "p.yaml", "--on", "id").code == 2
     assert run("explain", folder / "products", "--slots", 2).code == 2
     assert entries(folder) == before
@@ -176,11 +175,14 @@ def test_run_status_and_vacuum(folder: Path, spark: Any) -> None:
     text = run("status", file).out
     assert "joined" in text
     assert "last batch done" in text
-    orphan = folder / "tables" / "sink" / "_staging" / "orphan.parquet"
-    orphan.parent.mkdir(exist_ok=True)
-    orphan.write_bytes(b"what a killed worker has left")
+    checkpoint = json.loads((folder / "checkpoint" / "pipeline.json").read_text())
+    staging = folder / "tables" / "sink" / "_staging"
+    staging.mkdir(exist_ok=True)
+    orphan, other = staging / f"{checkpoint['name']}-{checkpoint['token']}-9.parquet", staging / "of others.parquet"
+    for path in (orphan, other):
+        path.write_bytes(b"what a killed worker has left")
     assert run("vacuum", file, "--json").json["removed"] == [str(orphan)]
-    assert not orphan.exists()
+    assert (orphan.exists(), other.exists()) == (False, True)
     lines = [json.loads(line) for line in (folder / "checkpoint" / "metrics.jsonl").read_text().splitlines()]
     assert lines[0]["last_trigger"] is None
     assert lines[0]["lag_s"] >= 0

@@ -4,18 +4,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
-from tests.faults.kills import KILLED, ORDERS, SNAPSHOTS, Kill, finish, strike
+from tests.faults.kills import KILLED, ORDERS, Kill, finish, strike
 from tests.faults.orders_scenario import OrdersScenario
-from tests.faults.snapshot_scenario import SnapshotScenario
 from tests.faults.spark_world import SparkWorld
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    with SparkWorld(tmp_path_factory.mktemp("faults") / "spark.log") as world:
-        yield world
 
 
 def test_orders_come_once_wherever_the_driver_is_killed(world, tmp_path):
@@ -33,15 +26,6 @@ def test_orders_come_once_though_workers_are_killed(world, tmp_path):
         code, struck = strike(world, scenario, Kill("worker point", point))
         assert struck, point
         assert code == 1, "one task that fails ends a query on a local Spark, and the pipeline says so"
-    finish(world, scenario)
-
-
-def test_changes_are_told_once_wherever_the_driver_is_killed(world, tmp_path):
-    scenario = SnapshotScenario(tmp_path / "items", seed=3)
-    for number, point in enumerate(SNAPSHOTS):
-        assert strike(world, scenario, Kill("point", point, vacuum=number % 2 == 0)) == (KILLED, True), (
-            f"{point}\n{world.tail()}"
-        )
     finish(world, scenario)
 
 

@@ -1,7 +1,7 @@
-"""A pipeline that is stopped while Spark begins a batch: neither waits for the other for ever."""
+"""A pipeline that is stopped: the batch at hand is waited for, and none begins that would not be finished."""
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import RLock
+from threading import Event, RLock
 from types import SimpleNamespace
 
 import pytest
@@ -11,18 +11,26 @@ from semistream.errors import PipelineError
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
 
-def test_a_batch_that_begins_while_the_query_is_stopped_is_refused():
-    """Who stops the query holds the lock until Spark's thread has ended, and that waits for this call."""
+def test_the_batch_at_hand_is_waited_for_and_the_next_one_is_refused():
     from semistream.spark.batches import Batches
 
     batches = object.__new__(Batches)
-    batches.between, batches.closing, batches._spec = RLock(), False, SimpleNamespace(name="orders")
-    with ThreadPoolExecutor(1) as spark:
-        with batches.between:
-            begun = spark.submit(batches.run, None, 0)
-            batches.closing = True
-            error = begun.exception(timeout=30)
-        assert isinstance(error, PipelineError)
-        assert "'orders' is being stopped" in str(error)
-        with pytest.raises(PipelineError, match="no batch is begun"):
-            batches.run(None, 1)
+    batches._on_its_way, batches._ended, batches._spec = RLock(), False, SimpleNamespace(name="orders")
+    begun, goes_on = Event(), Event()
+
+    def batch():
+        with batches._on_its_way:
+            begun.set()
+            goes_on.wait(30)
+            return batches._ended
+
+    with ThreadPoolExecutor(2) as threads:
+        on_its_way = threads.submit(batch)
+        begun.wait(30)
+        ending = threads.submit(batches.end)
+        assert not ending.done()
+        goes_on.set()
+        assert on_its_way.result(30) is False
+        ending.result(30)
+    with pytest.raises(PipelineError, match="'orders' was stopped before this batch began"):
+        batches.run(None, 1)

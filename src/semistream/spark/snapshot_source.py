@@ -2,84 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from semistream.etl.source_spec import FileSource
 from semistream.spark.batch_source import BatchInput, BatchSource
+from semistream.spark.data_sources import register_by_value
 from semistream.spark.file_source import FolderSource
-from semistream.spark.interpreter import worker_interpreter
-
-COMPLETE = "_SUCCESS"
-"""The file that says that a folder is a whole snapshot."""
-_NAME = "name"
-
-
-def snapshot_names(folder: Path, kind: str) -> list[str]:
-    """The snapshots that are there and whole, in their order."""
-    visible = [path for path in folder.iterdir() if not path.name.startswith(("_", "."))]
-    if kind == "files":
-        return sorted(path.name for path in visible if path.is_file())
-    return sorted(path.name for path in visible if (path / COMPLETE).exists())
-
-
-class SnapshotDataSource(DataSource):  # type: ignore[misc]
-    """Spark's data source ``semistream_snapshots``: a row for each snapshot, with its name."""
-
-    @classmethod
-    def name(cls) -> str:
-        """What it is called in ``spark.readStream.format``."""
-        return "semistream_snapshots"
-
-    def schema(self) -> str:
-        """Its columns."""
-        return f"{_NAME} STRING"
-
-    def streamReader(self, schema: Any) -> SnapshotReader:  # noqa: ARG002, N802 (Spark's name)
-        """The reader of the stream."""
-        return SnapshotReader(self.options["folder"], self.options["kind"])
-
-
-@dataclass
-class _Snapshot(InputPartition):  # type: ignore[misc]
-    name: str
-
-
-class SnapshotReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """One snapshot in each batch. One whose name comes before that of a snapshot that was read is never read."""
-
-    def __init__(self, folder: str, kind: str) -> None:
-        self._folder, self._kind = folder, kind
-        self._last: str | None = None
-
-    def initialOffset(self) -> dict[str, str]:  # noqa: N802
-        """Before all names."""
-        return {_NAME: ""}
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Those that are there now."""
-        self._last = max(snapshot_names(Path(self._folder), self._kind), default="")
-
-    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: ARG002, N802
-        """The next snapshot, if there is one."""
-        names = snapshot_names(Path(self._folder), self._kind)
-        later = [name for name in names if name > start[_NAME] and (self._last is None or name <= self._last)]
-        return {_NAME: min(later, default=start[_NAME])}
-
-    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """The one snapshot."""
-        return [_Snapshot(end[_NAME])] if end[_NAME] != start[_NAME] else []
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
-        """Its name."""
-        assert isinstance(partition, _Snapshot)
-        yield (partition.name,)
+from semistream.spark.snapshot_stream import NAME, SnapshotDataSource
 
 
 class SnapshotSource(BatchSource):
@@ -96,15 +27,14 @@ class SnapshotSource(BatchSource):
     def stream(self, spark: SparkSession) -> DataFrame:
         """The names of snapshots, as they become whole."""
         spec = self._spec
-        with worker_interpreter(spark):
-            spark.dataSource.register(SnapshotDataSource)
+        register_by_value(spark, SnapshotDataSource)
         reader = spark.readStream.format(SnapshotDataSource.name())
         return reader.option("folder", str(spec.path)).option("kind", spec.snapshots).load()
 
     def files(self, df: DataFrame) -> list[str]:
         """The files of the snapshot."""
         (row,) = df.collect()
-        path = self._spec.path / row[_NAME]
+        path = self._spec.path / row[NAME]
         if self._spec.snapshots == "files":
             return [str(path)]
         return sorted(str(file) for file in path.iterdir() if not file.name.startswith(("_", ".")))

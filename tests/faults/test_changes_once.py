@@ -1,0 +1,19 @@
+"""Detection of changes that is killed, again and again: in the end each change was told once."""
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
+
+from tests.faults.kills import KILLED, SNAPSHOTS, Kill, finish, strike
+from tests.faults.snapshot_scenario import SnapshotScenario
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+def test_changes_are_told_once_wherever_the_driver_is_killed(world, tmp_path):
+    scenario = SnapshotScenario(tmp_path / "items", seed=3)
+    for number, point in enumerate(SNAPSHOTS):
+        assert strike(world, scenario, Kill("point", point, vacuum=number % 2 == 0)) == (KILLED, True), (
+            f"{point}\n{world.tail()}"
+        )
+    finish(world, scenario)
