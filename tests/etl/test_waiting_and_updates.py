@@ -2,9 +2,12 @@
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semistream.errors import InvalidArgument
+from semistream.etl.column_types import type_name
 from semistream.etl.console_table import ConsoleTable
 from semistream.etl.ledger_entries import WaitingFile
 from semistream.etl.spec import TableSpec
@@ -96,3 +99,8 @@ def test_the_console_shows_the_first_rows_once(tmp_path, capsys):
     (left,) = writer.close()
     assert console.vacuum({left.path}) == []
     assert console.vacuum(set()) == [outbox / left.path]
+
+
+def test_a_type_that_pipeline_files_do_not_know_is_named():
+    with pytest.raises(InvalidArgument, match=r"uint32 has no name in a pipeline file, which knows boolean, .*cast"):
+        type_name(pa.uint32())

@@ -55,4 +55,10 @@ def type_name(type_: pa.DataType) -> str:
     """
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
-    return next(name for name, known in _TYPES.items() if known == type_)
+    name = next((name for name, known in _TYPES.items() if known == type_), None)
+    if name is None:
+        raise InvalidArgument(
+            f"{type_} has no name in a pipeline file, which knows {', '.join(_TYPES)} and decimals of up to "
+            f"{_MOST_DIGITS} digits. Build the relation with the column cast to one of these."
+        )
+    return name
