@@ -35,6 +35,15 @@ class Step:
     flags: bool = False
 
 
+_OPENED: list[SemiStreamJoin] = []
+
+
+def close_joins() -> None:
+    """Close all joins of chains that were built."""
+    while _OPENED:
+        _OPENED.pop().close()
+
+
 def build_relations(folder: Path) -> list[Relation]:
     """The relations, a page for every two or three rows."""
     built = []
@@ -65,6 +74,7 @@ def build_links(steps: list[Step], relations: list[Relation], operator: type[Sem
             into=f"key_{n}" if step.keeps else None,
             flag=f"twice_{n}" if step.flags else None,
         )
+        _OPENED.append(join)
         links.append((link, join))
         schema = link.passed_on(join.schema)
     return links

@@ -46,11 +46,28 @@ def _open_files() -> set[str]:
             found.add(str(descriptor.readlink()))
         except FileNotFoundError:  # the one that lists them
             continue
-    return {path for path in found if path.endswith(".arrow")}
+    return {path for path in found if path.endswith(".arrow")} - _BEFORE.files
 
 
 def _threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if "semistream" in thread.name]
+    own = [thread for thread in threading.enumerate() if thread not in _BEFORE.threads]
+    return [thread.name for thread in own if "semistream" in thread.name]
+
+
+class _Before:
+    """Files and threads of other tests in this process, which are none of this module's business."""
+
+    files: frozenset[str] = frozenset()
+    threads: frozenset[threading.Thread] = frozenset()
+
+
+_BEFORE = _Before()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _what_others_left() -> None:
+    gc.collect()
+    _BEFORE.files, _BEFORE.threads = frozenset(_open_files()), frozenset(threading.enumerate())
 
 
 def test_buffers_change_their_size_while_runs_are_under_way(relation: Relation) -> None:
