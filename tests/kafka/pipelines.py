@@ -11,10 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from semistream.errors import PipelineError
-from semistream.spark.batch_report import BatchReport
-from semistream.spark.pipeline import Pipeline
 from tests.kafka.broker import Broker
-from tests.spark.warehouse import SCHEMA
+from tests.spark.warehouse import SCHEMA, run
 
 
 def topic_source(broker: Broker, topic: str, **changes: Any) -> dict[str, Any]:
@@ -26,13 +24,6 @@ def as_messages(table: pa.Table, value: str = "json") -> Iterator[tuple[str, str
     """Rows as messages, with their ids as keys."""
     for row in table.to_pylist():
         yield str(row["id"]), json.dumps(row) if value == "json" else ",".join(str(each) for each in row.values())
-
-
-def run(spark: SparkSession, spec: dict[str, Any]) -> list[BatchReport]:
-    """Run a pipeline once; gives its batches."""
-    reports: list[BatchReport] = []
-    Pipeline.from_dict(spec).run(spark, once=True, watch=reports.append)
-    return reports
 
 
 def run_cut_short(spark: SparkSession, spec: dict[str, Any], module: str, point: str) -> None:

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from semistream.errors import PipelineError
-from tests.kafka.pipelines import run, run_cut_short
-from tests.spark.warehouse import Warehouse, orders, star
+from tests.kafka.pipelines import run_cut_short
+from tests.spark.warehouse import Warehouse, orders, run, star
 
 pytestmark = pytest.mark.spark
 

@@ -5,8 +5,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from tests.kafka.pipelines import as_messages, quarantined, run, run_cut_short, topic_source
-from tests.spark.warehouse import Warehouse, orders, rows, star
+from tests.kafka.pipelines import as_messages, quarantined, run_cut_short, topic_source
+from tests.spark.warehouse import Warehouse, orders, rows, run, star
 
 pytestmark = pytest.mark.spark
 

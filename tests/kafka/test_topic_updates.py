@@ -7,8 +7,8 @@ import pytest
 
 from semistream.errors import PipelineError
 from semistream.relation import Relation
-from tests.kafka.pipelines import quarantined, run, run_cut_short
-from tests.spark.warehouse import Warehouse, orders, products
+from tests.kafka.pipelines import quarantined, run_cut_short
+from tests.spark.warehouse import Warehouse, orders, products, run
 
 pytestmark = pytest.mark.spark
 

@@ -6,20 +6,9 @@ import pyarrow as pa
 import pytest
 
 from semistream.spark.pipeline import Pipeline
-from tests.spark.warehouse import Warehouse, orders, put, rows, star
+from tests.spark.warehouse import orders, put, rows, run, star
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def warehouse(tmp_path):
-    return Warehouse(tmp_path)
-
-
-def run(spark, spec):
-    reports = []
-    Pipeline.from_dict(spec).run(spark, once=True, watch=reports.append)
-    return reports
 
 
 @pytest.mark.parametrize("format", ["delta", "parquet"])

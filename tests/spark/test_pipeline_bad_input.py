@@ -7,21 +7,9 @@ import pytest
 
 from semistream.errors import PipelineError
 from semistream.relation import Relation
-from semistream.spark.pipeline import Pipeline
-from tests.spark.warehouse import Warehouse, orders, rows, star
+from tests.spark.warehouse import orders, rows, run, star
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def warehouse(tmp_path):
-    return Warehouse(tmp_path)
-
-
-def run(spark, spec):
-    reports = []
-    Pipeline.from_dict(spec).run(spark, once=True, watch=reports.append)
-    return reports
 
 
 def source(format, **changes):

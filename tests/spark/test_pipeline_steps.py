@@ -6,22 +6,10 @@ import pyarrow as pa
 import pytest
 
 from semistream.relation import Relation
-from semistream.spark.pipeline import Pipeline
-from tests.spark.warehouse import Warehouse, orders, put, rows, star
+from tests.spark.warehouse import orders, put, rows, run, star
 
 pytestmark = pytest.mark.spark
 SNAPSHOT = {"id": "bigint", "name": "string", "price": "double"}
-
-
-@pytest.fixture
-def warehouse(tmp_path):
-    return Warehouse(tmp_path)
-
-
-def run(spark, spec):
-    reports = []
-    Pipeline.from_dict(spec).run(spark, once=True, watch=reports.append)
-    return reports
 
 
 def snapshot(seed):

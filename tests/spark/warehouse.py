@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
@@ -15,6 +15,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from semistream.relation import Relation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from semistream.spark.batch_report import BatchReport
 
 SCHEMA = {"id": "bigint", "product": "bigint", "customer": "string", "quantity": "int", "amount": "double"}
 PRODUCTS, CUSTOMERS = 400, 60
@@ -111,6 +116,15 @@ class Warehouse:
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of the file of metrics."""
         return [json.loads(line) for line in (self.folder / "checkpoint" / "metrics.jsonl").read_text().splitlines()]
+
+
+def run(spark: SparkSession, spec: dict[str, Any]) -> list[BatchReport]:
+    """Run a pipeline once; gives its batches."""
+    from semistream.spark.pipeline import Pipeline
+
+    reports: list[BatchReport] = []
+    Pipeline.from_dict(spec).run(spark, once=True, watch=reports.append)
+    return reports
 
 
 def star(stream: pa.Table) -> tuple[Counter[Any], Counter[Any]]:

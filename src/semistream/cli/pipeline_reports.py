@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,17 +79,7 @@ class PipelineStatus:
         from semistream.etl.spec_file import read_spec
 
         spec = read_spec(file)
-        state = pipeline_state(spec.checkpoint, spec.name)
-        return cls(
-            spec.name,
-            str(spec.checkpoint),
-            state.last_batch,
-            state.unfinished,
-            state.stage,
-            state.waiting_rows,
-            state.waiting_since,
-            state.recent,
-        )
+        return cls(spec.name, str(spec.checkpoint), **asdict(pipeline_state(spec.checkpoint, spec.name)))
 
 
 @dataclass(frozen=True)

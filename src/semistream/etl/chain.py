@@ -30,12 +30,6 @@ class Joins(Protocol):
     def flush(self) -> Iterator[pa.RecordBatch]: ...
 
 
-class Answers(Joins, Protocol):
-    """A join that can answer some rows at once, from memory, and give back the others."""
-
-    def answer(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]: ...
-
-
 @dataclass(frozen=True)
 class Link:
     """How the results of a left join become rows that go on, end or stop.

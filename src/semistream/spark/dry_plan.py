@@ -67,7 +67,7 @@ def dry_plan(spec: PipelineSpec, *, slots: int = 1) -> Iterator[DryPlan]:
                 for plan, path, own in zip(steps.steps, spec.relations, aside.relations, strict=True)
             ),
             columns,
-            sum(int(_memory(plan)) for plan in steps.steps),
+            sum(plan.join.memory_bytes for plan in steps.steps),
         )
 
 
@@ -89,7 +89,3 @@ def _made_aside(spec: PipelineSpec, folder: Path) -> PipelineSpec:
             (kind,) = given
             given[kind]["relation"] = folder / str(number) / step.keyed.relation.name
     return PipelineSpec.model_validate(content)
-
-
-def _memory(plan: StepPlan) -> Any:
-    return dict(plan.join.arguments)["memory"]

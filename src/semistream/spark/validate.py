@@ -34,7 +34,7 @@ def validate_pipeline(file: Path) -> PipelineFacts:
                 "rows": None if step.new else step.relation.num_rows,
                 "version": None if step.new else step.relation.version,
                 "operator": step.plan.join.operator.name,
-                "memory_bytes": dict(step.plan.join.arguments)["memory"],
+                "memory_bytes": step.plan.join.memory_bytes,
             }
             for step in plan.steps
         ]
