@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from semistream import Relation, SemiStreamJoin
 from semistream.errors import BudgetError
-from semistream.joins import AdaptiveMeshJoin, HybridJoin, IndexNestedLoopJoin, MeshJoin, SemiStreamingIndexJoin
+from semistream.joins import (
+    AdaptiveMeshJoin,
+    HybridJoin,
+    IndexNestedLoopJoin,
+    MeshJoin,
+    ResidentJoin,
+    SemiStreamingIndexJoin,
+)
 from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.sweep import SweepJoin
@@ -121,6 +128,7 @@ OPERATORS = [
         id="index-greedy-lru",
     ),
     pytest.param(Maker(IndexNestedLoopJoin), id="nested_loop"),
+    pytest.param(Maker(ResidentJoin), id="resident"),
 ]
 
 RESTLESS = pytest.param(Maker(RestlessEngineJoin, {"seed": 3}), id="engine-restless")

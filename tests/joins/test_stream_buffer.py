@@ -122,3 +122,24 @@ def test_values_that_lie_close_together_take_few_bytes(span: int, nbytes: int) -
     level = buffer.store(place, batch, np.ones(rows, np.int64), CodeRanges(np.arange(rows), None, None))
     assert level is not None
     assert level.place.nbytes == rows * (4 + 1 + nbytes)  # the code, a flag and the time
+
+
+@settings(deadline=None)
+@given(
+    near=st.sampled_from([-(2**63), 2**63 - 41, -20]),
+    steps=st.lists(st.integers(0, 40), min_size=1, max_size=20),
+    code=st.one_of(st.integers(-(2**63), 2**63 - 1), st.sampled_from([-(2**63), 2**63 - 1, 0, -1])),
+    behind=st.booleans(),
+)
+def test_positions_of_codes_however_far_from_those_that_wait(
+    near: int, steps: list[int], code: int, behind: bool
+) -> None:
+    codes = np.array(sorted(near + step for step in steps), np.int64)
+    batch = pa.record_batch({"k": pa.array(codes)})
+    buffer = StreamBuffer(batch.schema, 10_000, 30, None)
+    place = buffer.room(codes.size)
+    assert place is not None
+    level = buffer.store(place, batch, np.full(codes.size, 8), CodeRanges(codes, None, None))
+    assert level is not None
+    buffer.enter(level, 0, 1)
+    assert buffer.position(level, code, behind=behind) == np.searchsorted(codes, code, "right" if behind else "left")

@@ -77,7 +77,21 @@ def test_tuples_without_a_key_and_small_batches_say_nothing(condition: Condition
     assert watch.frequencies(batch(np.arange(10))) is None
 
 
+@pytest.mark.parametrize(("before", "after"), [(0.0, 1.5), (1.5, 0.0)])
+def test_without_a_sketch_it_goes_by_the_batch_at_hand(condition: Condition, before: float, after: float) -> None:
+    watch, stream = StreamWatch(condition, KEYS, 0), Zipf(before, KEYS, seed=2)
+    for _ in range(20):
+        assert not watch.see(batch(stream.keys(BATCH)))
+        watch.frequencies(batch(stream.keys(BATCH)))
+    jumped = Zipf(after, KEYS, seed=3)
+    seen = [watch.see(batch(jumped.keys(BATCH))) for _ in range(5)]
+    assert seen.count(True) == 1
+    found = watch.frequencies(batch(jumped.keys(BATCH)))
+    assert found is not None
+    assert found.share(100) == pytest.approx(KeyFrequencies.zipf(after, KEYS).share(100), abs=0.1)
+
+
 def test_it_has_a_small_part_of_a_memory_or_none() -> None:
-    assert StreamWatch.affordable_bytes(500_000) == 0
-    assert 0 < StreamWatch.affordable_bytes(2_000_000) <= 2_000_000 // 32
+    assert StreamWatch.affordable_bytes(2_000_000) == 0
+    assert 0 < StreamWatch.affordable_bytes(3_000_000) <= 3_000_000 // 64
     assert StreamWatch.affordable_bytes(10**12) <= 1 << 20

@@ -10,7 +10,7 @@ from semistream.relation import Relation
 
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
-from semistream.joins import MeshJoin
+from semistream.joins import EngineJoin, MeshJoin, ResidentJoin
 from semistream.spark.engines import Engines
 from semistream.spark.plan import JoinPlan
 from semistream.spark.task import join_partition
@@ -147,3 +147,25 @@ def test_rows_of_several_parts_are_each_joined_with_theirs(relation):
     expected = [{"k": k, "v": k if 0 <= k < 2000 else None} for k in [*keys, 1600, *keys]]
     assert sorted(found, key=repr) == sorted(expected, key=repr)
     assert operator_of(engines, plan, 2).relation.num_pages < relation.num_pages
+
+
+def test_a_relation_is_held_in_memory_while_it_fits_and_swept_when_it_has_outgrown_it(relation):
+    plan, engines = plan_of(relation, operator="auto", memory="400kB"), Engines()
+    assert run(plan, engines, [1, 5000]) == [{"k": 1, "v": 1}]
+    held = operator_of(engines, plan)
+    assert isinstance(held, ResidentJoin)
+    relation.update(pa.table({"k": [1], "v": [-1]}))
+    assert run(plan, engines, [1]) == [{"k": 1, "v": -1}]
+    assert operator_of(engines, plan) is held
+    relation.refreshed().update(pa.table({"k": range(2000, 40_000), "v": range(2000, 40_000)}))
+    assert run(plan, engines, [1, 39_999]) == [{"k": 1, "v": -1}, {"k": 39_999, "v": 39_999}]
+    assert isinstance(operator_of(engines, plan), EngineJoin)
+    relation.refreshed().update(deletes=pa.table({"k": range(2000, 40_000)}))
+    assert run(plan, engines, [1, 39_999]) == [{"k": 1, "v": -1}]
+    assert isinstance(operator_of(engines, plan), ResidentJoin)
+
+
+def test_an_operator_that_was_named_is_taken_though_all_of_r_fits(relation):
+    plan, engines = plan_of(relation, operator="engine", memory="400kB"), Engines()
+    assert run(plan, engines, [1]) == [{"k": 1, "v": 1}]
+    assert isinstance(operator_of(engines, plan), EngineJoin)

@@ -46,3 +46,10 @@ def test_one_join_has_all() -> None:
 def test_too_little_for_all_is_refused() -> None:
     with pytest.raises(BudgetError, match=r"100 kB, which is not enough for 2 joins"):
         share_memory([lambda nbytes: 1.0 if nbytes > 60_000 else math.inf] * 2, 100_000)
+
+
+@given(fits=st.integers(2, 100), slow=st.floats(1e-6, 1e-4))
+def test_a_join_gets_just_what_it_takes_to_hold_all_of_r(fits: int, slow: float) -> None:
+    """It is fast from some size on, and the other one makes something of all that is left."""
+    shares = share_memory([lambda n: 1e-9 if n >= fits * PART else slow, lambda n: slow / 100 * PART / n], 128 * PART)
+    assert shares == [fits * PART, (128 - fits) * PART]

@@ -33,6 +33,7 @@ _REGIONS = {
     "adaptive_mesh": "#fbeee9",
     "cmesh": "#f2dde4",
     "nested_loop": "#eceff1",
+    "resident": "#c5e1a5",
 }
 
 

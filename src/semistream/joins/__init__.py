@@ -11,6 +11,7 @@ from semistream.joins.join import JoinedStream, join
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.outlook import explain
+from semistream.joins.resident import ResidentJoin
 from semistream.joins.stats import JoinStats, TracePoint
 from semistream.joins.sweep import SweepJoin
 from semistream.tuning.mesh_costs import MeshFactors
@@ -26,6 +27,7 @@ __all__ = [
     "JoinedStream",
     "MeshFactors",
     "MeshJoin",
+    "ResidentJoin",
     "SemiStreamJoin",
     "SemiStreamingIndexJoin",
     "SweepJoin",

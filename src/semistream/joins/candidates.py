@@ -18,6 +18,7 @@ from semistream.joins.index import SemiStreamingIndexJoin
 from semistream.joins.lmdb_store import has_store
 from semistream.joins.mesh import MeshJoin
 from semistream.joins.nested_loop import IndexNestedLoopJoin
+from semistream.joins.resident import ResidentJoin
 from semistream.joins.spec import JoinSpec
 from semistream.joins.sweep import SweepJoin
 from semistream.relation import AnyRelation, ParquetRelation, Relation
@@ -34,11 +35,13 @@ OPERATORS: dict[str, type[SemiStreamJoin]] = {
         SemiStreamingIndexJoin,
         SweepJoin,
         IndexNestedLoopJoin,
+        ResidentJoin,
     )
 }
 
-AKIN = frozenset({EngineJoin.name, SweepJoin.name})
-"""Operators of one kind: the engine is the sweep, behind a cache if that pays."""
+AKIN = frozenset({EngineJoin.name, SweepJoin.name, ResidentJoin.name})
+"""Operators whose models err alike: the engine is the sweep, behind a cache if that pays; with all of R in memory the
+same kernels match and gather, and nothing else is left to be wrong about."""
 
 _ROWS_SEEN = 1 << 12  # of a sample, by which the bytes of a row are told
 

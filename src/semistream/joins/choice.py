@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 import pyarrow as pa
 
@@ -37,12 +38,14 @@ def choose_operator(
     *,
     sample: pa.RecordBatch | None = None,
     machine: Machine | None = None,
+    batch_rows: float = math.inf,
 ) -> type[SemiStreamJoin]:
     """The operator that was named, or for ``"auto"`` the one that is expected to be fastest in the memory.
 
     The usual one is taken unless another is clearly faster: it follows the stream as that changes. Models speak of
     tuples that ask for one key. What asks for ranges of it is swept, and what does not ask for it is scanned. A memory
-    that is too small for any operator is left to the most capable one to refuse.
+    that is too small for any operator is left to the most capable one to refuse. After ``batch_rows`` tuples none may
+    wait, as on Spark.
     """
     if operator != "auto":
         return operator_class(operator)
@@ -51,7 +54,7 @@ def choose_operator(
         return usual
     seen = None if sample is None else sample.slice(0, _ROWS_SEEN)
     known = machine or machine_for(relation.path)
-    tuner = join_tuner(relation, spec, workload_of(relation, spec, seen), known, seen)
+    tuner = join_tuner(relation, spec, workload_of(relation, spec, seen, batch_rows=batch_rows), known, seen)
     try:
         chosen = tuner.chosen(memory_bytes).operator
     except BudgetError:

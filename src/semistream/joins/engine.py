@@ -15,7 +15,7 @@ from semistream.joins.front_stage import FrontStage
 from semistream.joins.join_workload import join_workload
 from semistream.joins.known_machine import known_machine
 from semistream.joins.spec import JoinSpec
-from semistream.joins.stream_watch import StreamWatch
+from semistream.joins.stream_watch import BRIEF_BYTES, StreamWatch
 from semistream.joins.sweep import SweepJoin
 from semistream.relation import AnyRelation, Relation
 from semistream.tuning.machine import DEFAULT_MACHINE, Machine
@@ -92,31 +92,44 @@ class EngineJoin(FrontStage):
 
     def _arrange(self) -> None:
         self._next_look = self._next_free_look = 0
-        if self._decides and (nbytes := StreamWatch.affordable_bytes(self._memory.limit)):
+        nbytes = StreamWatch.affordable_bytes(self._memory.limit) if self._decides else 0
+        if nbytes:
             self._memory.charge(_WATCH, nbytes)
             try:
                 super()._arrange()
-            except BudgetError:  # then there is nothing left for a cache either
+            except BudgetError:
                 self._memory.clear()
-            else:
-                if self._watch is None or self._watch.nbytes != nbytes:
-                    self._watch = StreamWatch(self.spec.condition, self.relation.num_rows, nbytes)
-                return
-        self._watch = None
-        super()._arrange()
+                nbytes = 0
+                super()._arrange()
+        else:
+            super()._arrange()
+        if not self._decides:
+            self._watch = None
+        elif self._watch is None or self._watch.nbytes != nbytes:
+            self._watch = StreamWatch(self.spec.condition, self.relation.num_rows, nbytes)
 
     def _give_way(self) -> bool:
         """With so little room that a row does not fit beside it, there is no cache to decide on either."""
-        watched, self._decides = self._watch is not None, False
+        watched, self._decides = self._watch is not None and self._watch.nbytes > 0, False
         return super()._give_way() or watched
 
     def _push(self, batch: pa.RecordBatch) -> Results:
         if self._watch is not None and batch.num_rows and self.stats.rows_in >= self._next_seen:
             self._next_seen = self.stats.rows_in + min(self._sweep.pass_rows // _SEEN_IN_PASS, _MOST_UNSEEN)
-            changed = self._watch.see(batch)
-            if changed or self._is_due:
-                yield from self._look(batch, self._watch)
+            yield from self._see(batch, self._watch)
         yield from super()._push(batch)
+
+    def _see(self, batch: pa.RecordBatch, watch: StreamWatch) -> Results:
+        """Watch a batch, and choose the share of the cache anew if it is time to."""
+        brief = 0 if watch.nbytes else BRIEF_BYTES
+        room = self._sweep.budget  # of which there is some to spare while few results are on their way out
+        if brief > room.free:
+            return
+        with room.charged(_WATCH, brief):
+            changed = watch.see(batch)
+            share, saved = self._best_share(batch, watch) if changed or self._is_due else (None, 0.0)
+        if share is not None:
+            yield from self._settle(share, saved)
 
     @property
     def _is_due(self) -> bool:
@@ -124,9 +137,8 @@ class EngineJoin(FrontStage):
         behind = self._sweep.stats
         return behind.rows_in >= (self._next_look if behind.rows_waiting else self._next_free_look)
 
-    def _look(self, batch: pa.RecordBatch, watch: StreamWatch) -> Results:
-        """Choose the share of the cache for the stream as it is now."""
-        share, saved = self._best_share(batch, watch)
+    def _settle(self, share: float, saved: float) -> Results:
+        """Let the cache have the share that is best for the stream as it is now."""
         self._patience = 1 if saved > _MUCH else min(2 * self._patience, _MOST_PATIENCE)
         if share != self.cache_share:
             yield from self._give(share)

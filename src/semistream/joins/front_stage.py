@@ -358,7 +358,7 @@ class FrontStage(SemiStreamJoin):
         own.unmatched = own.rows_done - own.matched
         own.cache_hits = self._hits + behind.cache_hits
         own.steps, own.waits, own.probes, own.packets = behind.steps, behind.waits, behind.probes, behind.packets
-        own.inserts, own.expiries = behind.inserts, behind.expiries
+        own.inserts, own.expiries, own.level_probes = behind.inserts, behind.expiries, behind.level_probes
 
     def _rearrange(self, relation: Relation, limit: int) -> None:
         """A new version leaves the cache what it is, but for the keys that changed."""

@@ -10,23 +10,18 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.errors import InvalidArgument
-from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
-from semistream.joins.emitter import Emitter
-from semistream.joins.intake import Admitted, Intake
+from semistream.joins.base import JoinArguments
 from semistream.joins.lmdb_store import Leaf, LmdbStore, open_store
+from semistream.joins.lookup_join import LookupJoin, split_lookup_memory
 from semistream.joins.memory_split import MemorySplit
-from semistream.joins.sorted_ranges import SortedRanges
 from semistream.joins.spec import JoinSpec
 from semistream.kernels.types import Int64s
 from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 from semistream.relation.disk import allocate_buffer, buffer_bytes
 from semistream.tuning.nested_loop_model import NestedLoopModel
 
-_TUPLE_BYTES = 40  # a tuple's code, its place in the order of codes, its flag, while a step looks it up
-_RANGE_TUPLE_BYTES = 96  # the same with a range of codes
 
-
-class IndexNestedLoopJoin(SemiStreamJoin):
+class IndexNestedLoopJoin(LookupJoin):
     """Index nested loops (MESH 1 and 5.1, there on Berkeley DB) on LMDB, built from the relation on first use.
 
     The tuples of a step are looked up in the order of their codes, so that a page which several of them need is
@@ -37,7 +32,6 @@ class IndexNestedLoopJoin(SemiStreamJoin):
     """
 
     name = "nested_loop"
-    needs_index = True
 
     def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
         super().__init__(relation, stream_schema, **arguments)
@@ -53,15 +47,9 @@ class IndexNestedLoopJoin(SemiStreamJoin):
         return NestedLoopModel(rows_at_once=_split_memory(memory, relation, spec).admit_rows)
 
     def _arrange(self) -> None:
-        relation = self.relation
-        self._split = _split_memory(self._memory, relation, self.spec)
-        self._store: LmdbStore | None = open_store(relation)
-        self._emitter = Emitter(self.spec, self._split, self._memory)
-        self._intake = Intake(self.spec, self._split, self._memory)
+        self._set_up(_split_memory(self._memory, self.relation, self.spec))
+        self._store: LmdbStore | None = open_store(self.relation)
         self._buffer = allocate_buffer(buffer_bytes(self._split.run_bytes))
-        self._position = np.empty(self._split.matches, np.int64)
-        self._page, self._row = (np.empty(self._split.matches, np.int32) for _ in range(2))
-        self._waiting: list[Admitted] = []
 
     @property
     def _disk_counts(self) -> DiskCounts:
@@ -73,44 +61,8 @@ class IndexNestedLoopJoin(SemiStreamJoin):
             return len(self._waiting) * pages
         return sum(min(tuples.sizes.size, pages) for tuples in self._waiting)  # a page each, if they share none
 
-    def _push(self, batch: pa.RecordBatch) -> Results:
-        done = 0
-        while done < batch.num_rows:
-            admitted = self._intake.admit(batch, done, self._split.slots - self.stats.rows_waiting)
-            if admitted is None:
-                yield from self._step()
-                continue
-            self._waiting.append(admitted)
-            self.stats.rows_in += admitted.sizes.size
-            self.stats.packets += 1
-            done += admitted.sizes.size
-
-    def _step(self) -> Results:
-        """Look up the tuples that have waited longest: those of one admission."""
-        if not self._waiting:
-            return
-        self.stats.steps += 1
-        tuples = self._waiting.pop(0)
-        asked = SortedRanges.of(tuples.ranges, np.arange(tuples.sizes.size))
-        self.stats.probes += asked.size
-        matched = np.zeros(tuples.sizes.size, np.bool_)
-        stream = _BatchRows(tuples)
-        for run in self._runs(asked.low, asked.furthest):
-            codes = self.spec.condition.codes_of(run)
-            for rows, page, row in asked.matches(codes, self._position, self._page, self._row):
-                joined = self._emitter.verified(stream, rows, run, page, row)
-                matched[rows[joined]] = True
-                if self.spec.pairs:
-                    yield from self._emitter.stage(stream, rows[joined], run, page[joined], row[joined])
-        self._done(stream, np.arange(matched.size), matched)
-        yield from self._emitter.finished(stream, tuples.batch, matched)
-        self._intake.release(tuples.sizes)
-
     def _runs(self, low: Int64s, furthest: Int64s) -> Iterator[PageRun]:
-        """The pages that hold any code asked for, as many at a time as the buffer takes.
-
-        Ranges begin at the ascending ``low``; those up to one end at its ``furthest`` code or before.
-        """
+        """As many pages at a time as the buffer takes."""
         pages: list[tuple[Leaf, int]] = []  # and where they start in the buffer
         used = 0
         position = 0
@@ -157,28 +109,5 @@ class IndexNestedLoopJoin(SemiStreamJoin):
         return PageRun(self.relation.layout, self._buffer, number, starts, rows, nbytes)
 
 
-class _BatchRows:
-    """The tuples of one admission, by row."""
-
-    def __init__(self, tuples: Admitted) -> None:
-        self._tuples = tuples
-
-    def take(self, positions: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
-        batch = self._tuples.batch if columns is None else self._tuples.batch.select(columns)
-        return list(batch.take(pa.array(positions)).columns)
-
-    def row_bytes(self, positions: Int64s) -> Int64s:
-        return self._tuples.sizes[positions]
-
-
 def _split_memory(memory: MemoryBudget, relation: AnyRelation, spec: JoinSpec) -> MemorySplit:
-    tuple_bytes = _TUPLE_BYTES if spec.condition.single_codes else _RANGE_TUPLE_BYTES
-    return MemorySplit.of(
-        memory,
-        relation,
-        spec,
-        purpose=f"an index nested loop join with {relation.path}",
-        index_bytes=0,
-        slots_bytes=lambda slots: slots * tuple_bytes,
-        run_buffers=1,
-    )
+    return split_lookup_memory(memory, relation, spec, purpose=f"an index nested loop join with {relation.path}")

@@ -1,4 +1,8 @@
-"""What operators take of the processor for each unit of their work, measured by running them on a small relation."""
+"""What operators take of the processor for each unit of their work, measured by running them on a small relation.
+
+What the disk takes is measured apart (`disk_probe`). So of the time that an operator's thread waits, as much as the
+disk needed for what was read does not count here.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,10 @@ from semistream.joins.candidates import OPERATORS
 from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.nested_loop import IndexNestedLoopJoin
+from semistream.joins.resident import ResidentJoin
 from semistream.joins.stats import JoinStats
 from semistream.joins.sweep import SweepJoin
-from semistream.relation import Relation
+from semistream.relation import DiskCosts, Relation
 from semistream.streams import Zipf
 from semistream.tuning.fit import fit_costs
 from semistream.tuning.frequencies import Floats
@@ -30,7 +35,7 @@ from semistream.tuning.progress import Progress, unwatched
 
 _COLUMNS = 14
 _STREAM_ROWS = 6_000_000  # so that tuples hardly come again: the second time, a cache knows them
-_TRIES = 3  # of a sweep, on which the usual choice is built; one of the others
+_TRIES = 2  # of a sweep, on which the usual choice is built; one of the others
 _OTHERS = 0.5  # of the seconds of a run, for these
 
 
@@ -65,7 +70,8 @@ class _Setting:
 
 
 _SWEEP_SETTINGS = (
-    _Setting(0, 0.06),  # too little to read ahead
+    _Setting(0, 0.04),  # too little to read ahead
+    _Setting(0, 0.06),
     _Setting(0, 0.2),
     _Setting(0, 0.6),
     _Setting(0, 0.6, columns=2),
@@ -85,6 +91,7 @@ _ENGINE_SETTINGS = (
     _Setting(1, 0.1, exponent=1.6, drained=0.7),  # hardly anything but look-ups
     _Setting(1, 0.1, exponent=0.6, drained=0.7),
 )
+_RESIDENT_SETTINGS = (_Setting(0, 1.5), _Setting(0, 3.0), _Setting(0, 3.0, columns=2), _Setting(1, 1.2))
 _CACHED = tuple(_Setting(1, 0.1, exponent=exponent, drained=0.1) for exponent in (1.0, 1.3))
 
 
@@ -92,41 +99,72 @@ def measure_operators(
     folder: Path, machine: Machine, progress: Progress = unwatched, size: ProbeSize = FULL_SIZE
 ) -> dict[str, OperatorCosts]:
     """`OperatorCosts` of all operators, by name, with relations that are made in ``folder`` and removed again."""
-    del machine  # what the disk takes is hidden behind the processor's work, or shows in the time of a step
     with TemporaryDirectory(prefix=".semistream-calibrate-", dir=folder) as scratch:
         relations = [_build(Path(scratch) / str(rows), rows) for rows in size.rows]
         measured: dict[str, OperatorCosts] = {}
         fronts_last = sorted(OPERATORS.values(), key=lambda kind: issubclass(kind, FrontStage))
         for done, kind in enumerate(fronts_last):
             progress(done / len(OPERATORS))
-            runs = _runs(kind, relations, size)
+            runs = _runs(kind, relations, size, machine.disk)
             if issubclass(kind, FrontStage):
                 behind = replace(measured[kind.wraps.name], batch_s=measured[SweepJoin.name].batch_s)  # made alike
                 measured[kind.name] = _with_look_ups(behind, runs)
             else:
-                measured[kind.name] = _costs(runs, DEFAULT_MACHINE.operators[kind.name])
+                measured[kind.name] = _costs(runs, DEFAULT_MACHINE.operators[kind.name], machine.disk)
     progress(1.0)
     return measured
 
 
-def _costs(runs: list[tuple[Floats, float]], usual: OperatorCosts) -> OperatorCosts:
+@dataclass(frozen=True)
+class _Part:
+    """A part of a run: its work by its counts, in the order of `OperatorCosts`, and what it took.
+
+    Of ``all_s`` the processor took ``taken_s``, and the disk took the rest for the ``bytes_read``.
+    """
+
+    work: Floats
+    taken_s: float
+    all_s: float
+    bytes_read: float
+
+    @property
+    def per_unit_s(self) -> float:
+        """By which runs of the same setting are compared."""
+        taken_s = self.all_s if self.work[_WAITS] else self.taken_s
+        return taken_s / max(float(self.work.sum()), 1.0)
+
+
+def _costs(runs: list[_Part], usual: OperatorCosts, disk: DiskCosts) -> OperatorCosts:
     """The costs that fit runs best, of those kinds of work that an operator usually has; no look-ups in a cache."""
-    work = np.array([counts for counts, _ in runs])
+    work = np.array([part.work for part in runs])
     costs, expected = np.zeros(work.shape[1]), np.array(astuple(usual))
     asked = work.any(axis=0) & (expected > 0)
-    times = np.array([taken_s for _, taken_s in runs])
-    costs[asked] = fit_costs(work[:, asked], times, expected[asked])
-    return OperatorCosts(*costs.tolist())
+    asked[_WAITS] = False
+    ahead = work[:, _WAITS] == 0
+    times = np.array([part.taken_s for part in runs])
+    costs[asked] = fit_costs(work[np.ix_(ahead, asked)], times[ahead], expected[asked])
+    alone = [part for part in runs if part.work[_WAITS]]
+    return replace(OperatorCosts(*costs.tolist()), wait_s=_wait_s(alone, costs, disk))
 
 
-def _with_look_ups(behind: OperatorCosts, runs: list[tuple[Floats, float]]) -> OperatorCosts:
+def _wait_s(runs: list[_Part], costs: Floats, disk: DiskCosts) -> float:
+    """What an iteration takes in which the operator waits for its read, beside what the disk takes for its bytes."""
+    others = costs.copy()
+    others[_STEPS] = 0.0
+    waits = sum(float(part.work[_WAITS]) for part in runs)
+    left_s = sum(part.all_s - disk.transfer_s(part.bytes_read) - float(part.work @ others) for part in runs)
+    return float(max(left_s / waits, 0.0)) if waits else 0.0
+
+
+def _with_look_ups(behind: OperatorCosts, runs: list[_Part]) -> OperatorCosts:
     """The costs of a join behind a cache: what the join takes leaves the look-ups of runs, and of those that miss, what
     it takes to pass them on, and to see which of their rows are worth a place in the cache.
     """
     known = np.array(astuple(behind))
-    work = np.array([counts[[_LOOKED_UP, _MISSED]] for counts, _ in runs])
-    known_s = np.array([min(float(counts @ known), (1 - _LEAST_LEFT) * taken_s) for counts, taken_s in runs])
-    hit_s, miss_s = fit_costs(work, np.array([taken_s for _, taken_s in runs]), known_s=known_s).tolist()
+    known[_WAITS] = 0.0  # the parts' times are without it
+    work = np.array([part.work[[_LOOKED_UP, _MISSED]] for part in runs])
+    known_s = np.array([min(float(part.work @ known), (1 - _LEAST_LEFT) * part.taken_s) for part in runs])
+    hit_s, miss_s = fit_costs(work, np.array([part.taken_s for part in runs]), known_s=known_s).tolist()
     return replace(behind, hit_s=hit_s, miss_s=miss_s)
 
 
@@ -136,26 +174,28 @@ def _settings(kind: type[SemiStreamJoin]) -> tuple[Sequence[_Setting], int]:
         return _SWEEP_SETTINGS if kind is SweepJoin else _ENGINE_SETTINGS, _TRIES
     if issubclass(kind, FrontStage):
         return _CACHED, 1
+    if kind is ResidentJoin:
+        return _RESIDENT_SETTINGS, 1
     return _SMALL if kind is IndexNestedLoopJoin else _SETTINGS, 1  # look-ups take a copy of R, so that is small
 
 
-def _runs(kind: type[SemiStreamJoin], relations: list[Relation], size: ProbeSize) -> list[tuple[Floats, float]]:
+def _runs(kind: type[SemiStreamJoin], relations: list[Relation], size: ProbeSize, disk: DiskCosts) -> list[_Part]:
     """The parts of each setting's run, several times, of which the fastest counts: what disturbs it makes it slower."""
     settings, tries = _settings(kind)
     size = size if tries > 1 else replace(size, seconds=_OTHERS * size.seconds)
     # All settings in turns: who disturbs a run may well disturb the next one too.
-    turns = [[_run(kind, relations[each.relation], each, size) for each in settings] for _ in range(tries)]
-    best: list[tuple[Floats, float]] = []
-    for tried in zip(*turns, strict=True):
-        for same in zip(*tried, strict=True):
-            best.append(min(same, key=lambda part: part[1] / max(part[0].sum(), 1.0)))
-    return best
+    turns = [[_run(kind, relations[each.relation], each, size, disk) for each in settings] for _ in range(tries)]
+    return [
+        min(same, key=lambda part: part.per_unit_s)
+        for tried in zip(*turns, strict=True)
+        for same in zip(*tried, strict=True)
+    ]
 
 
 def _run(
-    kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size: ProbeSize
-) -> list[tuple[Floats, float]]:
-    """The work of the parts of a run by its counts, in the order of `OperatorCosts`, and how long they took.
+    kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size: ProbeSize, disk: DiskCosts
+) -> list[_Part]:
+    """The parts of a run.
 
     There are no parts if the memory is too small. A stream that is drained has two, what is done while it is pushed and
     when it is flushed: some operators only gather tuples as long as there is room.
@@ -169,7 +209,7 @@ def _run(
     except BudgetError:
         return []
     with operator:
-        source, meter = _Source(operator, stream, size.pushed), _Meter(operator, setting.columns)
+        source, meter = _Source(operator, stream, size.pushed), _Meter(operator, setting.columns, disk)
         if setting.drained:
             rows = max(int(setting.drained * relation.num_rows), 1)
             source.push(rows)
@@ -216,34 +256,40 @@ class _Source:
 
 
 class _Meter:
-    """Tells what an operator has done since the last time, and how long that took."""
+    """Tells what an operator has done since the last time, and what that took."""
 
-    def __init__(self, operator: SemiStreamJoin, columns: int) -> None:
+    def __init__(self, operator: SemiStreamJoin, columns: int, disk: DiskCosts) -> None:
         self._operator = operator
         self._columns = columns
+        self._disk = disk
         self._last = self._now()
 
-    def read(self) -> tuple[Floats, float]:
+    def read(self) -> _Part:
         before, self._last = self._last, self._now()
-        return self._last[0] - before[0], self._last[1] - before[1]
+        work, (all_s, own_s, nbytes) = self._last[0] - before[0], self._last[1] - before[1]
+        waited_s = min(all_s - own_s, self._disk.transfer_s(nbytes))
+        return _Part(work, all_s - waited_s, all_s, nbytes)
 
-    def _now(self) -> tuple[Floats, float]:
-        return _counts(self._operator.stats, self._columns), time.perf_counter()
+    def _now(self) -> tuple[Floats, Floats]:
+        stats, cached = self._operator.stats, isinstance(self._operator, FrontStage)
+        taken = np.array([time.perf_counter(), time.thread_time(), stats.bytes_read])
+        return _counts(stats, self._columns, cached=cached), taken
 
 
-_LOOKED_UP, _MISSED = 4, 9  # the places of `OperatorCosts.hit_s` and ``miss_s``
+_STEPS, _LOOKED_UP, _WAITS, _MISSED = 3, 4, 8, 9  # the places of ``step_s``, ``hit_s``, ``wait_s`` and ``miss_s``
 _LEAST_LEFT = 0.1  # of the time of a run, for what the join behind a cache does not do
 
 
-def _counts(stats: JoinStats, columns: int) -> Floats:
-    """The units of work that `OperatorCosts` has seconds for."""
-    answered = stats.rows_done - stats.cache_hits
-    entered = stats.rows_in - stats.cache_hits
-    looked_up = stats.rows_in if stats.cache_hits else 0
+def _counts(stats: JoinStats, columns: int, *, cached: bool) -> Floats:
+    """The units of work that `OperatorCosts` has seconds for; tuples may be looked up in a tuple cache first."""
+    hits = stats.cache_hits if cached else 0
+    answered = stats.rows_done - hits
+    entered = stats.rows_in - hits
+    looked_up = stats.rows_in if hits else 0
     values = columns * stats.outputs
     work = [answered, values, stats.probes, stats.steps, looked_up, stats.packets, stats.batches, entered]
-    missed = answered if stats.cache_hits else 0
-    return np.array([*work, stats.waits, missed], np.float64)
+    missed = answered if hits else 0
+    return np.array([*work, stats.waits, missed, stats.level_probes], np.float64)
 
 
 def _build(path: Path, rows: int) -> Relation:

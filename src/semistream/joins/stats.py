@@ -36,7 +36,8 @@ class JoinStats:
     ``steps`` are iterations, of which ``waits`` had their pages read only then, and not ahead.
     ``rows_in`` and ``rows_done`` count stream tuples taken and finished, ``packets`` how often some were taken in
     together, ``outputs`` result rows and ``batches`` how many they came in. ``inserts`` and ``expiries`` are tuples put
-    into and removed from the operator's index of the stream, ``probes`` the R-tuples (or, for an index join, the stream
+    into and removed from the operator's index of the stream, ``level_probes`` how often a level of tuples that wait met
+    a run of pages, ``probes`` the R-tuples (or, for an index join, the stream
     tuples) looked up. The cost of a run on a simulated disk is
     ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``; a page of which several column groups are
     read counts once for each. ``cache_hits`` are stream tuples that found all they needed in a cache. ``late`` tuples
@@ -57,6 +58,7 @@ class JoinStats:
     probes: int = 0
     inserts: int = 0
     expiries: int = 0
+    level_probes: int = 0
     requests: int = 0
     pages_seek: int = 0
     pages_sequential: int = 0

@@ -209,8 +209,10 @@ class StreamBuffer:
     def position(self, level: Level, code: int, *, behind: bool) -> int:
         """How many tuples of a level ask for less than a code, or for less or just it if that is to be ``behind``."""
         at, width, base = level.codes
-        sought = (code >> self._code_shift) - base
-        return int(position_of(self._ring.block, at, width == NARROW, level.matchable, sought, behind))
+        sought, narrow = (code >> self._code_shift) - base, width == NARROW
+        if narrow:
+            sought = min(max(sought, -1), 1 << 8 * NARROW)  # it may be further from the base than 64 bits can tell
+        return int(position_of(self._ring.block, at, narrow, level.matchable, sought, behind))
 
     def keep(self, kept: Sequence[RowRanges]) -> None:
         """Let all tuples go but some of each level, and have all that is free in one place.

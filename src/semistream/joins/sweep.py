@@ -289,6 +289,7 @@ class SweepJoin(SemiStreamJoin):
             if self.spec.pairs:
                 yield from self._emitter.stage(view, numbers, run, page, row)
         self.stats.probes += int(run.rows.sum())
+        self.stats.level_probes += len(self._buffer.levels)
         self.stats.waits += not self._reads_ahead
         self._reader.give_back()
 

@@ -70,6 +70,10 @@ class DiskCosts:
         """Seconds of ``requests`` that read ``nbytes`` in ``pages`` together: C(N) = S + T * N of SSIJ IV-D."""
         return requests * self.seek_s + nbytes * self.transfer_s_per_byte + pages * self.transfer_s_per_page
 
+    def transfer_s(self, nbytes: float) -> float:
+        """Seconds for the bytes of a request alone."""
+        return nbytes * self.transfer_s_per_byte
+
     def in_segments(self, segments: int) -> DiskCosts:
         """What reading pages costs that lie in so many places, each read by a request and counted as a page."""
         return replace(self, seek_s=self.seek_s * segments, transfer_s_per_page=self.transfer_s_per_page * segments)

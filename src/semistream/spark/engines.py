@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from semistream.joins import SemiStreamJoin
+from semistream.joins import ResidentJoin, SemiStreamJoin
 from semistream.relation import Relation
 from semistream.spark.plan import JoinPlan
 from semistream.spark.routing import part_bounds
@@ -60,13 +60,19 @@ class Engine:
         else:
             wanted = Relation.open(self.plan.path, version)
         if wanted is not self.relation:
-            same_columns = (wanted.key, wanted.schema) == (self.relation.key, self.relation.schema)
-            if self._operator is not None and not self.plan.cuts and same_columns:
+            if self._operator is not None and self._takes(wanted):
                 self._operator.refresh(wanted)  # it keeps what it has cached of the rows that did not change
             else:
                 self.close()
             self.relation = wanted
         self.plan.require_same_key(self.relation)
+
+    def _takes(self, wanted: Relation) -> bool:
+        """Whether the operator at hand can go over to a version of R, and is the one for it."""
+        same_columns = (wanted.key, wanted.schema) == (self.relation.key, self.relation.schema)
+        if self.plan.cuts or not same_columns:
+            return False
+        return self.plan.fits(wanted) == isinstance(self._operator, ResidentJoin)
 
     def operator(self, part: int) -> SemiStreamJoin:
         """The operator for a part of R; one for another part is closed first, as both would not fit the memory."""

@@ -11,17 +11,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.budget import parse_bytes
-from semistream.errors import InvalidArgument, RelationError
+from semistream.errors import BudgetError, InvalidArgument, RelationError
 from semistream.etl.carried_types import carried_schema
 from semistream.joins import SemiStreamJoin
+from semistream.joins.base import JoinArguments
+from semistream.joins.candidates import usual_operator
 from semistream.joins.choice import choose_operator
 from semistream.joins.condition import Access, JoinOn, key_pairs
 from semistream.joins.engine import EngineJoin
 from semistream.joins.join import require_options
+from semistream.joins.resident import ResidentJoin
 from semistream.joins.spec import JoinSpec
 from semistream.joins.where import Where, where_parts
 from semistream.relation import Relation
 from semistream.tuning.profiles import machine_for
+
+_BATCH_ROWS = 500_000  # of a task: a batch is drained before the next one
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,10 @@ class JoinPlan:
 
     ``arguments`` are the operator's, in a form that can be compared; ``key`` and ``key_types`` are R's. ``access`` is
     the condition's, and ``stream_keys`` are the stream's columns that it equates by code, with R's key if that is
-    ``"equality"``. ``schema`` are the operator's result columns,
-    ``spark_schema`` the same in types that Spark has. ``cuts`` are the key codes at which R is divided into parts; if
-    there are none, every worker joins with all of R.
+    ``"equality"``. ``schema`` are the operator's result columns, ``spark_schema`` the same in types that Spark has.
+    If it ``holds_small``, versions of R, or parts of them, that fit the memory are held there as a whole, whatever the
+    operator is for others: R may grow. ``cuts`` are the key codes at which R is divided into parts; if there are none,
+    every worker joins with all of R.
     """
 
     path: str
@@ -45,6 +51,7 @@ class JoinPlan:
     stream_keys: tuple[str, ...]
     schema: pa.Schema
     spark_schema: pa.Schema
+    holds_small: bool = False
     cuts: tuple[int, ...] = ()
 
     @classmethod
@@ -61,17 +68,24 @@ class JoinPlan:
         columns: Sequence[str] | None,
         suffix: str,
         options: Mapping[str, Any],
+        holds_small: bool | None = None,
     ) -> JoinPlan:
-        """Check a join as a user writes it, by making its operator once, as every worker will."""
+        """Check a join as a user writes it, by making its operator once, as every worker will.
+
+        It ``holds_small`` versions of R if that is said, or if the choice is left to us and no options are given.
+        """
         spec = JoinSpec.of(relation, stream_schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
         machine = machine_for(relation.path)  # the driver's: workers are taken to be like it
-        kind = choose_operator(operator, relation, spec, parse_bytes(memory, of=relation.nbytes), machine=machine)
+        memory_bytes = parse_bytes(memory, of=relation.nbytes)
+        kind = choose_operator(operator, relation, spec, memory_bytes, machine=machine, batch_rows=_BATCH_ROWS)
+        if operator == "auto" and kind is ResidentJoin:
+            kind = usual_operator(spec)  # for versions that have outgrown the memory
         _require_options(kind, options)
         arguments: dict[str, Hashable] = {
             "on": None if on is None else tuple(key_pairs(on).items()),
             "where": tuple(part if isinstance(part, str) else _Sent.of(part) for part in where_parts(where)),
             "how": how,
-            "memory": parse_bytes(memory, of=relation.nbytes),
+            "memory": memory_bytes,
             "columns": None if columns is None else tuple(columns),
             "suffix": suffix,
             **({"machine": machine} if issubclass(kind, EngineJoin) else {}),
@@ -89,6 +103,7 @@ class JoinPlan:
                 stream_keys=made.spec.condition.stream_keys,
                 schema=made.schema,
                 spark_schema=carried_schema(made.schema),
+                holds_small=(operator == "auto" and not options) if holds_small is None else holds_small,
             )
 
     @property
@@ -100,10 +115,31 @@ class JoinPlan:
 
     def open_operator(self, relation: Relation) -> SemiStreamJoin:
         """The operator over a version of R, or a part of it, that gives the columns the plan promises."""
-        made = _make_operator(self.operator, relation, self.stream_schema, dict(self.arguments))
+        made = self._resident(relation) or _make_operator(
+            self.operator, relation, self.stream_schema, dict(self.arguments)
+        )
         if made.schema != self.schema:
             made.close()
             raise self._changed(relation)
+        return made
+
+    def fits(self, relation: Relation) -> bool:
+        """Whether a version of R is held in memory as a whole."""
+        made = self._resident(relation)
+        if made is not None:
+            made.close()
+        return made is not None
+
+    def _resident(self, relation: Relation) -> ResidentJoin | None:
+        """A join with all of R in memory, if it is to be held and fits."""
+        if not self.holds_small or self.access == "scan":
+            return None
+        arguments = {name: value for name, value in self.arguments if name in JoinArguments.__annotations__}
+        try:
+            made = _make_operator(ResidentJoin, relation, self.stream_schema, arguments)
+        except BudgetError:
+            return None
+        assert isinstance(made, ResidentJoin)
         return made
 
     def require_same_key(self, relation: Relation) -> None:

@@ -85,13 +85,12 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
         with errors_of_step(1, parts[0].relation.name, steps=1, memory=total):
             return _changes(parts[0], source, schema, total)
     steps: list[StepPlan] = []
-    if spec.latency is not None:
-        parts = [_hot_first(part) for part in parts]
+    hot_first = spec.latency is not None
     shares = share_steps([part.relation for part in parts], total)
     for i, (part, memory) in enumerate(zip(parts, shares, strict=True)):
         constant = f"{RESERVED}source_{i}"
         with errors_of_step(i + 1, part.relation.name, steps=len(parts), memory=memory):
-            step = _planned(part, schema, memory, constant if constant in constants else None)
+            step = _planned(part, schema, memory, constant if constant in constants else None, hot_first=hot_first)
         schema = step.passed_on
         if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
             raise InvalidArgument(
@@ -101,15 +100,6 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
     if spec.route == "range":
         steps[0] = _routed(steps[0], slots)
     return StepPlans(tuple(steps), source, constants)
-
-
-def _hot_first(part: JoinStep | KeyedStep) -> JoinStep | KeyedStep:
-    """A join that always has a cache: rows whose keys are in it need not wait."""
-    if not isinstance(part, JoinStep) or part.operator != "auto":
-        return part
-    return part.model_copy(
-        update={"operator": EngineJoin.name, "options": {"cache_share": _CACHE_SHARE, **part.options}}
-    )
 
 
 def _routed(step: StepPlan, slots: int) -> StepPlan:
@@ -134,16 +124,19 @@ def _largest(parts: Sequence[JoinStep | KeyedStep]) -> int:
     )
 
 
-def _planned(part: JoinStep | KeyedStep, stream: pa.Schema, memory: int, constant: str | None) -> StepPlan:
+def _planned(
+    part: JoinStep | KeyedStep, stream: pa.Schema, memory: int, constant: str | None, *, hot_first: bool
+) -> StepPlan:
     if isinstance(part, JoinStep):
-        return _join(part, stream, memory)
+        return _join(part, stream, memory, hot_first=hot_first)
     if isinstance(part, SurrogateKeyStep):
         return _surrogate_key(part, stream, memory, constant)
     assert isinstance(part, DeduplicateStep)
     return _deduplicate(part, stream, memory)
 
 
-def _join(step: JoinStep, stream: pa.Schema, memory: int) -> StepPlan:
+def _join(step: JoinStep, stream: pa.Schema, memory: int, *, hot_first: bool) -> StepPlan:
+    """A join; if hot rows are to leave first, one that always has a cache: rows whose keys are in it need not wait."""
     relation = Relation.open(step.relation)
     marker = relation.key[0]
     equated = () if step.on is None else tuple(key_pairs(_on(step)).values())
@@ -154,6 +147,7 @@ def _join(step: JoinStep, stream: pa.Schema, memory: int) -> StepPlan:
         )
     wanted = [] if step.how != "inner" else _columns(step, relation, equated)
     columns = wanted if marker in wanted else [*wanted, marker]
+    cached = hot_first and step.operator == "auto"
     plan = JoinPlan.of(
         relation,
         stream,
@@ -161,10 +155,11 @@ def _join(step: JoinStep, stream: pa.Schema, memory: int) -> StepPlan:
         where=None if step.where is None else [step.where] if isinstance(step.where, str) else list(step.where),
         how="left",
         memory=memory,
-        operator=step.operator,
+        operator=EngineJoin if cached else step.operator,
         columns=columns,
         suffix=step.suffix,
-        options=step.options,
+        options={"cache_share": _CACHE_SHARE, **step.options} if cached else step.options,
+        holds_small=step.operator == "auto" and not step.options,
     )
     link = Link(
         label=step.relation.name,

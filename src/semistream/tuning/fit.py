@@ -27,10 +27,11 @@ def fit_costs(work: Floats, seconds: Floats, usual: Floats | None = None, *, kno
     >>> fit_costs(np.array([[1.0, 0.0], [1.0, 2.0], [3.0, 1.0]]), np.array([2.0, 8.0, 9.0])).round(6).tolist()
     [2.0, 3.0]
     """
-    if work.shape[0] < work.shape[1] or work.shape[0] != seconds.size:
+    least = work.shape[1] if usual is None else 1
+    if work.shape[0] < least or work.shape[0] != seconds.size:
         raise InvalidArgument(
             f"{work.shape[0]} runs and {seconds.size} times for {work.shape[1]} kinds of work; "
-            "give as many times as runs, and at least as many runs as kinds."
+            "give as many times as runs, and at least as many runs as kinds, or one and the usual costs."
         )
     if not (np.all(np.isfinite(work)) and np.all(seconds > 0) and np.all(np.isfinite(seconds))):
         raise InvalidArgument("a run has no time above 0, or work that is no number; measure it again.")

@@ -51,8 +51,9 @@ class OperatorCosts:
 
     ``entry_s`` to take a stream tuple in, ``tuple_s`` for all else that is done for one, ``hit_s`` for one that is
     looked up in a cache first and ``miss_s`` if that misses it, ``value_s`` for each value of R in a result, ``row_s``
-    for a row of R that it meets, ``step_s`` for an iteration of its loop, ``wait_s`` more if it waits for a read in it,
-    whatever is read, ``packet_s`` for taking tuples in, however few, and ``batch_s`` for giving results out.
+    for a row of R that it meets, ``step_s`` for an iteration of its loop, ``wait_s`` instead for one in which it waits
+    for its read, whatever is read, ``packet_s`` for taking tuples in, however few, ``batch_s`` for giving results out,
+    and ``level_s`` for each level of tuples that an iteration is done with.
     """
 
     tuple_s: float
@@ -65,6 +66,7 @@ class OperatorCosts:
     entry_s: float = 0.0
     wait_s: float = 0.0
     miss_s: float = 0.0
+    level_s: float = 0.0
 
     def __post_init__(self) -> None:
         require_numbers(self, *(each.name for each in fields(self)), least=0)
@@ -99,7 +101,9 @@ class Machine:
         costs = self.operators.get(operator, _FREE)
         values = workload.results_per_tuple * workload.values_per_result
         own_s = work.joined * (costs.tuple_s + work.looked_up * costs.miss_s) + values * costs.value_s
-        loops_s = work.steps * costs.step_s + work.waited * costs.wait_s + work.probes * costs.row_s
+        ahead = work.steps - work.waited
+        loops_s = ahead * costs.step_s + work.waited * costs.wait_s + work.probes * costs.row_s
+        loops_s += work.level_probes * costs.level_s
         return own_s + loops_s + work.batches * costs.batch_s + _entering_s(costs, work)
 
     def gathering_s(self, operator: str, work: Work) -> float:
@@ -117,22 +121,31 @@ _FREE = OperatorCosts(tuple_s=0.0)
 
 
 _SWEEP = OperatorCosts(
-    tuple_s=20e-9, value_s=2e-9, row_s=12e-9, step_s=280e-6, packet_s=1e-3, batch_s=200e-6, entry_s=30e-9, wait_s=200e-6
+    tuple_s=6e-9,
+    value_s=1e-9,
+    row_s=12e-9,
+    step_s=50e-6,
+    packet_s=400e-6,
+    batch_s=100e-6,
+    entry_s=17e-9,
+    wait_s=100e-6,
+    level_s=7.5e-6,
 )
-_MESH = OperatorCosts(tuple_s=150e-9, value_s=6e-9, row_s=35e-9, step_s=160e-6, packet_s=700e-6)
+_MESH = OperatorCosts(tuple_s=130e-9, value_s=6e-9, row_s=18e-9, step_s=80e-6, packet_s=600e-6)
 
 DEFAULT_MACHINE = Machine(
     "defaults",
     SOLID_STATE,
     operators={
         "sweep": _SWEEP,
-        "engine": replace(_SWEEP, hit_s=90e-9, miss_s=50e-9),
+        "engine": replace(_SWEEP, hit_s=60e-9, miss_s=45e-9),
         "mesh": _MESH,
-        "cmesh": replace(_MESH, hit_s=90e-9, miss_s=50e-9, batch_s=_SWEEP.batch_s),
-        "adaptive_mesh": OperatorCosts(tuple_s=50e-9, value_s=4e-9, row_s=30e-9, step_s=3.7e-3),
-        "hybrid": OperatorCosts(tuple_s=400e-9, value_s=8e-9, row_s=80e-9, step_s=260e-6, packet_s=1e-3),
-        "index": OperatorCosts(tuple_s=480e-9, value_s=23e-9, step_s=1.6e-3),
-        "nested_loop": OperatorCosts(tuple_s=700e-9, value_s=25e-9, step_s=1.5e-3),
+        "cmesh": replace(_MESH, hit_s=60e-9, miss_s=45e-9, batch_s=_SWEEP.batch_s),
+        "adaptive_mesh": OperatorCosts(tuple_s=90e-9, value_s=6e-9, row_s=15e-9, step_s=2.4e-3),
+        "hybrid": OperatorCosts(tuple_s=320e-9, value_s=6e-9, row_s=65e-9, step_s=80e-6, packet_s=0.9e-3),
+        "index": OperatorCosts(tuple_s=180e-9, value_s=20e-9, step_s=1.4e-3),
+        "nested_loop": OperatorCosts(tuple_s=350e-9, value_s=9e-9, step_s=3.5e-3),
+        "resident": OperatorCosts(tuple_s=65e-9, value_s=6e-9, step_s=350e-6),
     },
 )
 """A server with a solid-state disk: what is assumed of a machine that was not measured."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,7 +17,8 @@ TupleSeconds = Callable[[int], float]
 """Seconds that a tuple takes of a join in a memory of so many bytes; infinite if that is too small."""
 
 _PARTS = 128  # in which the memory is shared out
-_TRIED = 14  # sizes that a join is asked about; between them its time is taken to change steadily
+_TRIED = 14  # sizes that a join is asked about, at least; between them its time is taken to change steadily,
+_STEEP = 1.6  # unless one takes so many times as long as the next: then what is between them is asked about, too
 
 
 def share_memory(joins: Sequence[TupleSeconds], total: int) -> list[int]:
@@ -60,7 +62,16 @@ def _curve(join: TupleSeconds, total: int) -> Floats:
     if math.isinf(seconds(_PARTS)):
         return curve
     least = 1 + bisect_left(range(1, _PARTS), True, key=lambda part: math.isfinite(seconds(part)))
-    tried = np.unique(np.geomspace(least, _PARTS, _TRIED).round().astype(int))
-    found = np.array([seconds(int(part)) for part in tried])
-    curve[least:] = np.exp(np.interp(np.log(np.arange(least, _PARTS + 1)), np.log(tried), np.log(found)))
+    first = np.unique(np.geomspace(least, _PARTS, _TRIED).round().astype(int))
+    found = {part: seconds(part) for part in first.tolist()}
+    between = list(pairwise(found))
+    while between:  # where it falls at once, as when all of R fits, exactly that size matters
+        low, high = between.pop()
+        if high - low > 1 and found[low] > _STEEP * found[high]:
+            middle = (low + high) // 2
+            found[middle] = seconds(middle)
+            between += [(low, middle), (middle, high)]
+    tried = sorted(found)
+    times = np.log([found[part] for part in tried])
+    curve[least:] = np.exp(np.interp(np.log(np.arange(least, _PARTS + 1)), np.log(tried), times))
     return curve

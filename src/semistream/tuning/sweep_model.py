@@ -76,6 +76,7 @@ class SweepModel:
             packets=packets,
             batches=workload.results_per_tuple / self.batch_rows + (packets * (1 - gathered) if self.trims else 0.0),
             gathered=gathered,
+            level_probes=steps * math.ceil(min(rows, batch) / self._gathered_rows(workload)),
             waited=0.0 if self.reads_ahead else steps,
             reads_ahead=self.reads_ahead,
             reads_at_once=self.reads_ahead,

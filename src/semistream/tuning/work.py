@@ -14,7 +14,8 @@ class Work:
     """Counts for each stream tuple, on average in the long run.
 
     ``seeks`` and ``pages`` are read, ``steps`` iterations done and ``probes`` rows of R met; ``packets`` is how often
-    tuples are taken in, and ``batches`` how many of results are given out. ``hits`` is the share of the tuples that a
+    tuples are taken in, and ``batches`` how many of results are given out. ``level_probes`` is how often a level of
+    tuples that wait together meets what an iteration has read. ``hits`` is the share of the tuples that a
     cache answers; ``looked_up`` is the share that is looked up in a tuple cache first, and ``joined`` the share that is
     left for the join behind it. ``waits`` says how many tuples come until half of those before them have their results,
     ``longest_wait`` until all have. Of those joined, ``gathered`` are taken in while nothing is read. Unless it
@@ -35,6 +36,7 @@ class Work:
     batches: float = 0.0
     gathered: float = 0.0
     waited: float = 0.0
+    level_probes: float = 0.0
     reads_ahead: bool = True
     reads_at_once: bool = False
 
@@ -59,6 +61,7 @@ class Work:
             batches=self.batches * missed,
             gathered=self.gathered * missed,
             waited=self.waited * missed,
+            level_probes=self.level_probes * missed,
             reads_ahead=self.reads_ahead,
             reads_at_once=self.reads_at_once,
         )
