@@ -1,6 +1,7 @@
 """A worker's part of a batch: every row has one outcome, also where it has several results, waits and goes on later."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,8 +15,9 @@ from semistream.etl.batch_task import BatchTask, TaskPlan, stopped_schema
 from semistream.etl.chain import Chain
 from semistream.etl.invalid_rows import INVALID_SCHEMA
 from semistream.etl.ledger_entries import Work
+from semistream.etl.routed_keys import RoutedKeys
 from semistream.etl.row_rules import RowRule
-from semistream.etl.splits import RowsSplit, SourceSplit
+from semistream.etl.splits import RowsSplit, SourceSplit, share_among_owners
 from semistream.etl.table_writer import TableLayout
 from semistream.joins import MeshJoin
 from tests.etl.chain_model import SOURCE, Step, build_links, build_relations, follow
@@ -185,3 +187,26 @@ def test_values_that_have_no_place_in_the_source_s_type_are_refused_one_by_one(t
         f'{{"a": {2**63}, "b": 2}}',
         f'{{"a": {2**64 - 1}, "b": 5}}',
     ]
+
+
+@settings(deadline=None, max_examples=30)
+@given(stream=streams, cuts=st.lists(st.integers(-1, 6), max_size=3, unique=True).map(sorted))
+def test_tasks_that_each_read_all_rows_for_their_part_come_to_the_same_as_one(
+    tmp_path_factory, relations, stream, cuts
+):
+    folder = tmp_path_factory.mktemp("owners")
+    steps, rules = [Step(1, "a", "inner", "end")], [RowRule("b", most=4)]
+    pq.write_table(pa.table(batch_of(stream).select(["a", "b"])), folder / "s.parquet")
+    (folder / "broken.parquet").write_bytes(b"nothing")
+    splits = [SourceSplit(str(folder / name)) for name in ("s.parquet", "broken.parquet")]
+    routed = RoutedKeys(("a",), ("id",), (pa.int64(),), tuple(cuts))
+    works = []
+    for part in share_among_owners(splits, routed.num_parts):
+        plan, chain = task_plan(folder, steps, relations, rules=rules)
+        works.append(run(replace(plan, routed=routed), chain, part))
+    together = Work.total(works)
+    alone = run(*task_plan(folder, steps, relations, rules=rules), splits)
+    assert (together.rows_in, together.outcomes) == (alone.rows_in, alone.outcomes)
+    for name in ("joined", "unmatched", "invalid"):
+        own, other = (Counter(map(str, read(folder, name, each))) for each in (works, [alone]))
+        assert own == other

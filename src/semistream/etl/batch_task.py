@@ -17,6 +17,7 @@ from semistream.etl.changes import ChangeChain
 from semistream.etl.invalid_rows import INVALID_SCHEMA, UNREADABLE, invalid_rows
 from semistream.etl.ledger_entries import WaitingFile, Work
 from semistream.etl.parquet_splits import require_readable
+from semistream.etl.routed_keys import RoutedKeys
 from semistream.etl.row_flags import Numbers
 from semistream.etl.row_rules import RowRule, first_broken
 from semistream.etl.source_spec import RESERVED
@@ -48,7 +49,8 @@ class TaskPlan:
     ``constants`` are columns that rows get besides. ``entering`` are the columns of rows that enter each link,
     ``labels`` its name, ``versions`` that of its relation, and ``retry_s`` how long rows wait for a partner in it. Rows
     that do not end are written below ``rows_folder``. If joined rows are not ``written``, they are given out instead.
-    Rows of more than ``most_row_bytes`` are invalid: the joins have no room for them.
+    Rows of more than ``most_row_bytes`` are invalid: the joins have no room for them. ``routed`` says which task owns a
+    row, where tasks read rows of others too.
     """
 
     batch: int
@@ -65,6 +67,7 @@ class TaskPlan:
     constants: Mapping[str, str] = field(default_factory=dict)
     written: bool = True
     most_row_bytes: int | None = None
+    routed: RoutedKeys | None = None
 
     @property
     def prefix(self) -> str:
@@ -131,27 +134,30 @@ class BatchTask:
             try:
                 batch = next(batches, None)
             except (pa.ArrowException, OSError) as error:
-                self._refuse_rest(split, error)
+                if split.tells:
+                    self._refuse_rest(split, error)
                 return
             if batch is None:
                 return
             if split.reason is not None:
                 self._refuse_all(batch, split.reason)
             else:
-                yield from self._convert(batch.select(names))
+                yield from self._convert(batch.select(names), split)
 
-    def _convert(self, batch: pa.RecordBatch) -> Iterator[Stopped]:
+    def _convert(self, batch: pa.RecordBatch, split: SourceSplit) -> Iterator[Stopped]:
         """Rows of a file in the source's types; one with a value that has no place there is invalid."""
         try:
             rows = convert_batch(batch, self._plan.source)
         except RelationError as error:
-            if batch.num_rows == 1:
+            if batch.num_rows > 1:
+                half = batch.num_rows // 2
+                yield from self._convert(batch.slice(0, half), split)
+                yield from self._convert(batch.slice(half), split)
+            elif split.tells:
                 self._refuse_all(batch, str(error.__cause__ or error))
-                return
-            half = batch.num_rows // 2
-            yield from self._convert(batch.slice(0, half))
-            yield from self._convert(batch.slice(half))
             return
+        if split.owner is not None and self._plan.routed is not None:
+            rows = self._plan.routed.owned(rows, split.owner)
         yield from self._enter(rows, None)
 
     def _refuse_all(self, rows: pa.RecordBatch, reason: str) -> None:

@@ -39,6 +39,7 @@ class Ledger:
         self.name = name
         self.token = ""
         self._batches = folder / _BATCHES
+        self._last_prepared: Manifest | None = None  # as it was read, or written
 
     @classmethod
     @contextmanager
@@ -162,8 +163,11 @@ class Ledger:
     def waiting(self) -> list[WaitingFile]:
         """The rows that wait after the last batch that was prepared."""
         number = max(self._entries("prepared"), default=None)
-        manifest = None if number is None else self.prepared(number)
-        return [] if manifest is None else manifest.waiting
+        if number is None:
+            return []
+        if self._last_prepared is None or self._last_prepared.batch != number:
+            self._last_prepared = self.prepared(number)
+        return [] if self._last_prepared is None else self._last_prepared.waiting
 
     def write_plan(self, plan: Plan) -> None:
         """Remember what was decided."""
@@ -176,6 +180,7 @@ class Ledger:
     def write_prepared(self, manifest: Manifest) -> None:
         """Remember what was written."""
         self._write(manifest.batch, "prepared", asdict(manifest))
+        self._last_prepared = manifest
 
     def write_done(self, batch: int) -> None:
         """Remember that all tables show it, and forget batches of long ago."""

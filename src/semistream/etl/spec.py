@@ -74,7 +74,7 @@ class PipelineSpec(SpecPart):
     memory: str | int = "256MB"
     every: str = "1s"
     latency: str | None = None
-    route: Literal["none", "range"] = "none"
+    route: Literal["auto", "none", "range"] = "auto"
 
     @field_validator("name")
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +19,8 @@ class SourceSplit:
     """Row groups of a Parquet file of the source, or all of its rows if none are named.
 
     If there is a ``reason``, its columns are not those of the source, and all its rows are invalid for it.
-    If what cannot be read is to ``stop`` the pipeline, it does not go to the quarantine.
+    If what cannot be read is to ``stop`` the pipeline, it does not go to the quarantine. If there is an ``owner``, the
+    task takes only the rows of that part of R (`RoutedKeys`), and others read the same rows for the rest.
     """
 
     path: str
@@ -27,6 +28,12 @@ class SourceSplit:
     nbytes: int = 0
     reason: str | None = None
     stop: bool = False
+    owner: int | None = None
+
+    @property
+    def tells(self) -> bool:
+        """Whether its task is the one to tell of what is no row of any part."""
+        return not self.owner
 
     def read(self, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """Its rows, with some columns or all; of a file that cannot be read there is one, its name."""
@@ -81,3 +88,21 @@ def share_out(splits: Sequence[Split], tasks: int) -> list[tuple[Split, ...]]:
         parts[least].append(split)
         loads[least] += split.nbytes + 1
     return [tuple(part) for part in parts]
+
+
+def share_among_owners(splits: Sequence[Split], owners: int) -> list[tuple[Split, ...]]:
+    """The splits for each task, where each of them owns a part of R: all read the source's rows, and keep their own.
+
+    To read rows of the source several times takes far less than for every task to go over all of R. What is known to
+    be no rows, and rows that waited, are shared out.
+
+    >>> shared = share_among_owners([SourceSplit("a"), SourceSplit("b", reason="broken")], 2)
+    >>> [[(split.path, split.owner) for split in part] for part in shared]
+    [[('a', 0), ('b', None)], [('a', 1)]]
+    """
+    read = [split for split in splits if isinstance(split, SourceSplit) and split.reason is None]
+    others = share_out([split for split in splits if split not in read], owners)
+    if not read:
+        return others
+    others += [()] * (owners - len(others))
+    return [(*(replace(split, owner=part) for split in read), *others[part]) for part in range(owners)]

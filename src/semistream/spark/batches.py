@@ -249,6 +249,7 @@ class Batches:
             constants=steps.constants,
             written=not after,
             most_row_bytes=min(step.join.memory_bytes for step in steps.steps) // _ROWS_IN_MEMORY,
+            routed=steps.routed_keys,
         )
         joins = tuple((step.join, step.link) for step in steps.steps)
         task = PipelineTask(task_plan, joins, (), not plan.drains, steps.changes, steps.joined if after else None)

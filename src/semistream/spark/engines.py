@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from semistream.joins import ResidentJoin, SemiStreamJoin
+from semistream.joins import SemiStreamJoin
 from semistream.relation import Relation
 from semistream.spark.plan import JoinPlan
 from semistream.spark.routing import part_bounds
@@ -72,7 +72,7 @@ class Engine:
         same_columns = (wanted.key, wanted.schema) == (self.relation.key, self.relation.schema)
         if self.plan.cuts or not same_columns:
             return False
-        return self.plan.fits(wanted) == isinstance(self._operator, ResidentJoin)
+        return isinstance(self._operator, self.plan.operator_for(wanted))
 
     def operator(self, part: int) -> SemiStreamJoin:
         """The operator for a part of R; one for another part is closed first, as both would not fit the memory."""

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from semistream.etl.carried_types import carried_schema
 from semistream.etl.ledger_entries import Work
-from semistream.etl.splits import Split, share_out
+from semistream.etl.splits import Split, share_among_owners, share_out
 from semistream.etl.table_writer import TableLayout
 from semistream.spark.interpreter import worker_interpreter
 from semistream.spark.pipeline_task import WORK, WORK_SCHEMA, PipelineTask, read_work, run_partition, write_partition
@@ -36,10 +36,10 @@ def run_phase(
 ) -> Work:
     """Run a phase: Spark's ``rows`` and the ``splits`` that tasks read themselves.
 
-    There are as many tasks as Spark has slots, since each of them makes a pass over R.
+    There are as many tasks as Spark has slots, since each of them makes a pass over R, or one for each part of it.
     """
-    slots = spark.sparkContext.defaultParallelism
-    shared = share_out(splits, slots)
+    slots, owners = spark.sparkContext.defaultParallelism, task.plan.routed
+    shared = share_out(splits, slots) if owners is None else share_among_owners(splits, owners.num_parts)
     first = task.joins[0][0]
     routed = first if first.cuts and rows is not None else None
     frame = _inputs(spark, rows, len(shared), slots, routed)

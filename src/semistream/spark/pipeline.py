@@ -99,8 +99,9 @@ class Pipeline:
         """The pipeline's ledger and tables, for this process alone."""
         spec = self.spec
         computed = ComputedColumns.of(spec, spark)
-        source = open_source(spec, through_spark=bool(computed.before) or spec.route == "range")
         steps = plan_steps(spec, computed.entering, spark.sparkContext.defaultParallelism)
+        sent = steps.is_routed and not steps.read_by_owners
+        source = open_source(spec, through_spark=bool(computed.before) or sent)
         with Ledger.open(spec.checkpoint, spec.name) as ledger:
             joined = computed.leaving(steps.joined, spark)
             tables = open_tables(spec, steps.source, joined, Owner(spec.name, ledger.token), KINDS)

@@ -76,7 +76,8 @@ def explain_pipeline(
     require_rate(rate)
     with dry_plan(spec, slots=slots) as plan:
         steps = tuple(_outlook(step, slots, batch_rows, rate, zipf) for step in plan.steps)
-        return PipelineOutlook(spec.name, slots, batch_rows, plan.memory_bytes, spec.route, steps)
+        route = "range" if plan.steps[0].plan.join.cuts else "none"
+        return PipelineOutlook(spec.name, slots, batch_rows, plan.memory_bytes, route, steps)
 
 
 def _outlook(step: DryStep, slots: int, batch_rows: int, rate: float | None, zipf: float) -> StepOutlook:

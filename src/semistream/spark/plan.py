@@ -123,12 +123,13 @@ class JoinPlan:
             raise self._changed(relation)
         return made
 
-    def fits(self, relation: Relation) -> bool:
-        """Whether a version of R is held in memory as a whole."""
-        made = self._resident(relation)
-        if made is not None:
-            made.close()
-        return made is not None
+    def operator_for(self, relation: Relation) -> type[SemiStreamJoin]:
+        """What a version of R is joined by."""
+        held = self._resident(relation)
+        if held is None:
+            return self.operator
+        held.close()
+        return ResidentJoin
 
     def _resident(self, relation: Relation) -> ResidentJoin | None:
         """A join with all of R in memory, if it is to be held and fits."""

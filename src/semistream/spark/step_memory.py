@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from pathlib import Path
 
 from semistream.errors import BudgetError
@@ -10,6 +11,7 @@ from semistream.joins.join_tuner import join_tuner
 from semistream.joins.outlook import keys_and_number, workload_of
 from semistream.joins.spec import JoinSpec
 from semistream.relation import Relation
+from semistream.relation.manifest import CURRENT, get_current
 from semistream.tuning.memory_shares import TupleSeconds, share_memory
 from semistream.tuning.profiles import machine_for
 
@@ -26,9 +28,15 @@ def share_steps(relations: list[Path], total: int) -> list[int]:
     They are taken to be asked for keys by Zipf's law, in batches that are drained. None has next to nothing, as more is
     asked of it than is known here.
     """
+    versions = (get_current(path) if (path / CURRENT).exists() else None for path in relations)
+    return list(_shares(tuple(zip(relations, versions, strict=True)), total))
+
+
+@lru_cache(maxsize=8)  # a pipeline is planned before Spark starts, to see whether it can be, and then to run
+def _shares(relations: tuple[tuple[Path, int | None], ...], total: int) -> list[int]:
     least = total // (len(relations) * _LEAST)
     try:
-        return share_memory([_with_least(_seconds(path), least) for path in relations], total)
+        return share_memory([_with_least(_seconds(path, version), least) for path, version in relations], total)
     except BudgetError:
         return [total // len(relations)] * len(relations)  # each step will say what it needs
 
@@ -37,8 +45,8 @@ def _with_least(seconds: TupleSeconds, least: int) -> TupleSeconds:
     return lambda nbytes: math.inf if nbytes < least else seconds(nbytes)
 
 
-def _seconds(path: Path) -> TupleSeconds:
-    relation = Relation.open(path) if (path / "CURRENT").exists() else None
+def _seconds(path: Path, version: int | None) -> TupleSeconds:
+    relation = None if version is None else Relation.open(path, version)
     if relation is None or not relation.num_pages:
         return lambda nbytes: _EMPTY_S * math.sqrt(_EMPTY_BYTES / max(nbytes, 1))
     stream = keys_and_number(relation, list(relation.key))

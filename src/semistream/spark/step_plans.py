@@ -14,12 +14,14 @@ from semistream.etl.chain import ROW, Link
 from semistream.etl.changes import BEFORE, ChangesPlan
 from semistream.etl.duplicates import SeenKeys
 from semistream.etl.durations import parse_duration
-from semistream.etl.source_spec import RESERVED
+from semistream.etl.routed_keys import RoutedKeys
+from semistream.etl.source_spec import RESERVED, FileSource
 from semistream.etl.spec import PipelineSpec
 from semistream.etl.step_spec import ChangesStep, DeduplicateStep, JoinStep, KeyedStep, StepSpec, SurrogateKeyStep
 from semistream.etl.surrogate_keys import NUMBER, SOURCE, SurrogateKeys
 from semistream.joins.condition import key_pairs
 from semistream.joins.engine import EngineJoin
+from semistream.joins.resident import ResidentJoin
 from semistream.relation import Relation
 from semistream.spark.plan import JoinPlan
 from semistream.spark.routing import cut_codes
@@ -27,6 +29,7 @@ from semistream.spark.step_errors import errors_of_step
 from semistream.spark.step_memory import share_steps
 
 _NEVER_S = float("inf")
+_MOST_OWNERS = 8  # tasks that read all rows of a batch, of which each keeps some
 _CACHE_SHARE = 0.5  # of a join's memory, where rows of hot keys do not wait
 
 
@@ -53,6 +56,19 @@ class StepPlans:
     source: pa.Schema
     constants: Mapping[str, str] = field(default_factory=dict)
     changes: ChangesPlan | None = None
+    read_by_owners: bool = False
+    """Whether tasks read the source's files themselves, each for the part of the first relation that it owns."""
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether each task has a part of the first relation."""
+        return bool(self.steps[0].join.cuts)
+
+    @property
+    def routed_keys(self) -> RoutedKeys | None:
+        """Which task owns a row, where tasks read rows of others too."""
+        plan = self.steps[0].join
+        return RoutedKeys(plan.stream_keys, plan.key, plan.key_types, plan.cuts) if self.read_by_owners else None
 
     @property
     def entering(self) -> tuple[pa.Schema, ...]:
@@ -97,9 +113,25 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
                 f"step {i + 1} gives a second column {twice[0]!r}; name another by `into`, or a `suffix`."
             )
         steps.append(step)
-    if spec.route == "range":
+    by_owners = _owners_can_read(spec, source, steps[0].join)
+    divides = by_owners and not hot_first and _worth_dividing(steps[0].join, slots)
+    if spec.route == "range" or (spec.route == "auto" and divides):
         steps[0] = _routed(steps[0], slots)
-    return StepPlans(tuple(steps), source, constants)
+    return StepPlans(tuple(steps), source, constants, read_by_owners=by_owners and bool(steps[0].join.cuts))
+
+
+def _owners_can_read(spec: PipelineSpec, source: pa.Schema, plan: JoinPlan) -> bool:
+    """Whether tasks can tell from a file of the source which rows are theirs."""
+    files = isinstance(spec.source, FileSource) and spec.source.format == "parquet"
+    as_read = source.names == spec.source.arrow_schema.names  # Spark computes none of them
+    return files and as_read and plan.access == "equality" and set(plan.stream_keys) <= set(source.names)
+
+
+def _worth_dividing(plan: JoinPlan, slots: int) -> bool:
+    """Whether tasks should have a part of R each, if no rows must be sent to them for that: unless each holds all."""
+    if not 1 < slots <= _MOST_OWNERS:
+        return False
+    return plan.operator_for(Relation.open(plan.path)) is not ResidentJoin
 
 
 def _routed(step: StepPlan, slots: int) -> StepPlan:

@@ -33,7 +33,7 @@ def validate_pipeline(file: Path) -> PipelineFacts:
                 "relation": str(step.path),
                 "rows": None if step.new else step.relation.num_rows,
                 "version": None if step.new else step.relation.version,
-                "operator": step.plan.join.operator.name,
+                "operator": step.plan.join.operator_for(step.relation).name,
                 "memory_bytes": step.plan.join.memory_bytes,
             }
             for step in plan.steps
