@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from semistream.errors import PipelineError
+from semistream.etl.background_work import BackgroundWork
 from semistream.etl.faults import reached
 from semistream.etl.file_stats import file_stats
 from semistream.etl.ledger_entries import WrittenFile
 from semistream.relation.durable import sync_file, sync_folder
 
-_GROUP_ROWS = 1 << 17  # of a row group, which is held in memory until it is written
+_GROUP_ROWS = 1 << 16  # of a row group, which is held in memory until it is written, while the next one gathers
 _FILE_ROWS = 1 << 24  # of a file
 _OPEN_FILES = 128  # at a time, of as many partitions
 _NAME_BYTES = 240  # of a folder's name
@@ -56,7 +57,7 @@ class TableWriter:
     """Writes batches of a table to files, each with a name that no other writer has.
 
     A file is complete, synced and described by `WrittenFile` when the writer is closed; if it is abandoned, its files
-    are removed. What a worker leaves that is killed no table shows.
+    are removed. What a worker leaves that is killed no table shows. Rows are encoded and compressed in a thread.
     """
 
     def __init__(self, layout: TableLayout, prefix: str) -> None:
@@ -65,13 +66,14 @@ class TableWriter:
         self._files: dict[tuple[str | None, ...], _File] = {}
         self._written: list[WrittenFile] = []
         self._folders: set[Path] = set()
+        self._work = BackgroundWork()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; they have the columns of the table in its order."""
         for values, rows in _partitions(batch, self._layout.partition_by):
             file = self._files.get(values)
             if file is None:
-                file = self._files[values] = _File(self._layout, values, self._prefix)
+                file = self._files[values] = _File(self._layout, values, self._prefix, self._work)
                 if len(self._files) > _OPEN_FILES:
                     self._complete(max(self._files, key=lambda each: self._files[each].rows))
             file.write(rows)
@@ -82,6 +84,7 @@ class TableWriter:
         """Complete all files, and describe them."""
         while self._files:
             self._complete(next(iter(self._files)))
+        self._work.finish()
         try:
             for folder in sorted(self._folders):
                 sync_folder(folder)
@@ -91,12 +94,15 @@ class TableWriter:
 
     def _complete(self, values: tuple[str | None, ...]) -> None:
         file = self._files[values]
+        file.write_rest()
+        self._work.finish()
         self._written.append(file.close())
         self._folders |= file.folders
         del self._files[values]
 
     def abandon(self) -> None:
         """Remove all files."""
+        self._work.abandon()
         for file in self._files.values():
             file.abandon()
         self._files.clear()
@@ -107,8 +113,9 @@ class TableWriter:
 class _File:
     """A file of one partition."""
 
-    def __init__(self, layout: TableLayout, values: tuple[str | None, ...], prefix: str) -> None:
+    def __init__(self, layout: TableLayout, values: tuple[str | None, ...], prefix: str, work: BackgroundWork) -> None:
         self._layout = layout
+        self._work = work
         self._values = dict(zip(layout.partition_by, values, strict=True))
         folders = [_folder(name, value, shortened=not layout.staging) for name, value in self._values.items()]
         self._name = "/".join(
@@ -132,18 +139,22 @@ class _File:
         self._waiting_rows += rows.num_rows
         self.rows += rows.num_rows
         if self._waiting_rows >= _GROUP_ROWS:
-            self._write_group()
+            self.write_rest()
 
-    def _write_group(self) -> None:
+    def write_rest(self) -> None:
+        """Let rows that wait be written."""
+        if self._waiting:
+            self._work.submit(self._write_group, self._waiting)
+            self._waiting, self._waiting_rows = [], 0
+
+    def _write_group(self, rows: list[pa.RecordBatch]) -> None:
         try:
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._layout.file_schema))
+            self._writer.write_table(pa.Table.from_batches(rows, self._layout.file_schema))
         except OSError as error:
             raise self._refused(error) from error
-        self._waiting, self._waiting_rows = [], 0
 
     def close(self) -> WrittenFile:
-        if self._waiting:
-            self._write_group()
+        """Complete it, when all its rows are written."""
         reached("in a file")
         try:
             self._writer.close()
