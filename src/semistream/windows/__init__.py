@@ -1,0 +1,1 @@
+"""Window joins of two streams in less memory than they need, and their optimum."""
