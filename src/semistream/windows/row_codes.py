@@ -42,14 +42,25 @@ def row_codes(*tables: Rows, nulls_match: bool = False) -> list[Int64s]:
 
 
 def _columns(table: Rows) -> list[pa.ChunkedArray]:
-    if isinstance(table, pa.Table | pa.RecordBatch):
-        return [pa.chunked_array(column) if isinstance(column, pa.Array) else column for column in table.columns]
-    if isinstance(table, pa.ChunkedArray):
-        return [table]
-    try:
-        return [pa.chunked_array([table if isinstance(table, pa.Array) else pa.array(table)])]
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as refused:
-        raise InvalidArgument(f"Keys are {type(table).__name__}; give an Arrow or NumPy column: {refused}") from None
+    if isinstance(table, pa.Table):
+        columns = table.columns
+    elif isinstance(table, pa.RecordBatch):
+        columns = [pa.chunked_array([column]) for column in table.columns]
+    elif isinstance(table, pa.ChunkedArray):
+        columns = [table]
+    else:
+        try:
+            columns = [pa.chunked_array([table if isinstance(table, pa.Array) else pa.array(table)])]
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as refused:
+            raise InvalidArgument(
+                f"Rows are {type(table).__name__}; give a column of Arrow or NumPy: {refused}"
+            ) from None
+    return [_plain(column) for column in columns]
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values themselves: dictionaries may differ from chunk to chunk, and hold a value twice."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _encode(columns: tuple[pa.ChunkedArray, ...]) -> tuple[Int64s, npt.NDArray[np.bool_]]:
@@ -58,20 +69,16 @@ def _encode(columns: tuple[pa.ChunkedArray, ...]) -> tuple[Int64s, npt.NDArray[n
     if len(kinds) > 1:
         raise KeyTypeError(f"Columns to compare have the types {', '.join(kinds)}; cast them to one of these.")
     (kind,) = kinds.values()
-    whole = pa.chunked_array([chunk for column in columns for chunk in column.chunks], type=kind).combine_chunks()
-    array = whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+    array = pa.concat_arrays([pa.array([], kind), *(chunk for column in columns for chunk in column.chunks)])
     null = np.asarray(array.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
     if pa.types.is_floating(kind):
         values = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 + 0.0 is 0.0
         indices = _dense(np.where(np.isnan(values), np.nan, values))
     else:
         try:
-            encoded = array if pa.types.is_dictionary(kind) else array.dictionary_encode()
+            indices = array.dictionary_encode().indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
         except pa.ArrowNotImplementedError:
             raise KeyTypeError(f"Values of type {kind} cannot be compared here; give their parts as columns.") from None
-        if pa.types.is_dictionary(kind):  # dictionaries may hold a value twice
-            encoded = encoded.cast(kind.value_type).dictionary_encode()
-        indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     indices[null] = indices.max(initial=-1) + 1
     return indices, null
 
