@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-_PACKAGES = ("semistream", "pyarrow", "numpy", "numba", "duckdb", "polars", "lmdb", "pyspark")
+_PACKAGES = ("semistream", "pyarrow", "numpy", "numba", "duckdb", "polars", "lmdb", "pyspark", "ortools")
 
 
 @dataclass

@@ -87,3 +87,11 @@ class PipelineError(SemistreamError):
 
 class PipelineRunning(PipelineError):
     """Another process runs the same pipeline."""
+
+
+class MissingPackage(SemistreamError, ImportError):
+    """An optional package is needed that is not installed; the message has the line that installs it."""
+
+
+class MalformedRecord(SemistreamError, ValueError):
+    """A record of a data file cannot be read; the message names the file, the line and the field."""

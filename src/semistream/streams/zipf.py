@@ -158,6 +158,17 @@ class Zipf:
         n = whole_number("n", n, least=0, most=self.domain)
         return self._to_keys(np.arange(1, n + 1, dtype=np.int64))
 
+    def keys_of(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The keys that have these ranks, each from 1 to ``domain``; draws nothing.
+
+        >>> Zipf(1.0, 1000, permute=False).keys_of(np.array([1, 1000])).tolist()
+        [0, 999]
+        """
+        wrong = ranks[(ranks < 1) | (ranks > self.domain)]
+        if wrong.size:
+            whole_number("rank", int(wrong[0]), least=1, most=self.domain)
+        return self._to_keys(np.array(ranks, dtype=np.int64))
+
     def batches(self, rows: int, count: int | None = None, *, name: str = "key") -> Iterator[pa.RecordBatch]:
         """Arrow batches of ``rows`` keys in column ``name``, and their positions in ``seq``.
 

@@ -1,0 +1,120 @@
+"""Set measures: how near an approximate result is to the exact one, both multisets of rows (WINDOW 2.2).
+
+Each takes two tables with the same columns, the approximate result X and the exact one Y, and counts equal rows: with
+c_X(v) and c_Y(v) copies of a row v, the intersection has the lesser of both, the union the greater. Nulls are equal to
+each other here. If X is a subset of Y, as it is for an equi-join that dropped tuples, all but `overlap` (always 1) say
+the same: the more rows, the better.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import InvalidArgument
+from semistream.windows.row_codes import row_codes
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    x: int
+    y: int
+    both: int
+
+    @classmethod
+    def of(cls, approximate: pa.Table, exact: pa.Table) -> _Sizes:
+        same_columns(approximate, exact)
+        x, y = row_codes(approximate, exact, nulls_match=True)
+        rows = max(x.max(initial=-1), y.max(initial=-1)) + 1
+        both = np.minimum(np.bincount(x, minlength=rows), np.bincount(y, minlength=rows)).sum()
+        return cls(x.size, y.size, int(both))
+
+
+def same_columns(approximate: pa.Table, exact: pa.Table) -> None:
+    """Refuse tables that do not have the same columns in the same order."""
+    if approximate.schema.names != exact.schema.names:
+        raise InvalidArgument(
+            f"The approximate result has the columns {approximate.schema.names}, the exact one {exact.schema.names}; "
+            "select the same, in the same order."
+        )
+
+
+def max_subset_error(approximate: pa.Table, exact: pa.Table) -> int:
+    """MAX-subset: how many rows are missing. The approximate result must be a subset, or there is no such error.
+
+    >>> max_subset_error(pa.table({"key": [1, 2]}), pa.table({"key": [1, 2, 2, 3]}))
+    2
+    """
+    sizes = _Sizes.of(approximate, exact)
+    if sizes.both < sizes.x:
+        raise InvalidArgument(
+            f"{sizes.x - sizes.both} of the {sizes.x} rows are not in the exact result; MAX-subset is for subsets "
+            "of it. Use symmetric_difference."
+        )
+    return sizes.y - sizes.x
+
+
+def symmetric_difference(approximate: pa.Table, exact: pa.Table) -> int:
+    """|X - Y| + |Y - X|: rows that should not be there, and rows that are missing; for a subset the MAX-subset error.
+
+    >>> symmetric_difference(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2, 2]}))
+    3
+    """
+    sizes = _Sizes.of(approximate, exact)
+    return sizes.x + sizes.y - 2 * sizes.both
+
+
+def matching(approximate: pa.Table, exact: pa.Table) -> int:
+    """Matching coefficient |X ∩ Y|.
+
+    >>> matching(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2, 2]}))
+    1
+    """
+    return _Sizes.of(approximate, exact).both
+
+
+def dice(approximate: pa.Table, exact: pa.Table) -> float:
+    """Dice coefficient 2 |X ∩ Y| / (|X| + |Y|), from 0 to 1; 1 for two empty tables.
+
+    >>> dice(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2]}))
+    0.5
+    """
+    sizes = _Sizes.of(approximate, exact)
+    return _share(2 * sizes.both, sizes.x + sizes.y)
+
+
+def jaccard(approximate: pa.Table, exact: pa.Table) -> float:
+    """Jaccard coefficient |X ∩ Y| / (|X| + |Y| - |X ∩ Y|), from 0 to 1; 1 for two empty tables.
+
+    >>> jaccard(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2, 7, 7]}))
+    0.5
+    """
+    sizes = _Sizes.of(approximate, exact)
+    return _share(sizes.both, sizes.x + sizes.y - sizes.both)
+
+
+def cosine(approximate: pa.Table, exact: pa.Table) -> float:
+    """Cosine coefficient |X ∩ Y| / sqrt(|X| |Y|), from 0 to 1; 1 for two empty tables, 0 if only one is empty.
+
+    >>> cosine(pa.table({"key": [1]}), pa.table({"key": [1, 2, 3, 4]}))
+    0.5
+    """
+    sizes = _Sizes.of(approximate, exact)
+    return sizes.both / math.sqrt(sizes.x * sizes.y) if sizes.x and sizes.y else float(sizes.x == sizes.y)
+
+
+def overlap(approximate: pa.Table, exact: pa.Table) -> float:
+    """Overlap coefficient |X ∩ Y| / min(|X|, |Y|), from 0 to 1; 1 if one is a subset of the other, as an empty one is.
+
+    >>> overlap(pa.table({"key": [1, 2]}), pa.table({"key": [1, 2, 3, 4]}))
+    1.0
+    """
+    sizes = _Sizes.of(approximate, exact)
+    return _share(sizes.both, min(sizes.x, sizes.y))
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0
