@@ -14,6 +14,7 @@ from semistream.etl.chain import ROW
 from semistream.etl.changes import BEFORE, ChangeChain, ChangesPlan, MetRows, same_values
 from semistream.etl.invalid_rows import INVALID_SCHEMA
 from semistream.etl.ledger_entries import Work, WrittenFile
+from semistream.etl.row_rules import RowRule
 from semistream.etl.snapshot import MET, UPSERTS, end_snapshot, publish_snapshot
 from semistream.etl.table_writer import TableLayout, TableWriter
 from semistream.joins import SweepJoin
@@ -26,7 +27,7 @@ SCHEMAS = {
 }
 
 
-def compare(folder, relation, schema, tasks, number, emit=KINDS):
+def compare(folder, relation, schema, tasks, number, emit=KINDS, rules=()):
     """One snapshot, in parts as tasks have them; gives what comes out, what it came to, and R after it."""
     stream = pa.schema([*schema, (ROW, pa.int64()), (SINCE, pa.int64())])
     joined = TableLayout(str(folder / "out"), schema.append(pa.field("change", pa.string())))
@@ -42,7 +43,9 @@ def compare(folder, relation, schema, tasks, number, emit=KINDS):
         join.watch_joined(met.meet)
         chain = ChangeChain(plan, join, schema, upserts)
         tables = {"joined": joined, "invalid": TableLayout(str(folder / "invalid"), INVALID_SCHEMA)}
-        task_plan = TaskPlan(number, 0.0, 0, schema, (), tables, (stream,), ("r",), (1,), (math.inf,), str(rows_folder))
+        task_plan = TaskPlan(
+            number, 0.0, 0, schema, rules, tables, (stream,), ("r",), (1,), (math.inf,), str(rows_folder)
+        )
         task = BatchTask(task_plan, chain)
         columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
         batch = pa.RecordBatch.from_arrays([*columns, pa.nulls(len(rows), pa.string())], names=[*schema.names, "raw"])
@@ -116,6 +119,22 @@ def test_only_the_kinds_that_are_asked_for_come_out_and_all_are_counted(tmp_path
     assert found == [(2, 9.0, "b", "updated")]
     assert total.counts == {"inserted": 1, "updated": 1, "unchanged": 1, "deleted": 1}
     assert total.outcomes["joined"] == 3
+
+
+def test_a_snapshot_with_an_invalid_row_deletes_nothing(tmp_path):
+    """The row that is invalid may be one of those that nobody has met."""
+    schema, rules = SCHEMAS["int"], (RowRule("v", most=5),)
+    relation = Relation.build(schema.empty_table(), tmp_path / "r", key="k")
+    _, _, relation = compare(tmp_path, relation, schema, [[(1, 1.0, "a"), (2, 1.0, "b"), (3, 1.0, "c")]], 1)
+    found, total, relation = compare(
+        tmp_path, relation, schema, [[(1, 2.0, "a"), (2, 9.0, "b"), (4, 1.0, "d")]], 2, rules=rules
+    )
+    assert Counter(row[-1] for row in found) == {"updated": 1, "inserted": 1}
+    assert (total.counts["deleted"], total.counts["deletes_withheld"]) == (0, 2)
+    assert set(contents(relation)) == {1, 2, 3, 4}
+    found, total, relation = compare(tmp_path, relation, schema, [[(1, 2.0, "a"), (2, 2.0, "b"), (4, 1.0, "d")]], 3)
+    assert Counter(row[-1] for row in found) == {"unchanged": 2, "updated": 1, "deleted": 1}
+    assert set(contents(relation)) == {1, 2, 4}
 
 
 def test_a_key_that_comes_twice_leaves_one_of_its_rows(tmp_path):

@@ -18,13 +18,21 @@ from semistream.relation import Change, Relation, Transaction
 
 UPSERTS, DELETES, MET = "upserts", "deletes", "met"
 """Files in the folder of rows: rows that are new, keys that are gone, and which rows were met."""
+WITHHELD = "deletes_withheld"
+"""The count of rows that nobody has met, in a snapshot of which some rows could not be read or are invalid."""
 
 
 def end_snapshot(
     relation: Relation, plan: ChangesPlan, work: Work, folder: Path, joined: TableLayout, prefix: str
 ) -> Work:
-    """What the work for a snapshot came to, with the rows of the one before that nobody has met: they were deleted."""
+    """What the work for a snapshot came to, with the rows of the one before that nobody has met: they were deleted.
+
+    Unless a row of the snapshot is invalid: it may be one of those, so none of them is taken for deleted, and all stay.
+    """
     met = load_met([folder / file.path for file in work.files.get(MET, [])], relation.num_rows)
+    if work.outcomes.get("invalid"):
+        unmet = sum(rows.num_rows for rows in unmet_rows(relation, met))
+        return replace(work, counts={**work.counts, DELETED: 0, WITHHELD: unmet})
     gone = TableWriter(TableLayout(str(folder), _keys(relation)), f"{prefix}-{DELETES}")
     told = TableWriter(joined, prefix)
     deleted = 0

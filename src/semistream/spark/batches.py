@@ -25,7 +25,7 @@ from semistream.etl.ledger import Ledger
 from semistream.etl.ledger_entries import Manifest, Plan, WaitingFile, Work
 from semistream.etl.pipeline_state import METRICS
 from semistream.etl.row_rules import RowRule, readable_time
-from semistream.etl.snapshot import end_snapshot, publish_snapshot
+from semistream.etl.snapshot import WITHHELD, end_snapshot, publish_snapshot
 from semistream.etl.spec import PipelineSpec
 from semistream.etl.splits import RowsSplit, Split
 from semistream.etl.step_spec import KeyedStep
@@ -212,6 +212,8 @@ class Batches:
             rows = None if given.rows is None else self._computed.applied(given.rows)
             total = self._phase(plan, 0, versions, rows, [*given.splits, *self._splits(plan.taken)], spark)
             total = self._with_rejected(plan, self._with_deleted(plan, total))
+            if total.counts.get(WITHHELD):
+                remarks = [*remarks, _withheld(total)]
         phase = max(len(staged), 1)
         while total.stalled:
             if len(staged) < phase:
@@ -341,6 +343,13 @@ class Batches:
         with (self._ledger.folder / METRICS).open("a") as file:
             file.write(json.dumps(report.as_dict()) + "\n")
         self._watch(report)
+
+
+def _withheld(work: Work) -> str:
+    return (
+        f"{work.outcomes['invalid']} rows of the snapshot are invalid, so {work.counts[WITHHELD]} rows that it does not "
+        "have are not taken for deleted: they may be these. The next snapshot without invalid rows tells."
+    )
 
 
 def _deferral(spec: PipelineSpec, paths: Sequence[str]) -> Deferral:
