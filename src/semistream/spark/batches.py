@@ -347,8 +347,8 @@ class Batches:
 
 def _withheld(work: Work) -> str:
     return (
-        f"{work.outcomes['invalid']} rows of the snapshot are invalid, so {work.counts[WITHHELD]} rows that it does not "
-        "have are not taken for deleted: they may be these. The next snapshot without invalid rows tells."
+        f"{work.outcomes['invalid']} rows of the snapshot are invalid, so {work.counts[WITHHELD]} rows that it does "
+        "not have are not taken for deleted: they may be these. The next snapshot without invalid rows tells."
     )
 
 
