@@ -99,18 +99,24 @@ def measure_operators(
     folder: Path, machine: Machine, progress: Progress = unwatched, size: ProbeSize = FULL_SIZE
 ) -> dict[str, OperatorCosts]:
     """`OperatorCosts` of all operators, by name, with relations that are made in ``folder`` and removed again."""
+    disk, runs = machine.disk, {kind: list[list[list[_Part]]]() for kind in OPERATORS.values()}
+    turns = [kind for turn in range(_TRIES) for kind in runs if turn < _tries(kind)]
     with TemporaryDirectory(prefix=".semistream-calibrate-", dir=folder) as scratch:
         relations = [_build(Path(scratch) / str(rows), rows) for rows in size.rows]
-        measured: dict[str, OperatorCosts] = {}
-        fronts_last = sorted(OPERATORS.values(), key=lambda kind: issubclass(kind, FrontStage))
-        for done, kind in enumerate(fronts_last):
-            progress(done / len(OPERATORS))
-            runs = _runs(kind, relations, size, machine.disk)
-            if issubclass(kind, FrontStage):
-                behind = replace(measured[kind.wraps.name], batch_s=measured[SweepJoin.name].batch_s)  # made alike
-                measured[kind.name] = _with_look_ups(behind, runs)
-            else:
-                measured[kind.name] = _costs(runs, DEFAULT_MACHINE.operators[kind.name], machine.disk)
+        # All others come between two turns of an operator: who disturbs one for some seconds does not disturb the next.
+        for done, kind in enumerate(turns):
+            progress(done / len(turns))
+            seconds = size.seconds if _tries(kind) > 1 else _OTHERS * size.seconds
+            probed = replace(size, seconds=seconds)
+            runs[kind].append([_run(kind, relations[each.relation], each, probed, disk) for each in _settings(kind)])
+    measured: dict[str, OperatorCosts] = {}
+    for kind in sorted(runs, key=lambda kind: issubclass(kind, FrontStage)):  # these are made of others
+        parts = _fastest(runs[kind])
+        if issubclass(kind, FrontStage):
+            behind = replace(measured[kind.wraps.name], batch_s=measured[SweepJoin.name].batch_s)  # made alike
+            measured[kind.name] = _with_look_ups(behind, parts)
+        else:
+            measured[kind.name] = _costs(parts, DEFAULT_MACHINE.operators[kind.name], disk)
     progress(1.0)
     return measured
 
@@ -168,23 +174,24 @@ def _with_look_ups(behind: OperatorCosts, runs: list[_Part]) -> OperatorCosts:
     return replace(behind, hit_s=hit_s, miss_s=miss_s)
 
 
-def _settings(kind: type[SemiStreamJoin]) -> tuple[Sequence[_Setting], int]:
-    """In which settings an operator is run, and how often in each."""
-    if kind in (SweepJoin, EngineJoin):
-        return _SWEEP_SETTINGS if kind is SweepJoin else _ENGINE_SETTINGS, _TRIES
-    if issubclass(kind, FrontStage):
-        return _CACHED, 1
-    if kind is ResidentJoin:
-        return _RESIDENT_SETTINGS, 1
-    return _SMALL if kind is IndexNestedLoopJoin else _SETTINGS, 1  # look-ups take a copy of R, so that is small
+def _tries(kind: type[SemiStreamJoin]) -> int:
+    """How often an operator is run in each setting."""
+    return _TRIES if kind in (SweepJoin, EngineJoin) else 1
 
 
-def _runs(kind: type[SemiStreamJoin], relations: list[Relation], size: ProbeSize, disk: DiskCosts) -> list[_Part]:
-    """The parts of each setting's run, several times, of which the fastest counts: what disturbs it makes it slower."""
-    settings, tries = _settings(kind)
-    size = size if tries > 1 else replace(size, seconds=_OTHERS * size.seconds)
-    # All settings in turns: who disturbs a run may well disturb the next one too.
-    turns = [[_run(kind, relations[each.relation], each, size, disk) for each in settings] for _ in range(tries)]
+def _settings(kind: type[SemiStreamJoin]) -> Sequence[_Setting]:
+    """In which settings an operator is run."""
+    own = {
+        SweepJoin: _SWEEP_SETTINGS,
+        EngineJoin: _ENGINE_SETTINGS,
+        ResidentJoin: _RESIDENT_SETTINGS,
+        IndexNestedLoopJoin: _SMALL,  # look-ups take a copy of R, so that is small
+    }
+    return own.get(kind, _CACHED if issubclass(kind, FrontStage) else _SETTINGS)
+
+
+def _fastest(turns: list[list[list[_Part]]]) -> list[_Part]:
+    """The parts of each setting's run, of which there are several: what disturbs one makes it slower."""
     return [
         min(same, key=lambda part: part.per_unit_s)
         for tried in zip(*turns, strict=True)
