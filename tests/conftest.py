@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -12,6 +13,9 @@ from tests.kafka.jars import connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # for JVMs that live a minute
 
 
 @pytest.fixture(scope="session", autouse=True)
