@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,7 +21,7 @@ def cut(matches: Sequence[int], ends: Sequence[int] = (), seconds: Sequence[floa
     edges = [0, *sorted(min(end, values.size) for end in ends), values.size]
     return [
         StreamPart(end - begin, number, values[begin:end], None if costs is None else costs[begin:end])
-        for number, (begin, end) in enumerate(zip(edges[:-1], edges[1:], strict=True))
+        for number, (begin, end) in enumerate(itertools.pairwise(edges))
     ]
 
 

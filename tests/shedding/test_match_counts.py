@@ -38,7 +38,7 @@ def grouped(relation: Relation | ParquetRelation) -> dict[Any, int]:
 
 
 def check(counts: MatchCounts, truth: dict[int, int], *, least_key: int = -50, most_key: int = 4000) -> None:
-    """Whatever is told of any key, there or not, is true; and unlisted keys that may be there count for one at least."""
+    """What is told of any key, there or not, is true; unlisted keys that may be there count for one at least."""
     codes = np.arange(least_key, most_key)
     expected = np.array([truth.get(code, 0) for code in codes.tolist()])
     found = counts.matches(codes)

@@ -106,7 +106,7 @@ def test_a_limit_that_is_no_number_of_rows_is_refused(strategy: Strategy, w: Any
 @pytest.mark.parametrize("limit", [-0.1, float("nan"), float("inf"), None, True, "1s"], ids=repr)
 def test_a_limit_that_is_no_time_is_refused(limit: Any) -> None:
     part = StreamPart(1, matches=np.ones(1, np.int64), seconds=np.ones(1))
-    with pytest.raises(InvalidArgument, match="seconds is .*; give a finite number"):
+    with pytest.raises(InvalidArgument, match=r"seconds is .*; give a finite number"):
         CostAwareTopW().shed(part, limit, seed=0)
 
 
