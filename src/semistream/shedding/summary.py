@@ -89,14 +89,18 @@ class BatchSummary:
             raise InvalidArgument(f"part {twice} was summed up twice; give each part of the batch once.")
         if (total := sum(part.total for part in ordered)) >= MOST_BATCH_ROWS:
             raise InvalidArgument(f"the batch has {total} rows; shed batches of fewer than {MOST_BATCH_ROWS}.")
-        classes = np.empty(sum(part.rows.size for part in ordered), [("seconds", np.float64), ("matches", np.int64)])
-        classes["seconds"] = np.concatenate([np.empty(0), *(part.seconds for part in ordered)])
-        classes["matches"] = np.concatenate([np.empty(0, np.int64), *(part.matches for part in ordered)])
-        distinct, row = np.unique(classes, return_inverse=True)
-        by_part = np.zeros((distinct.size, len(ordered)), np.int64)
+        none = np.empty(0, np.int64)
+        seconds = np.concatenate([np.empty(0), *(part.seconds for part in ordered)])
+        matches = np.concatenate([none, *(part.matches for part in ordered)])
+        rows = np.concatenate([none, *(part.rows for part in ordered)])
         column = np.repeat(np.arange(len(ordered)), [part.rows.size for part in ordered])
-        by_part[row, column] = np.concatenate([np.empty(0, np.int64), *(part.rows for part in ordered)])
-        return cls(numbers, distinct["matches"].copy(), distinct["seconds"].copy(), by_part)
+        order = np.lexsort((matches, seconds))
+        seconds, matches = seconds[order], matches[order]
+        first = np.ones(order.size, np.bool_)
+        first[1:] = (seconds[1:] != seconds[:-1]) | (matches[1:] != matches[:-1])
+        by_part = np.zeros((np.count_nonzero(first), len(ordered)), np.int64)
+        by_part[np.cumsum(first) - 1, column[order]] = rows[order]
+        return cls(numbers, matches[first], seconds[first], by_part)
 
     @property
     def rows(self) -> Int64s:
