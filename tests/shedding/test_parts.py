@@ -96,6 +96,21 @@ def test_rows_are_split_without_loss() -> None:
         SampleW().shed(StreamPart(10), 4, seed=1).split(batch.slice(1))
 
 
+def test_a_part_that_is_read_in_pieces_is_split_piece_by_piece() -> None:
+    whole = pa.record_batch({"id": list(range(10))})
+    pieces = [whole.slice(0, 4), whole.slice(4, 6)]
+    parts = [StreamPart(piece.num_rows, 2, piece.column("id").to_numpy()) for piece in pieces]
+    part = StreamPart.concat(parts)
+    kept = TopW().shed(part, 3, seed=1)
+    rows = [kept.slice(begin, piece.num_rows).split(piece) for begin, piece in zip((0, 4), pieces, strict=True)]
+    assert [kept.column("id").to_pylist() for kept, _ in rows] == [[], [7, 8, 9]]
+    assert [shed.column("id").to_pylist() for _, shed in rows] == [[0, 1, 2, 3], [4, 5, 6]]
+    with pytest.raises(InvalidArgument, match=r"the pieces are of parts \[1, 2\]"):
+        StreamPart.concat([*parts, StreamPart(1, 1, np.array([1]))])
+    with pytest.raises(InvalidArgument, match="some of the pieces have matches"):
+        StreamPart.concat([*parts, StreamPart(1, 2)])
+
+
 @pytest.mark.parametrize("strategy", BY_ROWS, ids=_named)
 @pytest.mark.parametrize("w", [-1, float("nan"), 2.5, None, True, "3", float("inf")], ids=repr)
 def test_a_limit_that_is_no_number_of_rows_is_refused(strategy: Strategy, w: Any) -> None:

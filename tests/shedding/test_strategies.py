@@ -189,7 +189,7 @@ def test_chances_are_exact_where_products_are_large() -> None:
 @settings(deadline=None, max_examples=150)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 9), st.sampled_from(SECONDS)), max_size=9),
-    limit=st.floats(0, 4),
+    limit=st.floats(0, 1.5),
     ends=part_ends,
     seed=seeds,
 )

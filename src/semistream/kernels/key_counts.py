@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from semistream.kernels.search import lower_bound
+from semistream.kernels.search import find, lower_bound
 from semistream.kernels.types import Int32s, Int64s
 
 PAGE, ROW, CODE, COUNT, KEYS, LISTED, MOST, STATE = 0, 1, 2, 3, 4, 5, 6, 7
@@ -74,3 +74,11 @@ def count_touched(words: Int64s, code_starts: Int64s, rows: Int32s, touched: Int
                 break
             if touched[at] == code:
                 out_count[at] += 1
+
+
+@njit(cache=True, nogil=True)
+def look_up_counts(codes: Int64s, listed: Int64s, counts: Int64s, unlisted: int, out: Int64s) -> None:
+    """The count of each code, of those that are ``listed``, which ascend; ``unlisted`` of all others."""
+    for i in range(codes.size):
+        place = find(listed, 0, listed.size, codes[i])
+        out[i] = counts[place] if place < listed.size and listed[place] == codes[i] else unlisted

@@ -45,7 +45,7 @@ class ClusterDecision(Decision):
         inclusion = np.ones(part.rows)
         mask = matches >= self.certain
         if self.total:
-            np.multiply(matches, self.draws / self.total, out=inclusion, where=~mask)
+            np.divide(matches * self.draws, self.total, out=inclusion, where=~mask)  # below 1: products < total
             draw_systematic(order, matches, self.certain, self.draws, self.total, self.starts[place], mask)
         unmatched = order[matches[order] == 0]
         keep = self.unmatched_quotas[place]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from semistream.kernels.key_counts import KEYS, LISTED, STATE, count_keys, count_touched, end_of_keys
+from semistream.kernels.search import positions_of
 from semistream.kernels.types import Int64s
 from semistream.relation import Relation
 from semistream.shedding.counted_keys import SLOT_BYTES, CountedKeys, cut_to
+
+_RUN_BYTES = 1 << 20
 
 
 def count_clustered(relation: Relation, slots: int) -> CountedKeys:
@@ -20,7 +23,7 @@ def count_clustered(relation: Relation, slots: int) -> CountedKeys:
     codes, counts = np.empty(slots, np.int64), np.empty(slots, np.int64)
     state = np.zeros(STATE, np.int64)
     bound = 0
-    for run in relation.read_pages(np.arange(relation.num_pages)):
+    for run in relation.read_pages(np.arange(relation.num_pages), run_bytes=_RUN_BYTES):
         while not count_keys(run.words, run.code_starts, run.rows, bound, state, codes, counts):
             bound = _make_room(codes, counts, state, bound)
     if state[LISTED] == slots:
@@ -52,9 +55,9 @@ def count_anew(relation: Relation, version: int, older: CountedKeys, slots: int)
         return None
     found = np.zeros(touched.size, np.int64)
     narrow = relation.reading(relation.key)
-    for run in narrow.read_pages(np.flatnonzero(narrow.table.pages_holding(touched))):
+    for run in narrow.read_pages(np.flatnonzero(narrow.table.pages_holding(touched)), run_bytes=_RUN_BYTES):
         count_touched(run.words, run.code_starts, run.rows, touched, found)
-    stays = np.isin(older.codes, touched, assume_unique=True, invert=True)
+    stays = ~positions_of(older.codes, touched)[0]
     listed = found > older.bound
     codes = np.concatenate([older.codes[stays], touched[listed]])
     order = np.argsort(codes)

@@ -14,12 +14,13 @@ from semistream.shedding.counted_keys import CountedKeys, cut_to
 
 
 def count_scattered(relation: ParquetRelation, on: Sequence[str], slots: int) -> CountedKeys:
-    """The rows of each key in at most ``slots`` keys: exact if there are no more keys than half of that.
+    """The rows of each key in at most ``slots`` keys: exact if there are no more keys than a quarter of that.
 
     Else the frequent ones, with counts that are too low by at most ``slack``, and a key that is not listed has at most
-    that many rows: ``slack`` is at most 2 rows / ``slots``. Batch after batch is counted and added; when there are too
-    many keys, a count that half of the slots exceed is taken off all of them, and keys with nothing left go (J. Misra
-    & D. Gries, Sci. Comput. Program. 2(2), 1982; P. K. Agarwal et al., Mergeable summaries, PODS 2012).
+    that many rows: ``slack`` is at most 4 rows / ``slots``. Batch after batch is counted and added; when there are too
+    many keys, the count of the first that is too many is taken off all of them, and keys with nothing left go (J. Misra
+    & D. Gries, Sci. Comput. Program. 2(2), 1982; P. K. Agarwal et al., Mergeable summaries, PODS 2012). The frequent
+    items of DataSketches promise no less error in as many slots, and take a call of Python for each key.
     """
     names = relation.schema.names
     for name in on:
@@ -28,7 +29,7 @@ def count_scattered(relation: ParquetRelation, on: Sequence[str], slots: int) ->
     codec = KeyCodec.of(on, [relation.schema.field(name).type for name in on])
     codes = counts = np.empty(0, np.int64)
     rows = slack = 0
-    most = max(slots // 2, 1)
+    most = max(slots // 4, 1)
     for batch in relation.scan(list(on)):
         found, possible = codec.encode([batch.column(name) for name in on])
         found = found if possible is None else found[possible]

@@ -8,7 +8,7 @@ import numpy as np
 
 from semistream.kernels.types import Int64s
 
-SLOT_BYTES = 48  # of a key: 16 at rest, twice that and an order to sort by while another version is counted
+SLOT_BYTES = 64  # of a key: 16 at rest, the rest while keys are counted, merged and sorted
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,10 @@ class Kept:
         """For each row that is kept, for how many rows of the stream it stands: 1 over its probability."""
         return 1 / self.inclusion[self.mask]
 
+    def slice(self, begin: int, rows: int) -> Kept:
+        """What is kept of some rows that follow each other."""
+        return Kept(self.mask[begin : begin + rows], self.inclusion[begin : begin + rows])
+
     def split(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows that are kept, and those that are shed: both in their order, and together all of them."""
         if batch.num_rows != self.mask.size:

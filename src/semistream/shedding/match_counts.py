@@ -9,6 +9,7 @@ import numpy as np
 
 from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError, InvalidArgument
+from semistream.kernels.key_counts import look_up_counts
 from semistream.kernels.search import positions_of
 from semistream.kernels.types import Int64s
 from semistream.relation import AnyRelation, ParquetRelation, Relation
@@ -57,7 +58,9 @@ class MatchCounts:
         on: Sequence[str] | None = None,
         store: bool = True,
     ) -> MatchCounts:
-        """Count the keys of a relation within what is free in ``budget``; a third of that is held afterwards.
+        """Count the keys of a relation within what is free in ``budget``; at most a quarter is held afterwards.
+
+        While R is read, two buffers of 1 MB (or of its largest page) come on top.
 
         Counts of a clustered relation are kept beside its version and found again (``store``), those of an earlier
         version too, so that all but the first time only what has changed is counted. ``on`` names the columns of plain
@@ -131,9 +134,8 @@ class MatchCounts:
         That average is at least 1, so that no row that may have results is taken to have none: a sample in which such
         rows had no chance could not be put right by weights.
         """
-        present, at = positions_of(codes, self.counted.codes)
-        found = np.full(codes.size, self.counted.unlisted, np.int64)
-        found[present] = self.counted.counts[at[present]]
+        found = np.empty(codes.size, np.int64)
+        look_up_counts(codes, self.counted.codes, self.counted.counts, self.counted.unlisted, found)
         return found
 
     def bounds(self, codes: Int64s) -> tuple[Int64s, Int64s]:

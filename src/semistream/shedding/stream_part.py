@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +88,24 @@ class StreamPart:
         if possible is not None:
             matches[~possible] = 0
         return cls(batch.num_rows, number, np.maximum(matches, least_results), seconds)
+
+    @classmethod
+    def concat(cls, pieces: Sequence[StreamPart]) -> StreamPart:
+        """The part that several pieces, read one after the other, are together; `Kept.slice` cuts them out again.
+
+        >>> pieces = [StreamPart(2, 5, np.array([1, 2])), StreamPart(1, 5, np.array([3]))]
+        >>> StreamPart.concat(pieces).matches.tolist()
+        [1, 2, 3]
+        """
+        if len(numbers := {piece.number for piece in pieces}) != 1:
+            raise InvalidArgument(f"the pieces are of parts {sorted(numbers)}; give those of one part.")
+        columns: dict[str, Any] = {}
+        for name in ("matches", "seconds"):
+            values = [getattr(piece, name) for piece in pieces]
+            if any(each is None for each in values) != all(each is None for each in values):
+                raise InvalidArgument(f"some of the pieces have {name} and some have not; give all or none.")
+            columns[name] = None if values[0] is None else np.concatenate(values)
+        return cls(sum(piece.rows for piece in pieces), numbers.pop(), **columns)
 
     @property
     def row_ids(self) -> Int64s:
