@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -26,7 +27,7 @@ def main() -> None:
         parser.error(f"no experiment called {', '.join(unknown)}; there are {', '.join(EXPERIMENTS)}")
     if not 0 < arguments.scale <= 1:
         parser.error(f"--scale is {arguments.scale}; give more than 0, at most 1")
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 140)
     for name in arguments.names or EXPERIMENTS:
         experiment = importlib.import_module(f"experiments.{name}")
         console.rule(f"{name}: {experiment.__doc__.splitlines()[0]}")

@@ -1,7 +1,8 @@
 """MESH Fig. 11: the fraction of results that TOPW keeps against the speed ratio, beside the optimum.
 
 The stream is rho times as fast as MESHJOIN: while it joins ``w`` tuples, rho * w come. Of each such interval TOPW keeps
-the best ``w``; the optimum (OPTOFFLINESHED) knows the whole stream and may make the join wait.
+the best ``w``; the optimum (OPTOFFLINESHED) knows the whole stream and may make the join wait. For both, the join asks
+for its first packet after one interval.
 
 The paper draws S and R from Zipf's distribution over one domain of 3.5 million values, ``z_S`` 0.5 and ``z_R`` 0.1, 0.5
 and 1. It does not say whether a value that is frequent in S is so in R; here it is, as both count values from the most
@@ -77,7 +78,7 @@ def check(result: Rows) -> None:
     for row in result:
         # "We omit the results of OPTOFFLINESHED from the plot as the two curves were essentially identical."
         assert row["TOPW"] <= row["optimum"] + 1e-12, row
-        assert row["optimum"] - row["TOPW"] < 0.02, row
+        assert row["optimum"] - row["TOPW"] < 0.01, row
         # "For z_R = 0.5 TOPW generates more than 80 percent of the complete join results even when the stream is two
         # times faster than the maximum service rate."
         if row["skew of R"] == 0.5:

@@ -201,7 +201,13 @@ def test_no_results_at_all_are_a_count_of_nothing() -> None:
     table = one_batch(amount=[1.0]).slice(0, 0)
     assert estimate(table, "count(*)").column("estimate").to_pylist() == [0.0]
     assert estimate(table, "avg(amount)").column("estimate").to_pylist() == [None]
+    assert estimate(table, "sum(amount)").column("high").to_pylist() == [None]
     assert estimate(table, "sum(amount)", by="amount").num_rows == 0
+
+
+def test_a_value_that_is_no_number_is_not_hidden() -> None:
+    told = estimate(one_batch(amount=[1.0, float("nan")]), "avg(amount)").to_pylist()[0]
+    assert all(np.isnan(value) for value in told.values())
 
 
 def test_more_confidence_is_a_wider_interval() -> None:

@@ -177,6 +177,15 @@ def test_stored_counts_are_found_again_and_go_with_their_version(tmp_path: Path)
     relation.verify()
 
 
+def test_counts_of_a_part_are_not_taken_for_those_of_the_whole(tmp_path: Path) -> None:
+    relation = build(tmp_path, np.repeat(np.arange(500), 2))
+    some = relation.part(first_code=100, end_code=200)
+    counts = MatchCounts.of(some, MemoryBudget("1MB"))
+    assert counts.matches(np.arange(100, 200)).tolist() == [2] * 100
+    assert counts.matches(np.array([499])).tolist() == [0]
+    assert MatchCounts.of(relation, MemoryBudget("1MB")).matches(np.arange(500)).tolist() == [2] * 500
+
+
 @pytest.mark.parametrize("damage", ["cut", "flip", "other"])
 def test_damaged_counts_are_counted_again(tmp_path: Path, damage: str) -> None:
     relation = build(tmp_path, np.repeat(np.arange(100), 2))
@@ -189,15 +198,24 @@ def test_damaged_counts_are_counted_again(tmp_path: Path, damage: str) -> None:
     path.write_bytes({"cut": content[:50], "flip": content, "other": b"no Arrow at all"}[damage])
     counts = MatchCounts.of(relation, MemoryBudget("1MB"))
     assert counts.matches(np.arange(100)).tolist() == [2] * 100
+    written = path.stat().st_mtime_ns  # whole again
+    MatchCounts.of(relation, MemoryBudget("1MB"))
+    assert path.stat().st_mtime_ns == written
 
 
 def test_more_memory_than_before_counts_again(tmp_path: Path) -> None:
     relation = build(tmp_path, np.repeat(np.arange(500), np.arange(500) % 7 + 1))
     assert not MatchCounts.of(relation, MemoryBudget(SMALL)).exact
     assert MatchCounts.of(relation, MemoryBudget("1MB")).exact
-    small = MatchCounts.of(relation, MemoryBudget(SMALL))  # from those that are exact
+    path = relation.path / match_counts_name(relation.manifest)
+    exact = path.read_bytes()
+    small = MatchCounts.of(relation, MemoryBudget(SMALL))
     check(small, grouped(relation))
     assert small.counted.codes.size <= 64
+    assert path.read_bytes() == exact  # what says more is not replaced
+    half = MatchCounts.of(relation, MemoryBudget(300 * 64))  # from those that are exact, without the least frequent
+    check(half, grouped(relation))
+    assert 200 < half.counted.codes.size <= 300
 
 
 def test_strings_and_several_columns_are_counted_by_their_codes(tmp_path: Path) -> None:

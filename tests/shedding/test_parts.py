@@ -77,6 +77,13 @@ def test_another_seed_keeps_other_rows(strategy: Strategy) -> None:
     assert len(masks) == 5
 
 
+def test_numbers_of_numpy_will_do() -> None:
+    part = StreamPart(3, np.int64(2), np.array([1, 2, 3]))  # type: ignore[arg-type]
+    decision = decide(TopW(), [part], np.int64(2), np.uint64(2**63))  # type: ignore[arg-type]
+    assert read_decision(decision.to_json()) == decision
+    assert decision.apply(part).mask.tolist() == [False, True, True]
+
+
 def test_seeds_differ_between_batches_and_pipelines() -> None:
     found = {batch_seed(name, batch) for name in ("orders", "orders1", "", "1:orders") for batch in range(500)}
     assert len(found) == 2000

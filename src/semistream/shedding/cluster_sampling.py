@@ -20,8 +20,8 @@ class ClusterSampling(Strategy):
 
     The probability is ``min(1, c m)`` for m matches, with the c for which they add up to w: rows with so many matches
     that c m would exceed 1 are kept for certain. Rows without a match are kept only if all others are, as many as
-    there is room for. Each row's probability is exact, in whole numbers, so that `estimate` is unbiased; a count of
-    the results has no error at all beyond rounding.
+    there is room for. Each row's probability is exact, in whole numbers, so that `estimate` is unbiased, also if the
+    matches are not exact (`MatchCounts.bound`); if they are, a count of all results has no error beyond rounding.
 
     The paper, after Srivastava and Widom, does not say how to draw; if each row were drawn by itself, how many are kept
     would vary by sqrt(w), which the join has no time for. This is randomised systematic sampling: rows lie on a line in
@@ -53,10 +53,10 @@ class ClusterSampling(Strategy):
         generator = np.random.Generator(np.random.PCG64([seed, 1]))
         place = int(generator.integers(total)) if total else 0
         starts = []
-        for of_part in (matches @ batch.by_part[by_chance]).tolist():
+        for of_part in batch.results_in_parts(by_chance):
             starts.append(place)
             place = (place + of_part * drawn.draws) % total if total else 0
-        unmatched = batch.by_part[batch.matches == 0].sum(axis=0).tolist()
+        unmatched = batch.rows_in_parts(batch.matches == 0)
         spare = min(drawn.spare, sum(unmatched))
         chances = matches * (drawn.draws / total) if total else np.zeros(0)
         certain = batch.matches >= drawn.certain
@@ -67,7 +67,7 @@ class ClusterSampling(Strategy):
             strategy=self.name,
             seed=seed,
             parts=batch.numbers,
-            rows=batch.rows_of_parts,
+            rows=batch.rows_in_parts(),
             account=Account(keep, all_rows - keep, kept_results, results - kept_results),
             design=SampleDesign(drawn.draws, float(some @ (chances * (1 - chances)))),
             certain=drawn.certain,

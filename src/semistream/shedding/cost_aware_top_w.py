@@ -54,14 +54,15 @@ class CostAwareTopW(Strategy):
                 cuts.append(Cut(-1, 0, (0,) * len(batch.numbers), cost))
                 continue
             last = int(short[-1])
-            quotas = chance_quotas(batch.by_part[last].tolist(), int(keep[last]), (seed + number) % 2**64)
+            of_parts = batch.rows_in_parts(np.arange(rows.size) == last)
+            quotas = chance_quotas(of_parts, int(keep[last]), (seed + number) % 2**64)
             cuts.append(Cut(int(batch.matches[last]), int(rows[last]), quotas, cost))
         kept_results, results = int(batch.matches @ keep), int(batch.matches @ rows)
         return CutDecision(
             strategy=self.name,
             seed=seed,
             parts=batch.numbers,
-            rows=batch.rows_of_parts,
+            rows=batch.rows_in_parts(),
             account=Account(int(keep.sum()), int((rows - keep).sum()), kept_results, results - kept_results),
             design=None,
             cuts=tuple(cuts),

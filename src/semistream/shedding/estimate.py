@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -26,7 +25,8 @@ def estimate(table: pa.Table, aggregate: str, *, by: str | Sequence[str] = (), c
     ``table`` holds results of joining rows that `SampleW` or `ClusterSampling` has kept, of one batch or many, with the
     columns of `with_sample_columns`. They may have been filtered, and rows without a match may be missing: a stream row
     that is not there counts as one that adds nothing. For each group of ``by`` that is present, or for all, there is
-    one row with the columns ``estimate``, ``low``, ``high`` and ``standard_error``. As in SQL, nulls are left out.
+    one row with the columns ``estimate``, ``low``, ``high`` and ``standard_error``. As in SQL, nulls are left out, and
+    a sum or an average of nothing is null.
 
     Guarantee: the estimates of COUNT and SUM are unbiased, and that of AVG, a ratio of the two, nearly; the true value
     lies between ``low`` and ``high`` in about ``confidence`` of all samples, if the estimate is made of some dozens of
@@ -71,14 +71,15 @@ def estimate(table: pa.Table, aggregate: str, *, by: str | Sequence[str] = (), c
         summed = _Total.of(clusters, values)
         answer = summed if function == "sum" else _ratio(clusters, summed, counted, values, present)
     margin = NormalDist().inv_cdf((1 + confidence) / 2) * answer.error
-    columns = {
-        **{name: groups.keys.column(name) for name in names},
+    told = {
         "estimate": answer.value,
         "low": answer.value - margin,
         "high": answer.value + margin,
         "standard_error": answer.error,
     }
-    return pa.table({name: _nulls(column) for name, column in columns.items()})
+    nothing = (counted.value == 0) & (function != "count")
+    columns = {name: pa.array(column, mask=nothing) for name, column in told.items()}
+    return pa.table({**{name: groups.keys.column(name) for name in names}, **columns})
 
 
 class _Total(NamedTuple):
@@ -116,10 +117,3 @@ def _values(table: pa.Table, column: str, *, numeric: bool) -> tuple[Floats, Flo
         raise InvalidArgument(f"column {column!r} is {kind}; sum and avg take numbers. Cast it first.")
     values = pc.fill_null(pc.cast(array, pa.float64(), safe=False), 0.0).to_numpy()
     return np.array(values, np.float64), present
-
-
-def _nulls(column: Floats | pa.ChunkedArray | pa.Array) -> pa.Array | pa.ChunkedArray:
-    """Estimates as Arrow, with null where there is none: an average of nothing."""
-    if not isinstance(column, np.ndarray):
-        return column
-    return pa.array(column, mask=np.isnan(column) if math.isnan(column.sum()) else None)

@@ -33,7 +33,8 @@ class MatchCounts:
     counts are exact however small the memory is. Plain Parquet holds them anywhere; there, listed counts may be too low
     by up to `slack` (Misra & Gries; see `count_scattered`). After an update `refreshed` counts the touched keys alone.
 
-    A code of strings or of several columns is a hash: should two keys ever share one, both have the rows of both.
+    It is for joins by equality of the key. A code of strings or of several columns is a hash: should two keys ever
+    share one, both have the rows of both.
 
     MESH 4.2: "f_R(i) can be derived from the distribution of values in the join attributes of R".
 

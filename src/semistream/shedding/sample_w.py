@@ -34,7 +34,7 @@ class SampleW(Strategy):
         return PartSummary.of_rows(part)
 
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
-        rows = batch.rows_of_parts
+        rows = batch.rows_in_parts()
         total, keep = sum(rows), min(require_rows(limit), sum(rows))
         return CutDecision(
             strategy=self.name,

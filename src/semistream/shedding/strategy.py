@@ -35,8 +35,7 @@ class Strategy(ABC):
 
         ``seed``, of `batch_seed`, fixes all chance. The order of the parts makes no difference.
         """
-        whole_number("seed", seed, least=0, most=_MOST_SEED)
-        return self._decide(BatchSummary.of(parts), limit, seed)
+        return self._decide(BatchSummary.of(parts), limit, whole_number("seed", seed, least=0, most=_MOST_SEED))
 
     @abstractmethod
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from semistream.errors import InvalidArgument
-from semistream.kernels.types import Int64s
+from semistream.kernels.types import Bools, Int64s
 from semistream.shedding.stream_part import Floats, StreamPart
 
 MOST_COSTS = 64
@@ -69,21 +69,33 @@ class PartSummary:
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """The histograms of all parts of a batch side by side: ``by_part[i, p]`` rows of class i are in part p.
+    """The histograms of all parts of a batch together: classes of rows with equal matches and seconds.
 
     Parts are in the order of their numbers, whatever the order they came in, so that a replay decides the same.
+
+    Parameters
+    ----------
+    numbers
+        Of the parts, ascending.
+    matches, seconds, rows
+        Of each class, by ascending seconds, then matches: what a row gives and takes, and how many there are.
+    entry_class, entry_part, entry_rows
+        How many rows of a class are in a part, wherever there are some.
     """
 
     numbers: tuple[int, ...]
     matches: Int64s
     seconds: Floats
-    by_part: Int64s
+    rows: Int64s
+    entry_class: Int64s
+    entry_part: Int64s
+    entry_rows: Int64s
 
     @classmethod
     def of(cls, parts: Sequence[PartSummary]) -> BatchSummary:
         """The batch that the parts are together."""
         ordered = sorted(parts, key=lambda part: part.number)
-        numbers = tuple(part.number for part in ordered)
+        numbers = tuple(int(part.number) for part in ordered)
         if len(set(numbers)) < len(numbers):
             twice = next(number for number in numbers if numbers.count(number) > 1)
             raise InvalidArgument(f"part {twice} was summed up twice; give each part of the batch once.")
@@ -92,26 +104,30 @@ class BatchSummary:
         none = np.empty(0, np.int64)
         seconds = np.concatenate([np.empty(0), *(part.seconds for part in ordered)])
         matches = np.concatenate([none, *(part.matches for part in ordered)])
-        rows = np.concatenate([none, *(part.rows for part in ordered)])
-        column = np.repeat(np.arange(len(ordered)), [part.rows.size for part in ordered])
+        entry_part = np.repeat(np.arange(len(ordered)), [part.rows.size for part in ordered])
         order = np.lexsort((matches, seconds))
         seconds, matches = seconds[order], matches[order]
         first = np.ones(order.size, np.bool_)
         first[1:] = (seconds[1:] != seconds[:-1]) | (matches[1:] != matches[:-1])
-        by_part = np.zeros((np.count_nonzero(first), len(ordered)), np.int64)
-        by_part[np.cumsum(first) - 1, column[order]] = rows[order]
-        return cls(numbers, matches[first], seconds[first], by_part)
+        entry_class = np.cumsum(first) - 1
+        entry_rows = np.concatenate([none, *(part.rows for part in ordered)])[order]
+        rows = np.zeros(np.count_nonzero(first), np.int64)
+        np.add.at(rows, entry_class, entry_rows)
+        return cls(numbers, matches[first], seconds[first], rows, entry_class, entry_part[order], entry_rows)
 
-    @property
-    def rows(self) -> Int64s:
-        """Rows of each class in all parts."""
-        summed: Int64s = self.by_part.sum(axis=1)
-        return summed
+    def rows_in_parts(self, classes: Bools | None = None) -> tuple[int, ...]:
+        """How many rows of some classes, or of all, each part has."""
+        return self._in_parts(self.entry_rows, classes)
 
-    @property
-    def rows_of_parts(self) -> tuple[int, ...]:
-        """Rows of each part."""
-        return tuple(self.by_part.sum(axis=0).tolist())
+    def results_in_parts(self, classes: Bools) -> tuple[int, ...]:
+        """How many results the rows of some classes give in each part."""
+        return self._in_parts(self.entry_rows * self.matches[self.entry_class], classes)
+
+    def _in_parts(self, values: Int64s, classes: Bools | None) -> tuple[int, ...]:
+        summed = np.zeros(len(self.numbers), np.int64)
+        chosen = slice(None) if classes is None else classes[self.entry_class]
+        np.add.at(summed, self.entry_part[chosen], values[chosen])
+        return tuple(summed.tolist())
 
 
 def _histogram(values: Int64s) -> tuple[Int64s, Int64s]:

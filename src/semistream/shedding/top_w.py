@@ -42,7 +42,7 @@ class TopW(Strategy):
         else:
             last = int(np.flatnonzero(at_least > w)[-1])  # the first class from the top that is not kept whole
             above = int(at_least[last] - rows[last])
-            of_parts = batch.by_part[last].tolist()
+            of_parts = batch.rows_in_parts(batch.matches == batch.matches[last])
             cut = Cut(int(batch.matches[last]), int(rows[last]), chance_quotas(of_parts, w - above, seed))
             kept_results = int(batch.matches[last + 1 :] @ rows[last + 1 :]) + cut.at * (w - above)
         results, keep = int(batch.matches @ rows), min(w, total)
@@ -50,7 +50,7 @@ class TopW(Strategy):
             strategy=self.name,
             seed=seed,
             parts=batch.numbers,
-            rows=batch.rows_of_parts,
+            rows=batch.rows_in_parts(),
             account=Account(keep, total - keep, kept_results, results - kept_results),
             design=None,
             cuts=(cut,),
