@@ -44,7 +44,7 @@ def test_exactly_w_rows_are_kept_and_the_chances_add_up_to_w(
     parts = cut(matches, ends)
     decision = decide(strategy, parts, w, seed)
     kept = applied(decision, parts)
-    assert kept.rows == min(w, len(matches)) == decision.account.kept_rows
+    assert kept.rows == min(w, len(matches)) == decision.account.kept_rows == sum(decision.kept)
     assert decision.account.shed_rows == len(matches) - kept.rows
     assert kept.inclusion.sum() == pytest.approx(kept.rows)
     assert np.all(kept.inclusion[kept.mask] > 0)
@@ -157,12 +157,23 @@ def test_parts_that_are_not_those_of_the_decision_are_refused() -> None:
         decision.apply(StreamPart(3, 1, np.array([1, 2, 3])))
     with pytest.raises(InvalidArgument, match="part 0 was summed up twice"):
         decide(TopW(), [parts[0], parts[0]], 2, 0)
-    tied = decide(TopW(), cut([5, 5]), 1, 0)
-    with pytest.raises(InvalidArgument, match="is to keep 1 rows of a kind of which it has 0"):
-        tied.apply(StreamPart(2, 0, np.array([4, 4])))
-    unmatched = decide(ClusterSampling(), cut([0, 0]), 1, 0)
-    with pytest.raises(InvalidArgument, match="is to keep 1 rows without a match, of which it has 0"):
-        unmatched.apply(StreamPart(2, 0, np.array([1, 1])))
+
+
+@pytest.mark.parametrize("strategy", [TopW(), ClusterSampling()], ids=_named)
+@pytest.mark.parametrize(("told", "found"), [([5, 5], [4, 4]), ([0, 0], [9, 9]), ([1, 9, 9], [9, 9, 9])])
+def test_matches_that_are_not_those_of_the_decision_are_refused(
+    strategy: Strategy, told: list[int], found: list[int]
+) -> None:
+    """As of another version of R: a replay would keep another number of rows without a word."""
+    decision = decide(strategy, cut(told), len(told) - 1, 0)
+    with pytest.raises(InvalidArgument, match=f"part 0 match {sum(found)} times, but {sum(told)} times when"):
+        decision.apply(cut(found)[0])
+
+
+def test_seconds_that_are_not_those_of_the_decision_are_refused() -> None:
+    decision = decide(CostAwareTopW(), cut([5, 5], seconds=[1.0, 2.0]), 1.0, 0)
+    with pytest.raises(InvalidArgument, match="part 0 would keep 0 rows where 1 were decided"):
+        decision.apply(cut([5, 5], seconds=[3.0, 2.0])[0])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from semistream.errors import InvalidArgument
 from semistream.kernels.systematic import draw_systematic
 from semistream.shedding.decision import Decision, Kept
 from semistream.shedding.seeds import row_ranks
@@ -48,13 +47,7 @@ class ClusterDecision(Decision):
             np.divide(matches * self.draws, self.total, out=inclusion, where=~mask)  # below 1: products < total
             draw_systematic(order, matches, self.certain, self.draws, self.total, self.starts[place], mask)
         unmatched = order[matches[order] == 0]
-        keep = self.unmatched_quotas[place]
-        if keep > unmatched.size:
-            raise InvalidArgument(
-                f"part {part.number} is to keep {keep} rows without a match, of which it has {unmatched.size}: its "
-                "matches are not those that the decision was made of. Give the same version of R."
-            )
-        mask[unmatched[:keep]] = True
+        mask[unmatched[: self.unmatched_quotas[place]]] = True
         inclusion[unmatched] = sum(self.unmatched_quotas) / self.unmatched if self.unmatched else 0.0
         return Kept(mask, inclusion)
 

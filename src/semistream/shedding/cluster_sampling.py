@@ -52,12 +52,18 @@ class ClusterSampling(Strategy):
         total = int(matches @ some)
         generator = np.random.Generator(np.random.PCG64([seed, 1]))
         place = int(generator.integers(total)) if total else 0
-        starts = []
-        for of_part in batch.results_in_parts(by_chance):
-            starts.append(place)
-            place = (place + of_part * drawn.draws) % total if total else 0
         unmatched = batch.rows_in_parts(batch.matches == 0)
-        spare = min(drawn.spare, sum(unmatched))
+        unmatched_quotas = chance_quotas(unmatched, min(drawn.spare, sum(unmatched)), seed)
+        starts, kept = [], []
+        for of_part, always, spare in zip(
+            batch.results_in_parts(by_chance),
+            batch.rows_in_parts(batch.matches >= drawn.certain),
+            unmatched_quotas,
+            strict=True,
+        ):
+            starts.append(place)
+            teeth, place = divmod(place + of_part * drawn.draws, total) if total else (0, 0)
+            kept.append(always + teeth + spare)
         chances = matches * (drawn.draws / total) if total else np.zeros(0)
         certain = batch.matches >= drawn.certain
         all_rows, results = int(rows.sum()), int(batch.matches @ rows)
@@ -68,6 +74,8 @@ class ClusterSampling(Strategy):
             seed=seed,
             parts=batch.numbers,
             rows=batch.rows_in_parts(),
+            kept=tuple(kept),
+            results=batch.results_in_parts(),
             account=Account(keep, all_rows - keep, kept_results, results - kept_results),
             design=SampleDesign(drawn.draws, float(some @ (chances * (1 - chances)))),
             certain=drawn.certain,
@@ -75,7 +83,7 @@ class ClusterSampling(Strategy):
             total=total,
             starts=tuple(starts),
             unmatched=sum(unmatched),
-            unmatched_quotas=chance_quotas(unmatched, spare, seed),
+            unmatched_quotas=unmatched_quotas,
         )
 
 

@@ -57,12 +57,18 @@ class CostAwareTopW(Strategy):
             of_parts = batch.rows_in_parts(np.arange(rows.size) == last)
             quotas = chance_quotas(of_parts, int(keep[last]), (seed + number) % 2**64)
             cuts.append(Cut(int(batch.matches[last]), int(rows[last]), quotas, cost))
+        kept = np.zeros(len(batch.numbers), np.int64)
+        for cut in cuts:
+            kept += batch.rows_in_parts((batch.seconds == cut.seconds) & (batch.matches > cut.at))
+            kept += cut.quotas
         kept_results, results = int(batch.matches @ keep), int(batch.matches @ rows)
         return CutDecision(
             strategy=self.name,
             seed=seed,
             parts=batch.numbers,
             rows=batch.rows_in_parts(),
+            kept=tuple(kept.tolist()),
+            results=batch.results_in_parts(),
             account=Account(int(keep.sum()), int((rows - keep).sum()), kept_results, results - kept_results),
             design=None,
             cuts=tuple(cuts),

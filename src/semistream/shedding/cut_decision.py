@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from semistream.errors import InvalidArgument
 from semistream.shedding.decision import Decision, Kept
 from semistream.shedding.seeds import row_ranks
 from semistream.shedding.stream_part import StreamPart
@@ -75,12 +74,7 @@ class CutDecision(Decision):
 
     def _first(self, ties: Places, keep: int, part: StreamPart) -> Places:
         """Those of the ties that are kept."""
-        if keep > ties.size:
-            raise InvalidArgument(
-                f"part {part.number} is to keep {keep} rows of a kind of which it has {ties.size}: its matches are not "
-                "those that the decision was made of. Give the same version of R."
-            )
-        if keep == ties.size or not self.by_chance:
+        if keep >= ties.size or not self.by_chance:
             return ties[:keep]
         ranks = row_ranks(self.seed, part.number, part.rows)[ties]
         return ties[np.argpartition(ranks, keep)[:keep]]

@@ -87,8 +87,10 @@ class Decision(ABC):
         Who has decided.
     seed
         From which ranks of rows are made.
-    parts, rows
-        Numbers of the batch's parts, ascending, and how many rows each has.
+    parts, rows, kept
+        Numbers of the batch's parts, ascending, how many rows each has, and how many of them are kept.
+    results
+        How many results the rows of each part give; None if it makes no difference.
     account
         Rows and results kept and shed in all parts.
     design
@@ -100,6 +102,8 @@ class Decision(ABC):
     seed: int
     parts: tuple[int, ...]
     rows: tuple[int, ...]
+    kept: tuple[int, ...]
+    results: tuple[int, ...] | None
     account: Account
     design: SampleDesign | None
 
@@ -117,7 +121,20 @@ class Decision(ABC):
                 f"part {part.number} has {part.rows} rows, but had {self.rows[place]} when the decision was made. "
                 "Cut the batch as it was cut then."
             )
-        return self._apply(part, place)
+        if self.results is not None:
+            results = int(part.require_matches(self.strategy).sum())
+            if results != self.results[place]:
+                raise InvalidArgument(
+                    f"the rows of part {part.number} match {results} times, but {self.results[place]} times when the "
+                    "decision was made. Take the matches from the same version of R."
+                )
+        kept = self._apply(part, place)
+        if kept.rows != self.kept[place]:
+            raise InvalidArgument(
+                f"part {part.number} would keep {kept.rows} rows where {self.kept[place]} were decided: its matches or "
+                "seconds are not those that the decision was made of. Give the same."
+            )
+        return kept
 
     @abstractmethod
     def _apply(self, part: StreamPart, place: int) -> Kept:
@@ -135,6 +152,8 @@ class Decision(ABC):
             **record,
             "parts": tuple(record["parts"]),
             "rows": tuple(record["rows"]),
+            "kept": tuple(record["kept"]),
+            "results": None if record["results"] is None else tuple(record["results"]),
             "account": Account(**record["account"]),
             "design": None if design is None else SampleDesign(**design),
         }

@@ -33,14 +33,17 @@ class KeepW(Strategy):
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
         rows = batch.rows_in_parts()
         total, keep = sum(rows), min(require_rows(limit), sum(rows))
+        quotas = even_quotas(rows, keep)
         return CutDecision(
             strategy=self.name,
             seed=seed,
             parts=batch.numbers,
             rows=rows,
+            kept=quotas,
+            results=None,
             account=Account(keep, total - keep, keep, total - keep),
             design=None,
-            cuts=(Cut(0, total, even_quotas(rows, keep)),),
+            cuts=(Cut(0, total, quotas),),
             by_chance=False,
             counts_matches=False,
         )

@@ -36,14 +36,17 @@ class SampleW(Strategy):
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
         rows = batch.rows_in_parts()
         total, keep = sum(rows), min(require_rows(limit), sum(rows))
+        quotas = chance_quotas(rows, keep, seed)
         return CutDecision(
             strategy=self.name,
             seed=seed,
             parts=batch.numbers,
             rows=rows,
+            kept=quotas,
+            results=None,
             account=Account(keep, total - keep, keep, total - keep),
             design=SampleDesign(keep, keep * (1 - keep / total) if total else 0.0),
-            cuts=(Cut(0, total, chance_quotas(rows, keep, seed)),),
+            cuts=(Cut(0, total, quotas),),
             by_chance=True,
             counts_matches=False,
         )

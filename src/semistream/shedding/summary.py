@@ -119,8 +119,8 @@ class BatchSummary:
         """How many rows of some classes, or of all, each part has."""
         return self._in_parts(self.entry_rows, classes)
 
-    def results_in_parts(self, classes: Bools) -> tuple[int, ...]:
-        """How many results the rows of some classes give in each part."""
+    def results_in_parts(self, classes: Bools | None = None) -> tuple[int, ...]:
+        """How many results the rows of some classes, or of all, give in each part."""
         return self._in_parts(self.entry_rows * self.matches[self.entry_class], classes)
 
     def _in_parts(self, values: Int64s, classes: Bools | None) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import add
+
 import numpy as np
 
 from semistream.shedding.cut_decision import Cut, CutDecision
@@ -46,11 +48,14 @@ class TopW(Strategy):
             cut = Cut(int(batch.matches[last]), int(rows[last]), chance_quotas(of_parts, w - above, seed))
             kept_results = int(batch.matches[last + 1 :] @ rows[last + 1 :]) + cut.at * (w - above)
         results, keep = int(batch.matches @ rows), min(w, total)
+        above_cut = batch.rows_in_parts(batch.matches > cut.at)
         return CutDecision(
             strategy=self.name,
             seed=seed,
             parts=batch.numbers,
             rows=batch.rows_in_parts(),
+            kept=tuple(map(add, above_cut, cut.quotas)),
+            results=batch.results_in_parts(),
             account=Account(keep, total - keep, kept_results, results - kept_results),
             design=None,
             cuts=(cut,),
