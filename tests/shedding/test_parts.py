@@ -77,6 +77,16 @@ def test_another_seed_keeps_other_rows(strategy: Strategy) -> None:
     assert len(masks) == 5
 
 
+@pytest.mark.parametrize("strategy", EVERY, ids=_named)
+def test_a_sample_is_one_by_its_design(strategy: Strategy) -> None:
+    decision = decide(strategy, cut([1, 2, 3, 4], [2], [0.3] * 4), 2, 0)
+    assert strategy.is_sample == (decision.design is not None)
+    if decision.design is not None:
+        chances = applied(decision, cut([1, 2, 3, 4], [2])).inclusion
+        assert decision.design.spread == pytest.approx((chances * (1 - chances)).sum())
+        assert decision.design.drawn == pytest.approx(chances[chances < 1].sum())
+
+
 def test_numbers_of_numpy_will_do() -> None:
     part = StreamPart(3, np.int64(2), np.array([1, 2, 3]))  # type: ignore[arg-type]
     decision = decide(TopW(), [part], np.int64(2), np.uint64(2**63))  # type: ignore[arg-type]

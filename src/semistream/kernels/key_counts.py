@@ -6,8 +6,8 @@ from numba import njit
 from semistream.kernels.search import find, lower_bound
 from semistream.kernels.types import Int32s, Int64s
 
-PAGE, ROW, CODE, COUNT, KEYS, LISTED, MOST, STATE = 0, 1, 2, 3, 4, 5, 6, 7
-"""Where the scan is, the key it is at with its rows so far, and the keys met, listed, and the most rows of one."""
+PAGE, ROW, CODE, COUNT, KEYS, LISTED, STATE = 0, 1, 2, 3, 4, 5, 6
+"""Where the scan is, the key it is at with its rows so far, and how many keys were met and listed."""
 
 
 @njit(inline="always")
@@ -15,7 +15,6 @@ def _end_key(bound: int, state: Int64s, out_code: Int64s, out_count: Int64s) -> 
     """List the key that the scan is at, if it has more than ``bound`` rows."""
     if state[COUNT]:
         state[KEYS] += 1
-        state[MOST] = max(state[MOST], state[COUNT])
         if state[COUNT] > bound:
             out_code[state[LISTED]], out_count[state[LISTED]] = state[CODE], state[COUNT]
             state[LISTED] += 1
