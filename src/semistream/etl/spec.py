@@ -174,10 +174,10 @@ class PipelineSpec(SpecPart):
                 )
         if self.latency is not None:
             raise ValueError("overload does not go with latency, which lets rows wait on purpose; give one of them")
-        if self.route != "none":
+        if self.route == "range":
             raise ValueError(
-                f"overload does not go with route: {self.route}: rows that are sent to other workers come there in no "
-                "fixed order, and a replay would shed others"
+                "overload does not go with route: range: rows that are sent to other workers come there in no fixed "
+                "order, and a replay would shed others"
             )
         for step in self.steps:
             if step.deduplicate is not None:

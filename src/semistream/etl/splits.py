@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from semistream.etl.archive import ArchiveSplit
 from semistream.etl.ledger_entries import WaitingFile
 
 _READ_ROWS = 1 << 16
@@ -19,7 +20,8 @@ class SourceSplit:
     """Row groups of a Parquet file of the source, or all of its rows if none are named.
 
     If there is a ``reason``, its columns are not those of the source, and all its rows are invalid for it.
-    If what cannot be read is to ``stop`` the pipeline, it does not go to the quarantine.
+    If what cannot be read is to ``stop`` the pipeline, it does not go to the quarantine. ``rows`` is how many the file
+    says there are. Under a goal for latency, ``part`` is its number in the batch, and ``came_ms`` when its rows came.
     """
 
     path: str
@@ -27,6 +29,9 @@ class SourceSplit:
     nbytes: int = 0
     reason: str | None = None
     stop: bool = False
+    rows: int = 0
+    part: int | None = None
+    came_ms: int | None = None
 
     def read(self, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """Its rows, with some columns or all; of a file that cannot be read there is one, its name."""
@@ -65,7 +70,7 @@ class RowsSplit:
                     begin += batch.num_rows
 
 
-Split = SourceSplit | RowsSplit
+Split = SourceSplit | RowsSplit | ArchiveSplit
 
 
 def share_out(splits: Sequence[Split], tasks: int) -> list[tuple[Split, ...]]:

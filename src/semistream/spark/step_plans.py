@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from semistream.budget import parse_bytes
 from semistream.errors import ColumnNotFound, InvalidArgument
+from semistream.etl.arrived_rows import CARRIED_SAMPLE
 from semistream.etl.batch_task import SINCE
 from semistream.etl.chain import ROW, Link
 from semistream.etl.changes import BEFORE, ChangesPlan
@@ -28,6 +29,7 @@ from semistream.spark.step_memory import share_steps
 
 _NEVER_S = float("inf")
 _CACHE_SHARE = 0.5  # of a join's memory, where rows of hot keys do not wait
+_COUNTS_SHARE = 1 / 16  # of the memory, for how many matches keys have, where rows may be shed
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class StepPlans:
     source: pa.Schema
     constants: Mapping[str, str] = field(default_factory=dict)
     changes: ChangesPlan | None = None
+    counts_bytes: int = 0
 
     @property
     def entering(self) -> tuple[pa.Schema, ...]:
@@ -79,8 +82,10 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
         if isinstance(part, SurrogateKeyStep) and part.source is not None
     }
     own = [pa.field(ROW, pa.int64()), pa.field(SINCE, pa.int64()), *(pa.field(name, pa.string()) for name in constants)]
-    schema = pa.schema([*source, *own])
+    schema = pa.schema([*source, *own, *_sample_columns(spec, source)])
     total = parse_bytes(spec.memory, of=_largest(parts))
+    counts_bytes = 0 if spec.overload is None else int(total * _COUNTS_SHARE)
+    total -= counts_bytes
     if isinstance(parts[0], ChangesStep):
         with errors_of_step(1, parts[0].relation.name, steps=1, memory=total):
             return _changes(parts[0], source, schema, total)
@@ -99,7 +104,16 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
         steps.append(step)
     if spec.route == "range":
         steps[0] = _routed(steps[0], slots)
-    return StepPlans(tuple(steps), source, constants)
+    return StepPlans(tuple(steps), source, constants, counts_bytes=counts_bytes)
+
+
+def _sample_columns(spec: PipelineSpec, source: pa.Schema) -> list[pa.Field]:
+    """The columns that rows of a sample carry, if they are to."""
+    if spec.overload is None or not spec.overload.weights:
+        return []
+    if taken := [name for name in CARRIED_SAMPLE.names if name in source.names]:
+        raise InvalidArgument(f"overload: rows get weights, but the source has a column {taken[0]!r}; rename it.")
+    return list(CARRIED_SAMPLE)
 
 
 def _routed(step: StepPlan, slots: int) -> StepPlan:
