@@ -94,7 +94,8 @@ def _fitted(seen: Sequence[Observation]) -> ServiceModel:
     taken = np.array([each.seconds for each in seen])
     sizes = np.array([(1.0, each.joined, each.shed) for each in seen])
     relative = sizes / taken[:, None]
-    weights = decayed = _DECAY ** np.arange(len(seen))[::-1]
+    decayed = np.power(_DECAY, np.arange(len(seen), dtype=np.float64)[::-1])
+    weights = decayed
     found = _PRIOR
     for _ in range(_PASSES):
         found = _solved(relative, weights)

@@ -7,29 +7,24 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from semistream.errors import PipelineError, RelationLocked
+from semistream.errors import PipelineError
 from semistream.etl.batch_task import TaskPlan
 from semistream.etl.deferral import Deferral
 from semistream.etl.durations import parse_duration
+from semistream.etl.entry_rules import entry_rules
 from semistream.etl.faults import reached
-from semistream.etl.invalid_rows import INVALID_SCHEMA
 from semistream.etl.ledger import Ledger
 from semistream.etl.ledger_entries import ArchivedFile, Manifest, Plan, WaitingFile, Work
 from semistream.etl.pipeline_state import METRICS
-from semistream.etl.row_rules import RowRule, readable_time
+from semistream.etl.rejected_updates import with_rejected
 from semistream.etl.snapshot import end_snapshot, publish_snapshot
 from semistream.etl.spec import PipelineSpec
 from semistream.etl.splits import RowsSplit, Split
-from semistream.etl.step_spec import KeyedStep
-from semistream.etl.table_writer import TableWriter
 from semistream.etl.tables import Table
 from semistream.etl.task_shedding import TaskShedding
 from semistream.etl.waiting_policy import WaitingPolicy
@@ -45,6 +40,7 @@ from semistream.spark.pipeline_task import PipelineTask
 from semistream.spark.relation_updates import all_updates
 from semistream.spark.stalled_rows import decide
 from semistream.spark.step_plans import StepPlans
+from semistream.spark.vacuum import vacuum_relations
 from semistream.tuning.profiles import machine_for
 
 _LOG = logging.getLogger(__name__)
@@ -247,7 +243,7 @@ class Batches:
         ledger.write_done(plan.batch, learnt)
         self._forget_rows(plan, manifest)
         if plan.batch % _VACUUM_EVERY == _VACUUM_EVERY - 1:
-            self._vacuum_relations()
+            vacuum_relations(self._spec, _KEPT_VERSIONS)
         seconds = time.perf_counter() - start
         if plan.drains:
             self._last_drain_s = seconds
@@ -269,10 +265,13 @@ class Batches:
             splits: list[Split] = [*given.splits, *self._splits(plan.taken)]
             shedding = None
             if self._overload is not None:
-                others = [*self._splits(plan.taken), *self._overload.repaired_splits(plan)]
+                others: list[Split] = [*self._splits(plan.taken), *self._overload.repaired_splits(plan)]
                 splits, shedding = self._overload.before_work(plan, given, rows, others, spark)
             total = self._phase(plan, 0, versions, rows, splits, spark, shedding)
-            total = self._with_rejected(plan, self._with_deleted(plan, total))
+            total = self._with_deleted(plan, total)
+            if plan.rejected:
+                folder = self._ledger.updates_folder
+                total = with_rejected(total, plan, folder, self._tables["invalid"].layout)
         phase = max(len(staged), 1)
         while total.stalled:
             if len(staged) < phase:
@@ -280,8 +279,8 @@ class Batches:
             transaction = Transaction(self._writer, plan.batch << 10 | phase)
             decision = decide(self._steps.steps, self._rows, total.stalled, transaction, plan.batch)
             versions = [decision.versions.get(link, version) for link, version in enumerate(versions)]
-            splits = self._splits(total.stalled, decision.first)
-            total = total.followed_by(self._phase(plan, phase, versions, None, splits, spark))
+            again = self._splits(total.stalled, decision.first)
+            total = total.followed_by(self._phase(plan, phase, versions, None, again, spark))
             phase += 1
         return total, remarks
 
@@ -304,7 +303,7 @@ class Batches:
             at=plan.at,
             phase=phase,
             source=steps.source,
-            rules=self._rules,
+            rules=entry_rules(self._spec, steps.source, self._tables.values()),
             tables=layouts,
             entering=steps.entering,
             labels=tuple(step.link.label for step in steps.steps),
@@ -330,34 +329,6 @@ class Batches:
         prefix = f"{plan.batch:012d}-0"
         return end_snapshot(before, changes, work, self._rows, self._tables["joined"].layout, prefix)
 
-    def _with_rejected(self, plan: Plan, work: Work) -> Work:
-        """The work with rows of updates that were no use, for the quarantine."""
-        if not plan.rejected:
-            return work
-        writer = TableWriter(self._tables["invalid"].layout, f"{plan.batch:012d}-0")
-        rows = 0
-        for name in plan.rejected:
-            table = pq.read_table(self._ledger.updates_folder / name)
-            rows += table.num_rows
-            numbers = pa.repeat(pa.scalar(plan.batch, pa.int64()), table.num_rows)
-            columns = [column.combine_chunks() for column in table.columns]
-            writer.write(pa.RecordBatch.from_arrays([*columns, numbers], schema=INVALID_SCHEMA))
-        files = {**work.files, "invalid": work.files.get("invalid", []) + writer.close()}
-        return replace(work, files=files, counts={**work.counts, "invalid_updates": rows})
-
-    @property
-    def _rules(self) -> tuple[RowRule, ...]:
-        """What rows are held against: the source's rules, that keys which are looked up are there, and that dates which
-        name a folder are such that others can read them.
-        """
-        source = self._steps.source
-        keyed = [name for step in self._spec.steps if step.keyed is not None for name in step.keyed.key]
-        parted = {name for table in self._tables.values() for name in table.partition_by if name in source.names}
-        rules = [each.rule for each in self._spec.source.rules]
-        rules += [RowRule(name, not_null=True) for name in keyed if name in source.names]
-        dated = (readable_time(name, source.field(name).type) for name in sorted(parted))
-        return (*rules, *(rule for rule in dated if rule is not None))
-
     def _splits(self, files: Sequence[WaitingFile], first: dict[str, str] | None = None) -> list[RowsSplit]:
         """Files of rows by their origin, with those that tell which are the first of their key."""
         origins: dict[str, list[WaitingFile]] = {}
@@ -368,16 +339,6 @@ class Batches:
             RowsSplit(str(self._rows), tuple(own), tuple(flags.get(file.path) for file in own))
             for own in origins.values()
         ]
-
-    def _vacuum_relations(self) -> None:
-        """Remove old versions of relations that this pipeline changes: each batch makes one."""
-        parts = [step.join or step.keyed for step in self._spec.steps]
-        for part in parts:
-            if isinstance(part, KeyedStep) or (part is not None and part.updates is not None):
-                try:
-                    Relation.open(part.relation).vacuum(_KEPT_VERSIONS)
-                except RelationLocked:
-                    _LOG.info("%s is being written by another process; its old versions stay", part.relation)
 
     def _forget_rows(self, plan: Plan, manifest: Manifest) -> None:
         """Remove files of rows that wait no longer, and what dead tasks have left of others."""

@@ -156,7 +156,7 @@ class Overload:
         self.controller.end(joined=work.rows_in - shed, shed=shed, learn=all_here and work.rows_in > 0)
         if plan.source_batch is not None:
             self._taken_in = plan.at  # all that waited then
-        owed = sum(file.rows for file in (*plan.taken, *plan.repaired))
+        owed = _owed(plan)
         if plan.files and (nbytes := _bytes_of(plan.files)):
             self._rows_per_byte = max(work.rows_in - owed, 0) / nbytes
         return {"seen": [list(each) for each in self.controller.seen], "rows_per_byte": self._rows_per_byte}
@@ -181,8 +181,8 @@ class Overload:
         if controller.attainable or not controller.seen:
             return []
         return [
-            f"the goal of {controller.goal_s:g} s cannot be kept: a batch takes {controller.model.fixed_s:.1f} s beside "
-            "its rows, and a row waits for the batch before its own too. Raise overload.latency to at least "
+            f"the goal of {controller.goal_s:g} s cannot be kept: a batch takes {controller.model.fixed_s:.1f} s "
+            "beside its rows, and a row waits for the batch before its own too. Raise overload.latency to at least "
             f"{controller.least_goal_s:.0f}s, or give Spark more or faster cores"
         ]
 
@@ -211,7 +211,7 @@ class Overload:
         return self.files_to_repair(self.controller.spare_rows())
 
     def _joinable(self, plan: Plan, rows: int) -> int:
-        owed = sum(file.rows for file in (*plan.taken, *plan.repaired))
+        owed = _owed(plan)
         oldest_s = self._clock() - self._oldest(plan)
         return self.controller.allow(rows, oldest_s=oldest_s, owed=owed).joined
 
@@ -274,16 +274,18 @@ def _valuing(spec: PipelineSpec, steps: StepPlans) -> _Valuing | None:
         if given.join is None or (spec.overload.relation or given.join.relation.name) != given.join.relation.name:
             continue
         plan = planned.join
-        if (
-            given.join.how != "inner"
-            or plan.access != "equality"
-            or not set(plan.stream_keys) <= set(steps.source.names)
-        ):
+        told = set(plan.stream_keys) <= set(steps.source.names)
+        if given.join.how != "inner" or plan.access != "equality" or not told:
             return None
         more = given.join.where is not None
         least = 1 if given.join.unmatched == "null" else 0
         return _Valuing(plan.path, plan.stream_keys, least, more or len(plan.stream_keys) < len(_on(given.join.on)))
     return None
+
+
+def _owed(plan: Plan) -> int:
+    """Rows that a batch joins in any case: they had to wait before."""
+    return sum(file.rows for file in plan.taken) + sum(file.rows for file in plan.repaired)
 
 
 def _on(on: str | Sequence[str] | dict[str, str] | None) -> Sequence[str]:
