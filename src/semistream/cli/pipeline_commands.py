@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,8 +12,6 @@ from semistream.cli.options import AsJson
 from semistream.cli.prerequisites import require_java, require_packages
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from semistream.spark.pipeline import Pipeline, Watch
 
 File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The pipeline.", show_default=False)]
@@ -44,7 +42,7 @@ def run(
 ) -> None:
     """Run a pipeline until it is stopped (Ctrl-C, SIGTERM: the batch at hand is finished), or once."""
 
-    def work(pipeline: Pipeline, spark: SparkSession, watch: Watch, stopping: Callable[[], bool]) -> None:
+    def work(pipeline: Pipeline, spark: Any, watch: Watch, stopping: Callable[[], bool]) -> None:
         pipeline.run(spark, once=once, watch=watch, stopping=stopping)
 
     _on_spark(file, work, master, conf, as_json=as_json)
@@ -53,7 +51,7 @@ def run(
 def reconcile(file: File, master: Master = "local[*]", conf: Conf = None, as_json: AsJson = False) -> None:
     """Join the rows that a pipeline has shed, and let them leave its archive. The pipeline must not run."""
 
-    def work(pipeline: Pipeline, spark: SparkSession, watch: Watch, stopping: Callable[[], bool]) -> None:
+    def work(pipeline: Pipeline, spark: Any, watch: Watch, stopping: Callable[[], bool]) -> None:
         pipeline.reconcile(spark, watch=watch, stopping=stopping)
 
     _on_spark(file, work, master, conf, as_json=as_json)
@@ -61,7 +59,7 @@ def reconcile(file: File, master: Master = "local[*]", conf: Conf = None, as_jso
 
 def _on_spark(
     file: Path,
-    work: Callable[[Pipeline, SparkSession, Watch, Callable[[], bool]], None],
+    work: Callable[[Pipeline, Any, Watch, Callable[[], bool]], None],
     master: str,
     conf: list[str] | None,
     *,

@@ -17,7 +17,7 @@ _DECAY = 0.8  # of the weight of a batch with each later one: what is learnt is 
 _OUTLIER = 0.5  # a batch that is off by more than that share counts less, the more it is off
 _PASSES = 4
 _PRIOR = np.array([0.5, 2e-6, 3e-7])  # of a batch that nothing is known of
-_PRIOR_WEIGHT = 0.01  # in batches
+_PRIOR_WEIGHT = 0.001  # in batches
 
 
 class Observation(NamedTuple):

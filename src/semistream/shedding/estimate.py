@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from semistream.errors import ColumnNotFound, InvalidArgument
 from semistream.shedding.clusters import Clusters, group_rows
-from semistream.shedding.sample_columns import SAMPLE_COLUMNS
+from semistream.shedding.sample_columns import SAMPLE_COLUMNS, WEIGHT
 from semistream.shedding.stream_part import Floats
 
 _AGGREGATE = re.compile(r"^\s*(count|sum|avg)\s*\(\s*(\*|.+?)\s*\)\s*$", re.IGNORECASE)
@@ -41,7 +41,9 @@ def estimate(table: pa.Table, aggregate: str, *, by: str | Sequence[str] = (), c
         n / (n - 1) * (sum of g (g - 1) y**2  -  (sum of (g - 1) y)**2 / d).
 
     With equal weights that is the variance of a uniform sample without replacement, its finite population correction
-    included. If not all n rows are in the table, d is what was to be expected when they were drawn.
+    included. If not all n rows are in the table, d is what was to be expected when they were drawn. Results with the
+    weight 0 are of rows that were shed and joined later (``semistream reconcile``): others stand for them already, and
+    they are left out, so that an estimate is the same before and after.
 
     >>> results = pa.table({"_weight": [2.0, 2.0], "_sample_batch": [0, 0], "_sample_row": [1, 3],
     ...                     "_sample_drawn": [2, 2], "_sample_spread": [1.0, 1.0], "amount": [10, 30]})
@@ -61,6 +63,7 @@ def estimate(table: pa.Table, aggregate: str, *, by: str | Sequence[str] = (), c
     for name in needed:
         if name not in table.column_names:
             raise ColumnNotFound(name, table.column_names, where="the table of results")
+    table = table.filter(pc.fill_null(pc.not_equal(table.column(WEIGHT), 0.0), True))
     values, present = _values(table, column, numeric=function != "count")
     groups = group_rows(table, names)
     clusters = Clusters.of(table, groups)
