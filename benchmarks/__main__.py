@@ -18,6 +18,7 @@ BENCHMARKS = {
     "spark": "benchmarks.spark_join",
     "pipeline": "benchmarks.pipeline",
     "window-optimum": "benchmarks.window_optimum",
+    "overload": "benchmarks.overload",
 }
 
 

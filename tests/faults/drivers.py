@@ -13,14 +13,18 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from semistream.etl import service_times
 from semistream.etl.faults import VARIABLE
 from semistream.spark.pipeline import Pipeline
 from semistream.spark.session import LOCAL_SETTINGS
 
+SLOW_ROW_S = 0.05
+"""What a row is believed to take where rows can be shed: with a goal of 30 s a batch joins some 230."""
 SETTINGS = {
     **LOCAL_SETTINGS,
     "spark.app.name": "semistream faults",
@@ -50,13 +54,21 @@ def attach(settings: dict[str, str]) -> SparkSession:
     return spark
 
 
-def drive(settings: dict[str, str], spec: dict[str, Any], fault: str, worker_fault: str) -> None:
-    """Run a pipeline until its source has nothing new, or this process or a worker is killed at a fault."""
+def drive(settings: dict[str, str], spec: dict[str, Any], fault: str, worker_fault: str, *, reconcile: bool) -> None:
+    """Run a pipeline until its source has nothing new, or repair what it has shed, or until this process or a worker
+    is killed at a fault. One that can shed rows believes that each takes long, and so does.
+    """
     os.environ[VARIABLE] = fault
+    service_times._PRIOR = np.array([0.1, SLOW_ROW_S, 1e-9])
+    service_times._PRIOR_WEIGHT = 1e9
     spark = attach(settings)
     if worker_fault:
         spark.sparkContext.environment[VARIABLE] = worker_fault
-    Pipeline.from_dict(spec).run(spark, once=True)
+    pipeline = Pipeline.from_dict(spec)
+    if reconcile:
+        pipeline.reconcile(spark)
+    else:
+        pipeline.run(spark, once=True)
 
 
 def serve(master: str, log: Path) -> None:
@@ -85,7 +97,7 @@ def serve(master: str, log: Path) -> None:
 def _be_driver(settings: dict[str, str], wanted: dict[str, Any]) -> None:
     code = 1
     try:
-        drive(settings, wanted["spec"], wanted["fault"], wanted["worker_fault"])
+        drive(settings, wanted["spec"], wanted["fault"], wanted["worker_fault"], reconcile=wanted["reconcile"])
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -31,18 +31,21 @@ class SparkWorld:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def start_driver(self, spec: dict[str, Any], fault: str = "", worker_fault: str = "") -> Driver:
+    def start_driver(
+        self, spec: dict[str, Any], fault: str = "", worker_fault: str = "", *, reconcile: bool = False
+    ) -> Driver:
         """A driver at work; the JVM is started if there is none."""
         process = self._process or self._start()
-        line = json.dumps({"spec": spec, "fault": fault, "worker_fault": worker_fault})
+        wanted = {"spec": spec, "fault": fault, "worker_fault": worker_fault, "reconcile": reconcile}
+        line = json.dumps(wanted)
         assert process.stdin is not None
         process.stdin.write(line.encode() + b"\n")
         process.stdin.flush()
         return Driver(self, self.answer(_LONGEST_S)["pid"])
 
-    def run(self, spec: dict[str, Any], fault: str = "", worker_fault: str = "") -> int:
+    def run(self, spec: dict[str, Any], fault: str = "", worker_fault: str = "", *, reconcile: bool = False) -> int:
         """The exit code of a driver that was let go on as it can."""
-        return self.start_driver(spec, fault, worker_fault).wait()
+        return self.start_driver(spec, fault, worker_fault, reconcile=reconcile).wait()
 
     def workers(self) -> list[psutil.Process]:
         """Python workers that run tasks now or did before."""

@@ -16,8 +16,8 @@ from semistream.cli.calibrate import calibrate
 from semistream.cli.demo.command import demo
 from semistream.cli.explain import explain
 from semistream.cli.join import join
+from semistream.cli.pipeline_commands import reconcile, status, vacuum, validate
 from semistream.cli.pipeline_commands import run as run_pipeline
-from semistream.cli.pipeline_commands import status, vacuum, validate
 from semistream.cli.relation import app as relation
 from semistream.errors import NotARelation, SemistreamError
 
@@ -78,6 +78,7 @@ app.add_typer(relation, name="relation")
 app.command()(join)
 app.command()(validate)
 app.command()(run_pipeline)
+app.command()(reconcile)
 app.command()(status)
 app.command()(vacuum)
 app.command()(explain)

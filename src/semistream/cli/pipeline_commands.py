@@ -1,14 +1,18 @@
-"""``semistream validate``, ``run``, ``status`` and ``vacuum``: pipelines of YAML files."""
+"""``semistream validate``, ``run``, ``reconcile``, ``status`` and ``vacuum``: pipelines of YAML files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from semistream.cli.options import AsJson
 from semistream.cli.prerequisites import require_java, require_packages
+
+if TYPE_CHECKING:
+    from semistream.spark.pipeline import Pipeline, Watch
 
 File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The pipeline.", show_default=False)]
 Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], spark://host:port, yarn, ...")]
@@ -37,6 +41,31 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline until it is stopped (Ctrl-C, SIGTERM: the batch at hand is finished), or once."""
+
+    def work(pipeline: Pipeline, spark: Any, watch: Watch, stopping: Callable[[], bool]) -> None:
+        pipeline.run(spark, once=once, watch=watch, stopping=stopping)
+
+    _on_spark(file, work, master, conf, as_json=as_json)
+
+
+def reconcile(file: File, master: Master = "local[*]", conf: Conf = None, as_json: AsJson = False) -> None:
+    """Join the rows that a pipeline has shed, and let them leave its archive. The pipeline must not run."""
+
+    def work(pipeline: Pipeline, spark: Any, watch: Watch, stopping: Callable[[], bool]) -> None:
+        pipeline.reconcile(spark, watch=watch, stopping=stopping)
+
+    _on_spark(file, work, master, conf, as_json=as_json)
+
+
+def _on_spark(
+    file: Path,
+    work: Callable[[Pipeline, Any, Watch, Callable[[], bool]], None],
+    master: str,
+    conf: list[str] | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Do some work of a pipeline on Spark, with progress as it goes and a report at its end."""
     settings = _settings(conf)
     require_packages("a pipeline")
     require_java()
@@ -57,7 +86,7 @@ def run(
         session_for(spec, master=master, settings=settings, log=log) as spark,
         stop_requests() as stopping,  # behind Spark's start, which takes Ctrl-C for itself
     ):
-        pipeline.run(spark, once=once, watch=progress.batch_done, stopping=stopping)
+        work(pipeline, spark, progress.batch_done, stopping)
     show(total, as_json=as_json)
 
 

@@ -14,9 +14,10 @@ from rich.table import Table
 
 from semistream.budget import format_bytes
 from semistream.cli.output import facts, messages
-from semistream.cli.pipeline_reports import PipelineRun
+from semistream.cli.pipeline_reports import PipelineRun, between
 
 if TYPE_CHECKING:
+    from semistream.etl.overload_report import OverloadReport
     from semistream.spark.batch_report import BatchReport
 
 
@@ -70,11 +71,27 @@ class PipelineProgress:
             ("hit rate", f"{last.hit_rate:.1%} from memory"),
             ("memory", f"{format_bytes(last.memory_bytes)} of joins in a worker, of {self._memory}"),
         ]
+        if last.overload is not None:
+            rows += _against_goal(last.overload)
         if trigger is not None:
             took = f"batch {trigger.source_batch} took it {trigger.seconds:.2f} s in all"
             came = f", {trigger.input_rows_per_s:,.0f} rows came in a second" if last.lag_s is None else ""
             rows.append(("Spark", took + came))
         return rows
+
+
+def _against_goal(overload: OverloadReport) -> list[tuple[str, object]]:
+    """How a batch did against the goal for latency, and what is missing after it."""
+    rows: list[tuple[str, object]] = []
+    if overload.latencies is not None:
+        p50, p95, p99 = overload.latencies
+        rows.append(("latency", f"p50 {p50:.1f}, p95 {p95:.1f}, p99 {p99:.1f} s; the goal is {overload.goal_s:g} s"))
+    rows.append(("shed", f"{overload.shed_rows:,} rows of the last batch, {overload.shed_share:.1%}"))
+    missing = overload.missing
+    if missing.rows:
+        results = between(missing.results_low, missing.results_high)
+        rows.append(("to be repaired", f"{missing.rows:,} rows since {overload.oldest_s:,.0f} s, {results} results"))
+    return rows
 
 
 def _lag(last: BatchReport) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,7 @@ class PipelineStatus:
     stage: str
     waiting_rows: int
     waiting_since: float | None
+    missing: dict[str, Any]
     recent: list[dict[str, Any]]
 
     @classmethod
@@ -143,14 +145,46 @@ def _(report: PipelineStatus) -> RenderableType:
         ("last batch done", "none" if report.last_batch is None else report.last_batch),
         ("not finished", unfinished),
         ("rows that wait", report.waiting_rows),
+        *_missing(report),
     )
     recent = Table(box=None, pad_edge=False, header_style="bold")
-    names = ("batch", "rows_in", "joined", "unmatched", "pending", "duplicate", "invalid", "seconds", "rows_per_s")
+    names = ["batch", "rows_in", "joined", "unmatched", "pending", "duplicate", "invalid", "seconds", "rows_per_s"]
+    if any("overload" in line for line in report.recent):
+        names.insert(-2, "shed")
     for name in names:
         recent.add_column(name, justify="right")
     for line in report.recent:
         recent.add_row(*(f"{line.get(name, 0):,}" for name in names))
     return Group(head, recent) if report.recent else head
+
+
+def _missing(report: PipelineStatus) -> list[tuple[str, object]]:
+    """What was shed and is not repaired, and how the last batch did against the goal."""
+    rows: list[tuple[str, object]] = []
+    if report.missing["rows"]:
+        rows.append(("rows shed, to be repaired", f"{report.missing['rows']:,}"))
+        rows.append(("the oldest of them came", _ago(report.missing["since"])))
+        rows.append(("results missing", between(report.missing["results_low"], report.missing["results_high"])))
+    last = next((line["overload"] for line in reversed(report.recent) if "overload" in line), None)
+    if last is not None and last["p95_s"] is not None:
+        taken = f"{last['p50_s']:.1f} / {last['p95_s']:.1f} / {last['p99_s']:.1f} s"
+        rows.append(("latency p50 / p95 / p99", f"{taken}, goal {last['goal_s']:g} s"))
+    return rows
+
+
+def between(low: int, high: int | None) -> str:
+    """A number that is known up to an interval.
+
+    >>> between(5, 5), between(0, 1200), between(3, None)
+    ('5', '0 to 1,200', '3 or more')
+    """
+    if high is None:
+        return f"{low:,} or more"
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _ago(since: float) -> str:
+    return f"{max(time.time() - since, 0):,.0f} s ago"
 
 
 @render.register

@@ -7,7 +7,7 @@ import numpy as np
 from semistream.etl.row_flags import Numbers, RowFlags
 
 STALLED = "stalled"
-OUTCOMES = ("pending", "joined", "unmatched", "duplicate", "invalid")
+OUTCOMES = ("pending", "joined", "unmatched", "duplicate", "invalid", "shed")
 """What can become of a row. One with several results may end in several ways; it counts for the first of these."""
 
 
@@ -18,7 +18,7 @@ class Accounts:
     >>> numbers = accounts.enter(3)
     >>> accounts.end("joined", numbers[:2]); accounts.end("unmatched", numbers[1:])
     >>> accounts.outcomes()[0]
-    {'pending': 0, 'joined': 2, 'unmatched': 1, 'duplicate': 0, 'invalid': 0}
+    {'pending': 0, 'joined': 2, 'unmatched': 1, 'duplicate': 0, 'invalid': 0, 'shed': 0}
     """
 
     def __init__(self) -> None:

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from semistream.errors import PipelineError, RelationError
 from semistream.etl.accounts import Accounts
+from semistream.etl.archive import ArchiveSplit, archived_rows
+from semistream.etl.arrived_rows import CARRIED_SAMPLE, ArrivedRows
 from semistream.etl.carried_types import convert_batch
 from semistream.etl.chain import ROW, Chain, Stopped
 from semistream.etl.changes import ChangeChain
@@ -23,6 +25,7 @@ from semistream.etl.row_rules import RowRule, first_broken
 from semistream.etl.source_spec import RESERVED
 from semistream.etl.splits import RowsSplit, SourceSplit, Split
 from semistream.etl.table_writer import TableLayout, TableWriter
+from semistream.etl.task_shedding import TaskShedding
 from semistream.etl.waiting_rows import WaitingWriter
 from semistream.joins.row_sizes import is_regular, row_sizes
 
@@ -50,7 +53,7 @@ class TaskPlan:
     ``labels`` its name, ``versions`` that of its relation, and ``retry_s`` how long rows wait for a partner in it. Rows
     that do not end are written below ``rows_folder``. If joined rows are not ``written``, they are given out instead.
     Rows of more than ``most_row_bytes`` are invalid: the joins have no room for them. ``routed`` says which task owns a
-    row, where tasks read rows of others too.
+    row, where tasks read rows of others too. Under a goal for latency there is a ``shedding``.
     """
 
     batch: int
@@ -68,6 +71,7 @@ class TaskPlan:
     written: bool = True
     most_row_bytes: int | None = None
     routed: RoutedKeys | None = None
+    shedding: TaskShedding | None = None
 
     @property
     def prefix(self) -> str:
@@ -76,20 +80,22 @@ class TaskPlan:
 
 
 class BatchTask:
-    """A part of a phase. If anything fails, no file is left."""
+    """A part of a phase, of Spark's partition ``number``. If anything fails, no file is left."""
 
-    def __init__(self, plan: TaskPlan, chain: Chain | ChangeChain) -> None:
-        self._plan = plan
+    def __init__(self, plan: TaskPlan, chain: Chain | ChangeChain, number: int = 0) -> None:
+        self._plan, self._number = plan, number
         self._chain = chain
         self._accounts = Accounts()
         self._writers = {name: TableWriter(layout, plan.prefix) for name, layout in plan.tables.items()}
         self._waiting = WaitingWriter(plan)
         self._counts: dict[str, int] = {}
+        self._arrivals: dict[str, int] = {}
 
     def run(self, inputs: Iterable[pa.RecordBatch | Split]) -> Iterator[pa.RecordBatch]:
         """Take all rows as far as they come; gives the joined ones if they are not written here.
 
-        Batches have the source's columns by position, and behind them the text of rows that could not be read.
+        Batches have the source's columns by position, and behind them the text of rows that could not be read; under a
+        goal for latency, also when rows came, in milliseconds.
         """
         try:
             for stopped in self._stopped(inputs):
@@ -107,7 +113,8 @@ class BatchTask:
         except BaseException:
             self.abandon()
             raise
-        return Work(self._accounts.rows, outcomes, files, waiting, stalled, stalled_rows, self._counts)
+        rows, counts, arrivals = self._accounts.rows, self._counts, self._arrivals
+        return Work(rows, outcomes, files, waiting, stalled, stalled_rows, counts, arrivals=arrivals)
 
     def abandon(self) -> None:
         """Remove all that was written."""
@@ -116,20 +123,38 @@ class BatchTask:
         self._waiting.abandon()
 
     def _stopped(self, inputs: Iterable[pa.RecordBatch | Split]) -> Iterator[Stopped]:
+        shedding = self._plan.shedding
+        if shedding is not None:
+            splits: list[Split] = []
+            for batch, arrived in shedding.partition(_rows_of(inputs, splits), self._number):
+                yield from self._enter_spark_s(batch, arrived)
+            inputs = splits
         for each in inputs:
             if isinstance(each, SourceSplit):
                 yield from self._read_source(each)
             elif isinstance(each, RowsSplit):
                 yield from self._resume(each)
+            elif isinstance(each, ArchiveSplit):
+                yield from self._repair(each)
             else:
-                raw = each.column(each.num_columns - 1)
-                rows = convert_batch(each.remove_column(each.num_columns - 1), self._plan.source)
-                yield from self._enter(rows, raw)
+                yield from self._enter_spark_s(each, None)
         yield from self._chain.flush()
+
+    def _enter_spark_s(self, batch: pa.RecordBatch, arrived: ArrivedRows | None) -> Iterator[Stopped]:
+        raw = batch.column(batch.num_columns - 1)
+        rows = convert_batch(batch.remove_column(batch.num_columns - 1), self._plan.source)
+        yield from self._enter(rows, raw, arrived)
+
+    def _repair(self, split: ArchiveSplit) -> Iterator[Stopped]:
+        """Rows that were shed, as if they came now."""
+        for rows, came_ms, ids in split.read(self._plan.source):
+            yield from self._enter(rows, None, ArrivedRows(came_ms, ids, repaired=True))
 
     def _read_source(self, split: SourceSplit) -> Iterator[Stopped]:
         names = self._plan.source.names
-        batches = split.read(names if split.reason is None else None)
+        shedding = self._plan.shedding
+        arrived = None if shedding is None else shedding.split(split)
+        batches, begin = split.read(names if split.reason is None else None), 0
         while True:
             try:
                 batch = next(batches, None)
@@ -142,23 +167,27 @@ class BatchTask:
             if split.reason is not None:
                 self._refuse_all(batch, split.reason)
             else:
-                yield from self._convert(batch.select(names), split)
+                own = None if arrived is None else arrived.slice(begin, batch.num_rows)
+                yield from self._convert(batch.select(names), split, own)
+                begin += batch.num_rows
 
-    def _convert(self, batch: pa.RecordBatch, split: SourceSplit) -> Iterator[Stopped]:
+    def _convert(self, batch: pa.RecordBatch, split: SourceSplit, arrived: ArrivedRows | None) -> Iterator[Stopped]:
         """Rows of a file in the source's types; one with a value that has no place there is invalid."""
         try:
             rows = convert_batch(batch, self._plan.source)
         except RelationError as error:
             if batch.num_rows > 1:
                 half = batch.num_rows // 2
-                yield from self._convert(batch.slice(0, half), split)
-                yield from self._convert(batch.slice(half), split)
+                for begin, rows_here in ((0, half), (half, batch.num_rows - half)):
+                    own = None if arrived is None else arrived.slice(begin, rows_here)
+                    yield from self._convert(batch.slice(begin, rows_here), split, own)
             elif split.tells:
                 self._refuse_all(batch, str(error.__cause__ or error))
             return
         if split.owner is not None and self._plan.routed is not None:
-            rows = self._plan.routed.owned(rows, split.owner)
-        yield from self._enter(rows, None)
+            owned = self._plan.routed.parts(rows) == split.owner
+            rows, arrived = rows.filter(pa.array(owned)), None if arrived is None else arrived.where(owned)
+        yield from self._enter(rows, None, arrived)
 
     def _refuse_all(self, rows: pa.RecordBatch, reason: str) -> None:
         self._refuse(rows, None, pa.repeat(reason, rows.num_rows), self._accounts.enter(rows.num_rows))
@@ -176,8 +205,8 @@ class BatchTask:
             pa.record_batch({"file": [split.path]}), f"the rest of the file{groups} cannot be read: {error}"
         )
 
-    def _enter(self, rows: pa.RecordBatch, raw: pa.Array | None) -> Iterator[Stopped]:
-        """Rows of the source: those that are as it promises go on, the others to the quarantine."""
+    def _enter(self, rows: pa.RecordBatch, raw: pa.Array | None, arrived: ArrivedRows | None) -> Iterator[Stopped]:
+        """Rows of the source: those that are as it promises go on or are shed, the others go to the quarantine."""
         plan, numbers = self._plan, self._accounts.enter(rows.num_rows)
         reasons = first_broken(plan.rules, rows)
         if plan.most_row_bytes is not None and not is_regular(rows.schema):
@@ -191,16 +220,55 @@ class BatchTask:
             text = None if raw is None else raw.filter(broken)
             self._refuse(rows.filter(broken), text, reasons.filter(broken), numbers[at])
             rows, numbers = rows.filter(pc.invert(broken)), numbers[~at]
+            arrived = None if arrived is None else arrived.where(~at)
+        if arrived is not None:
+            rows, numbers, arrived = self._not_shed(rows, numbers, arrived)
         if rows.num_rows:
-            yield from self._chain.push(self._carried(rows, numbers))
+            yield from self._chain.push(self._carried(rows, numbers, arrived))
 
-    def _carried(self, rows: pa.RecordBatch, numbers: Numbers) -> pa.RecordBatch:
+    def _not_shed(
+        self, rows: pa.RecordBatch, numbers: Numbers, arrived: ArrivedRows
+    ) -> tuple[pa.RecordBatch, Numbers, ArrivedRows]:
+        """The rows that are kept; the others go to the archive as they are."""
+        plan, shedding = self._plan, self._plan.shedding
+        assert shedding is not None
+        if arrived.kept is not None and not arrived.kept.mask.all():
+            kept = arrived.kept.mask
+            shed, fate = rows.filter(pa.array(~kept)), arrived.where(~kept)
+            self._accounts.end("shed", numbers[~kept])
+            self._count_missing(shedding, shed)
+            schema, batch = plan.tables["shed"].schema, plan.batch
+            self._writers["shed"].write(
+                archived_rows(shed, fate.came_ms, fate.ids, pipeline=shedding.pipeline, batch=batch, schema=schema)
+            )
+            rows, numbers, arrived = rows.filter(pa.array(kept)), numbers[kept], arrived.where(kept)
+        for tick, came in arrived.by_arrival(shedding.tick_ms).items():
+            self._arrivals[tick] = self._arrivals.get(tick, 0) + came
+        return rows, numbers, arrived
+
+    def _count_missing(self, shedding: TaskShedding, shed: pa.RecordBatch) -> None:
+        """How many results rows that are shed would have had."""
+        if shedding.valued is None:
+            found = {"unvalued": shed.num_rows}
+        else:
+            low, high = shedding.valued.bounds(shed)
+            found = {"missing_low": low, "missing_high": high}
+        for name, count in found.items():
+            self._counts[name] = self._counts.get(name, 0) + count
+
+    def _carried(self, rows: pa.RecordBatch, numbers: Numbers, arrived: ArrivedRows | None) -> pa.RecordBatch:
         """Rows with the columns that the pipeline needs for itself."""
         since = pa.repeat(pa.scalar(int(self._plan.at * 1000), pa.int64()), rows.num_rows)
         own = {ROW: pa.array(numbers), SINCE: since}
         constants = {name: pa.repeat(value, rows.num_rows) for name, value in self._plan.constants.items()}
         columns = [*rows.columns, *own.values(), *constants.values()]
-        return pa.RecordBatch.from_arrays(columns, names=[*rows.schema.names, *own, *constants])
+        names = [*rows.schema.names, *own, *constants]
+        shedding = self._plan.shedding
+        if arrived is not None and shedding is not None and shedding.weighted:
+            design = None if shedding.decided is None else shedding.decided.design
+            columns += arrived.sample_columns(self._plan.batch, design)
+            names += CARRIED_SAMPLE.names
+        return pa.RecordBatch.from_arrays(columns, names=names)
 
     def _resume(self, split: RowsSplit) -> Iterator[Stopped]:
         """Rows that waited or were stalled, from where they were; those of one source row have its number together."""
@@ -272,6 +340,15 @@ class BatchTask:
         columns = [rows.column(name) for name in plan.source.names]
         named = pa.RecordBatch.from_arrays([*columns, *constants], names=schema.names)
         self._writers[outcome].write(convert_batch(named, schema))
+
+
+def _rows_of(inputs: Iterable[pa.RecordBatch | Split], splits: list[Split]) -> Iterator[pa.RecordBatch]:
+    """Rows that Spark has read; splits that come among them are put aside."""
+    for each in inputs:
+        if isinstance(each, pa.RecordBatch):
+            yield each
+        else:
+            splits.append(each)
 
 
 def _overdue(rows: pa.RecordBatch, since_s: float) -> pa.BooleanArray | None:

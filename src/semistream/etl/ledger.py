@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 from semistream.errors import PipelineError, PipelineRunning
 from semistream.etl.faults import reached
-from semistream.etl.ledger_entries import Manifest, Plan, WaitingFile, Work
+from semistream.etl.ledger_entries import ArchivedBatch, Manifest, Plan, ShedPlan, WaitingFile, Work
 from semistream.relation.durable import leftovers, replace_file
 from semistream.relation.lock import process_lock
 
 FORMAT = 1
 Entry = TypeVar("Entry")
-_IDENTITY, _LOCK, _BATCHES, _UPDATES = "pipeline.json", "lock", "batches", "updates"
+_IDENTITY, _LOCK, _BATCHES, _UPDATES, _ARCHIVED = "pipeline.json", "lock", "batches", "updates", "archived"
 _KEPT = 100  # batches that are done, of which the entries are kept: Spark keeps as many of its own
 
 
@@ -27,11 +27,11 @@ class Ledger:
 
     The ``token`` was drawn when the checkpoint was made, and tells it from others of the same pipeline.
 
-    A batch is *planned*; *staged*, once for each decision that all of it has to be known for, when the rows that do not
-    need one are written; *prepared*, when all its files are written; and *done* when all its tables show them. Entries
-    are written to a temporary name, synced and renamed, so each is there whole or not at all. What is prepared is never
-    done again, only committed; and what is done is not touched. Batches come one after the other: at most the last one
-    is not done.
+    A batch is *planned*; *shed*, if it has more rows than there is time for and it was decided which go on; *staged*,
+    once for each decision that all of it has to be known for, when the rows that do not need one are written;
+    *prepared*, when all its files are written; and *done* when all its tables show them. Entries are written to a
+    temporary name, synced and renamed, so each is there whole or not at all. What is prepared is never done again, only
+    committed; and what is done is not touched. Batches come one after the other: at most the last one is not done.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -61,7 +61,7 @@ class Ledger:
         with process_lock(folder / _LOCK, refusal):
             ledger = cls(folder, name)
             ledger._identify()
-            for part in (_BATCHES, _UPDATES):
+            for part in (_BATCHES, _UPDATES, _ARCHIVED):
                 for left in leftovers(folder / part / "*"):
                     left.unlink()
             yield ledger
@@ -146,6 +146,23 @@ class Ledger:
             phases.append(work)
         return phases
 
+    def shed(self, batch: int) -> ShedPlan | None:
+        """Which rows of a batch are shed, if it was decided that some are."""
+        return self._entry(batch, "shed", ShedPlan.from_json)
+
+    @property
+    def archived(self) -> list[ArchivedBatch]:
+        """What batches have shed and is not repaired, the first at the beginning."""
+        found = sorted((self.folder / _ARCHIVED).glob("[0-9]*.json"))
+        return [_understood(path, ArchivedBatch.from_json) for path in found]
+
+    @property
+    def learnt(self) -> dict[str, Any]:
+        """What the last batch that was done has left for those to come."""
+        last = self.last_done
+        found = None if last is None else self._entry(last, "done", lambda content: dict(content.get("learnt", {})))
+        return found or {}
+
     def prepared(self, batch: int) -> Manifest | None:
         """What the work for a batch came to, if it was done."""
         return self._entry(batch, "prepared", Manifest.from_json)
@@ -173,6 +190,22 @@ class Ledger:
         """Remember what was decided."""
         self._write(plan.batch, "planned", asdict(plan))
 
+    def write_shed(self, batch: int, shed: ShedPlan) -> None:
+        """Remember which rows are shed."""
+        self._write(batch, "shed", asdict(shed))
+
+    def write_archived(self, archived: ArchivedBatch) -> None:
+        """Remember what is left to be repaired of a batch, or that nothing is."""
+        folder = self.folder / _ARCHIVED
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{archived.batch:012d}.json"
+        reached("before archived")
+        if archived.files:
+            replace_file(path, _to_json(asdict(archived)))
+        else:
+            path.unlink(missing_ok=True)
+        reached("after archived")
+
     def write_staged(self, batch: int, phase: int, work: Work) -> None:
         """Remember what was written in a phase, and which rows wait for a decision."""
         self._write(batch, _phase(phase), work.to_json())
@@ -182,9 +215,9 @@ class Ledger:
         self._write(manifest.batch, "prepared", asdict(manifest))
         self._last_prepared = manifest
 
-    def write_done(self, batch: int) -> None:
-        """Remember that all tables show it, and forget batches of long ago."""
-        self._write(batch, "done", {"batch": batch})
+    def write_done(self, batch: int, learnt: dict[str, Any] | None = None) -> None:
+        """Remember that all tables show it, and what was learnt for later ones; forget batches of long ago."""
+        self._write(batch, "done", {"batch": batch} if learnt is None else {"batch": batch, "learnt": learnt})
         for path in self._batches.glob("[0-9]*.json"):
             if int(path.name.split(".")[0]) <= batch - _KEPT:
                 path.unlink(missing_ok=True)

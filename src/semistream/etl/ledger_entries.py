@@ -40,12 +40,62 @@ class WaitingFile:
 
 
 @dataclass(frozen=True)
+class ArchivedFile:
+    """A file of rows that a ``batch`` has shed; ``path`` is relative to the archive's folder."""
+
+    path: str
+    rows: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class ArchivedBatch:
+    """What a batch has shed and is not repaired yet.
+
+    ``oldest`` is when the first of its rows came, ``shed_rows`` how many there were. Between ``missing_low`` and
+    ``missing_high`` results were missing for them; of ``unvalued`` rows it is not known how many they give.
+    """
+
+    batch: int
+    files: list[ArchivedFile]
+    shed_rows: int
+    oldest: float
+    missing_low: int
+    missing_high: int
+    unvalued: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Those that are left."""
+        return sum(file.rows for file in self.files)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """From its entry."""
+        return cls(**{**content, "files": [ArchivedFile(**each) for each in content["files"]]})
+
+
+@dataclass(frozen=True)
+class ShedPlan:
+    """What was decided for a batch that has more rows than may be joined: at most ``joined``, and which (as JSON)."""
+
+    joined: int
+    decision: str
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Self:
+        """From its entry."""
+        return cls(int(content["joined"]), str(content["decision"]))
+
+
+@dataclass(frozen=True)
 class Plan:
     """What was decided for a batch before any work.
 
     ``source_batch`` is the batch of the source, if it has one; ``versions`` are those of each relation that it is
     joined with, ``files`` those of the source, and ``taken`` are the rows that waited and now go on. If it ``drains``,
-    no row waits for others to share a pass. ``rejected`` are files of rows of updates that were no use.
+    no row waits for others to share a pass. ``rejected`` are files of rows of updates that were no use, and
+    ``repaired`` those of rows that were shed and now are joined.
     """
 
     batch: int
@@ -56,11 +106,14 @@ class Plan:
     taken: list[WaitingFile] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     rejected: list[str] = field(default_factory=list)
+    repaired: list[ArchivedFile] = field(default_factory=list)
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
         """The plan of an entry."""
-        return cls(**{**content, "taken": [WaitingFile(**each) for each in content["taken"]]})
+        taken = [WaitingFile(**each) for each in content["taken"]]
+        repaired = [ArchivedFile(**each) for each in content.get("repaired", [])]
+        return cls(**{**content, "taken": taken, "repaired": repaired})
 
 
 @dataclass(frozen=True)
@@ -68,7 +121,8 @@ class Work:
     """What some work for a batch came to: rows by outcome, the files of each table, and rows that go no further now.
 
     ``stalled`` rows need a decision for all of the batch, such as a new key, and go on within it; ``waiting`` ones in
-    a later batch. ``rows_in`` is how many rows there were: each has one outcome or is stalled.
+    a later batch. ``rows_in`` is how many rows there were: each has one outcome or is stalled. Under a goal for latency
+    ``arrivals`` says how many rows came when.
     """
 
     rows_in: int = 0
@@ -79,6 +133,7 @@ class Work:
     stalled_rows: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     peaks: dict[str, int] = field(default_factory=dict)
+    arrivals: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def total(cls, parts: Iterable[Work]) -> Work:
@@ -94,6 +149,7 @@ class Work:
                 total.stalled_rows + part.stalled_rows,
                 _added(total.counts, part.counts),
                 {name: max(total.peaks.get(name, 0), part.peaks.get(name, 0)) for name in total.peaks | part.peaks},
+                _added(total.arrivals, part.arrivals),
             )
         return total
 
@@ -113,6 +169,7 @@ class Work:
             later.stalled_rows,
             _added(self.counts, later.counts),
             {name: max(self.peaks.get(name, 0), later.peaks.get(name, 0)) for name in self.peaks | later.peaks},
+            _added(self.arrivals, later.arrivals),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from semistream.errors import PipelineError
+from semistream.etl.archive import archive_schema
 from semistream.etl.batch_task import stopped_schema
 from semistream.etl.console_table import ConsoleTable
 from semistream.etl.invalid_rows import INVALID_SCHEMA
@@ -31,6 +32,8 @@ def open_tables(
     """
     stopped = stopped_schema(source)
     schemas = {"joined": joined, "unmatched": stopped, "duplicate": stopped, "invalid": INVALID_SCHEMA}
+    if spec.overload is not None:
+        schemas["shed"] = archive_schema(source)
     tables = {
         outcome: table_kind(table, kinds)(table, schemas[outcome], owner, spec.checkpoint / OUTBOX / outcome)
         for outcome, table in spec.tables.items()

@@ -42,6 +42,7 @@ def parquet_inputs(files: Sequence[str], schema: pa.Schema, tasks: int, *, stop:
 class _File:
     path: str
     group_bytes: tuple[int, ...]
+    group_rows: tuple[int, ...]
     reason: str | None
     new_columns: tuple[str, ...] = ()
 
@@ -50,16 +51,18 @@ class _File:
         try:
             with pq.ParquetFile(path, memory_map=False) as file:
                 found, metadata = file.schema_arrow, file.metadata
-                sizes = tuple(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+                groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+                sizes = tuple(group.total_byte_size for group in groups)
+                rows = tuple(group.num_rows for group in groups)
         except (pa.ArrowInvalid, OSError) as error:
             if not Path(path).exists():
                 raise PipelineError(
                     f"{path}, a file of the source, is gone before its batch was done. Put it back, and start again."
                 ) from error
             require_readable(path, error)
-            return cls(path, (), f"the file cannot be read: {error}")
+            return cls(path, (), (), f"the file cannot be read: {error}")
         reason = "; ".join(_differences(found, schema)) or None
-        return cls(path, sizes, reason, tuple(name for name in found.names if name not in schema.names))
+        return cls(path, sizes, rows, reason, tuple(name for name in found.names if name not in schema.names))
 
     def splits(self, most: int) -> Iterator[SourceSplit]:
         if self.reason is not None:
@@ -69,12 +72,15 @@ class _File:
         held = 0
         for group, nbytes in enumerate(self.group_bytes):
             if groups and held + nbytes > most:
-                yield SourceSplit(self.path, tuple(groups), held)
+                yield self._split(groups, held)
                 groups, held = [], 0
             groups.append(group)
             held += nbytes
         if groups:
-            yield SourceSplit(self.path, tuple(groups), held)
+            yield self._split(groups, held)
+
+    def _split(self, groups: Sequence[int], nbytes: int) -> SourceSplit:
+        return SourceSplit(self.path, tuple(groups), nbytes, rows=sum(self.group_rows[group] for group in groups))
 
 
 def require_readable(path: str, error: Exception) -> None:

@@ -51,10 +51,8 @@ class ParquetSink(Table):
 
     def commit(self, batch: int, files: Sequence[WrittenFile]) -> None:
         """Give the files of a batch their names, those that have none yet."""
-        for part, file in enumerate(files):
-            staged = self.path / file.path
-            place = staged.relative_to(self.path / _STAGING).parent
-            final = self.path / place / f"{self._own}{batch:012d}-{part:05d}.parquet"
+        for file, shown in zip(files, self.shown(batch, files), strict=True):
+            staged, final = self.path / file.path, self.path / shown
             if final.exists():
                 continue
             if not staged.exists():
@@ -66,7 +64,7 @@ class ParquetSink(Table):
             try:
                 final.parent.mkdir(parents=True, exist_ok=True)
                 staged.rename(final)
-                for folder in (final.parent, *final.parent.parents[: len(place.parts)]):
+                for folder in (final.parent, *final.parent.parents[: len(Path(shown).parts) - 1]):
                     sync_folder(folder)
             except OSError as error:
                 raise PipelineError(
@@ -74,6 +72,11 @@ class ParquetSink(Table):
                     "start the pipeline again when the table can be written."
                 ) from error
             reached("after parquet rename")
+
+    def shown(self, batch: int, files: Sequence[WrittenFile]) -> list[str]:
+        """Files have names that follow from the batch and their place in it."""
+        places = [Path(file.path).relative_to(_STAGING).parent for file in files]
+        return [str(place / f"{self._own}{batch:012d}-{part:05d}.parquet") for part, place in enumerate(places)]
 
     def vacuum(self, in_use: set[str]) -> list[Path]:
         """Remove files of this checkpoint that were written aside and never committed."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from semistream.etl.ledger import Ledger
+from semistream.etl.overload_report import Missing
 
 METRICS = "metrics.jsonl"
 """The file in the checkpoint folder that has a JSON line for each batch."""
@@ -17,13 +18,17 @@ _TAIL_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class PipelineState:
-    """The last batch that is done, the one that is not and how far it is, and the rows that wait."""
+    """The last batch that is done, the one that is not and how far it is, the rows that wait, and what was shed.
+
+    ``missing`` is what was shed and is not repaired.
+    """
 
     last_batch: int | None
     unfinished: int | None
     stage: str
     waiting_rows: int
     waiting_since: float | None
+    missing: Missing
     recent: list[dict[str, Any]]
 
 
@@ -36,12 +41,15 @@ def pipeline_state(checkpoint: Path, name: str) -> PipelineState:
         staged = ledger.staged(plan.batch)
         prepared = ledger.prepared(plan.batch) is not None
         stage = "written, not committed" if prepared else f"in phase {len(staged) + 1}" if staged else "planned"
+        if stage == "planned" and ledger.shed(plan.batch) is not None:
+            stage = "planned, some of its rows to be shed"
     return PipelineState(
         last_batch=ledger.last_done,
         unfinished=None if plan is None else plan.batch,
         stage=stage,
         waiting_rows=sum(file.rows for file in waiting),
         waiting_since=min((file.since for file in waiting), default=None),
+        missing=Missing.of(ledger.archived),
         recent=recent_lines(checkpoint / METRICS),
     )
 

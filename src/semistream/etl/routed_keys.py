@@ -20,8 +20,8 @@ class RoutedKeys:
 
     >>> keys = RoutedKeys(("product",), ("id",), (pa.int64(),), (10,))
     >>> orders = pa.record_batch({"product": [12, 3, None, 10]})
-    >>> [keys.owned(orders, part).column(0).to_pylist() for part in (0, 1)]
-    [[3, None], [12, 10]]
+    >>> keys.parts(orders).tolist()
+    [1, 0, 0, 1]
     """
 
     columns: tuple[str, ...]
@@ -45,7 +45,3 @@ class RoutedKeys:
         if possible is not None:
             parts[~possible] = 0
         return parts
-
-    def owned(self, rows: pa.RecordBatch, part: int) -> pa.RecordBatch:
-        """The rows of a part."""
-        return rows.filter(pa.array(self.parts(rows) == part))

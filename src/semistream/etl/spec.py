@@ -13,11 +13,16 @@ from pydantic import Field, field_validator, model_validator
 
 from semistream.budget import parse_bytes
 from semistream.etl.durations import parse_duration
+from semistream.etl.overload_spec import OverloadSpec
 from semistream.etl.source_spec import FileSource, SourceSpec
 from semistream.etl.spec_part import SpecPart, as_value_error
 from semistream.etl.step_spec import JoinStep, StepSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_LEAST_TRIGGERS = 3  # of the goal for latency under overload: a row waits for one, and then for its batch
+_LIMITS = ("files_per_batch", "rows_per_batch")
+ARCHIVED_BY, ARCHIVED_IN = "shed_by", "batch_id"
+"""Columns of the archive that tell the pipeline and the batch; rows leave it by these."""
 
 
 class TableSpec(SpecPart):
@@ -60,7 +65,7 @@ class PipelineSpec(SpecPart):
     Rows that a step finds no partner for end in ``unmatched``, rows that are not what the source promises in
     ``quarantine``, and duplicates, if they are kept, in ``duplicates``. What a restart needs is kept in the folder
     ``checkpoint``. With ``latency`` only rows whose keys are hot leave with their batch; the others wait until enough
-    of them share a pass over R, and no longer than that.
+    of them share a pass over R, and no longer than that. With ``overload``, rows that there is no time for are shed.
     """
 
     name: str
@@ -75,6 +80,7 @@ class PipelineSpec(SpecPart):
     every: str = "1s"
     latency: str | None = None
     route: Literal["auto", "none", "range"] = "auto"
+    overload: OverloadSpec | None = None
 
     @field_validator("name")
     @classmethod
@@ -103,6 +109,8 @@ class PipelineSpec(SpecPart):
         tables = {**settings, "duplicates": self.duplicates}
         owned = {name: table.path for name, table in tables.items() if table is not None and table.path is not None}
         owned["checkpoint"] = self.checkpoint
+        if self.overload is not None:
+            owned["the archive"] = self.overload.archive.path
         read = {f"the relation {path.name}": path for path in self.relations}
         if isinstance(self.source, FileSource):
             read["the source"] = self.source.path
@@ -146,6 +154,52 @@ class PipelineSpec(SpecPart):
             raise ValueError("latency is for pipelines with a join: rows wait for a pass over its relation")
         return self
 
+    @model_validator(mode="after")
+    def _overload_fits(self) -> PipelineSpec:
+        """Rows that were shed must come to the same as if they had not been, and a batch must see all that waits."""
+        if self.overload is None:
+            return self
+        goal_s, every_s = self.overload.goal_s, parse_duration(self.every)
+        if goal_s < _LEAST_TRIGGERS * every_s:
+            raise ValueError(
+                f"overload: a latency of {self.overload.latency} cannot be kept with a batch every {self.every}: rows "
+                f"wait for their batch to begin, and then for it. Give at least {_LEAST_TRIGGERS * every_s:g}s, or a "
+                "shorter `every`"
+            )
+        for limit in _LIMITS:
+            if limit in self.source.model_fields_set:
+                raise ValueError(
+                    f"overload does not go with {limit}: what waits outside of a batch is not seen, and late. Leave "
+                    f"{limit} out: each batch then takes in all that waits"
+                )
+        if self.latency is not None:
+            raise ValueError("overload does not go with latency, which lets rows wait on purpose; give one of them")
+        if self.route == "range":
+            raise ValueError(
+                "overload does not go with route: range: rows that are sent to other workers come there in no fixed "
+                "order, and a replay would shed others"
+            )
+        for step in self.steps:
+            if step.deduplicate is not None:
+                raise ValueError(
+                    "overload does not go with deduplicate: which of two rows with the same key came first would "
+                    "depend on which was shed. Let a pipeline of its own tell duplicates"
+                )
+            if step.changes is not None:
+                raise ValueError("overload does not go with changes: rows that were shed would seem to be deleted")
+        return self._valued_by_a_join(self.overload)
+
+    def _valued_by_a_join(self, overload: OverloadSpec) -> PipelineSpec:
+        joins = [step.join.relation.name for step in self.steps if step.join is not None]
+        if overload.relation is not None and joins.count(overload.relation) != 1:
+            raise ValueError(
+                f"overload: rows are valued by their matches in {overload.relation!r}, but the joins are with "
+                f"{', '.join(map(repr, joins)) or 'none'}; name one of them, which is there once"
+            )
+        if overload.strategy in ("top_w", "cluster_sampling") and not joins:
+            raise ValueError(f"overload: {overload.strategy} values rows by their matches, and there is no join")
+        return self
+
     def _require_snapshots(self, kinds: Sequence[str]) -> None:
         if [kind for kind in kinds if kind != "compute"] != ["changes"]:
             raise ValueError("changes is the only step that joins in its pipeline; give the others one of their own")
@@ -162,8 +216,16 @@ class PipelineSpec(SpecPart):
             "unmatched": self.unmatched,
             "invalid": self.quarantine,
             "duplicate": self.duplicates,
+            "shed": self._archive,
         }
         return {outcome: table for outcome, table in tables.items() if table is not None}
+
+    @property
+    def _archive(self) -> TableSpec | None:
+        if self.overload is None:
+            return None
+        archive = self.overload.archive
+        return TableSpec(format=archive.format, path=archive.path, partition_by=(ARCHIVED_BY, ARCHIVED_IN))
 
     @property
     def relations(self) -> list[Path]:

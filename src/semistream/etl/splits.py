@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from semistream.etl.archive import ArchiveSplit
 from semistream.etl.ledger_entries import WaitingFile
 
 _READ_ROWS = 1 << 16
@@ -19,8 +20,10 @@ class SourceSplit:
     """Row groups of a Parquet file of the source, or all of its rows if none are named.
 
     If there is a ``reason``, its columns are not those of the source, and all its rows are invalid for it.
-    If what cannot be read is to ``stop`` the pipeline, it does not go to the quarantine. If there is an ``owner``, the
-    task takes only the rows of that part of R (`RoutedKeys`), and others read the same rows for the rest.
+    If what cannot be read is to ``stop`` the pipeline, it does not go to the quarantine. ``rows`` is how many the file
+    says there are. Under a goal for latency, ``part`` is its number in the batch, and ``came_ms`` when its rows came.
+    If there is an ``owner``, the task takes only the rows of that part of R (`RoutedKeys`), and others read the same
+    rows for the rest.
     """
 
     path: str
@@ -28,6 +31,9 @@ class SourceSplit:
     nbytes: int = 0
     reason: str | None = None
     stop: bool = False
+    rows: int = 0
+    part: int | None = None
+    came_ms: int | None = None
     owner: int | None = None
 
     @property
@@ -72,7 +78,7 @@ class RowsSplit:
                     begin += batch.num_rows
 
 
-Split = SourceSplit | RowsSplit
+Split = SourceSplit | RowsSplit | ArchiveSplit
 
 
 def share_out(splits: Sequence[Split], tasks: int) -> list[tuple[Split, ...]]:

@@ -38,7 +38,7 @@ class TableLayout:
     Their names begin with the ``owner``, where others write to the same folder.
 
     Values of the columns ``partition_by`` are in the names of folders, as in Hive's and Delta's tables, and not in the
-    files.
+    files. A file has ``file_rows`` at most, or a few more.
     """
 
     path: str
@@ -46,6 +46,7 @@ class TableLayout:
     partition_by: tuple[str, ...] = ()
     staging: str = ""
     owner: str = ""
+    file_rows: int = _FILE_ROWS
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -77,7 +78,7 @@ class TableWriter:
                 if len(self._files) > _OPEN_FILES:
                     self._complete(max(self._files, key=lambda each: self._files[each].rows))
             file.write(rows)
-            if file.rows >= _FILE_ROWS:
+            if file.rows >= self._layout.file_rows:
                 self._complete(values)
 
     def close(self) -> list[WrittenFile]:

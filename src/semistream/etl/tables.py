@@ -60,6 +60,10 @@ class Table(ABC):
     def commit(self, batch: int, files: Sequence[WrittenFile]) -> None:
         """Let readers see the files of a batch; nothing happens if they do."""
 
+    def shown(self, batch: int, files: Sequence[WrittenFile]) -> list[str]:  # noqa: ARG002
+        """Where files of a batch are once they are committed, relative to the table's folder."""
+        return [file.path for file in files]
+
     @abstractmethod
     def vacuum(self, in_use: set[str]) -> list[Path]:
         """Remove files that no reader sees, but for those ``in_use``; gives their paths."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from semistream.etl.ledger_entries import Manifest
+from semistream.etl.overload_report import OverloadReport
 from semistream.spark.metrics import Trigger
 
 
@@ -17,7 +18,7 @@ class BatchReport:
     ``waiting_rows`` wait after it; ``oldest_wait_s`` is how long the first of them has. If it was ``replayed``, the
     work was done before this process was started. ``memory_bytes`` is the most that joins have used in a worker.
     ``lag_s`` is how long after the first of the batch's files had come its rows were in their tables, and ``trigger``
-    what Spark said of the last batch before that it had told of.
+    what Spark said of the last batch before that it had told of. ``overload`` is for pipelines with a goal for latency.
     """
 
     pipeline: str
@@ -38,6 +39,7 @@ class BatchReport:
     remarks: tuple[str, ...] = ()
     lag_s: float | None = None
     trigger: Trigger | None = None
+    overload: OverloadReport | None = None
 
     @classmethod
     def of(
@@ -53,6 +55,7 @@ class BatchReport:
         remarks: tuple[str, ...],
         lag_s: float | None = None,
         trigger: Trigger | None = None,
+        overload: OverloadReport | None = None,
     ) -> BatchReport:
         """The report of a batch that is done."""
         work = manifest.work
@@ -76,6 +79,7 @@ class BatchReport:
             remarks=remarks,
             lag_s=lag_s,
             trigger=trigger,
+            overload=overload,
         )
 
     @property
@@ -105,6 +109,7 @@ class BatchReport:
             "counts": self.counts,
             "remarks": list(self.remarks),
             "last_trigger": None if self.trigger is None else asdict(self.trigger),
+            **({} if self.overload is None else {"overload": self.overload.as_dict()}),
         }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,6 +29,12 @@ class BatchSource(ABC):
     @abstractmethod
     def stream(self, spark: SparkSession) -> DataFrame:
         """The stream that Spark cuts into batches."""
+
+    came: ClassVar[str] = "__came"
+    """The last column of rows that Spark reads where it `tells_arrival`: when they came, in milliseconds."""
+
+    tells_arrival = False
+    """Whether it matters when rows came, and a batch is to take in all that waits: so under a goal for latency."""
 
     def files(self, df: DataFrame) -> list[str]:  # noqa: ARG002
         """The files of a batch of the stream, if it is of files."""

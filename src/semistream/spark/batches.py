@@ -7,30 +7,26 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from semistream.errors import PipelineError, RelationLocked
+from semistream.errors import PipelineError
 from semistream.etl.batch_task import TaskPlan
 from semistream.etl.deferral import Deferral
 from semistream.etl.durations import parse_duration
+from semistream.etl.entry_rules import entry_rules
 from semistream.etl.faults import reached
-from semistream.etl.invalid_rows import INVALID_SCHEMA
 from semistream.etl.ledger import Ledger
-from semistream.etl.ledger_entries import Manifest, Plan, WaitingFile, Work
+from semistream.etl.ledger_entries import ArchivedFile, Manifest, Plan, WaitingFile, Work
 from semistream.etl.pipeline_state import METRICS
-from semistream.etl.row_rules import RowRule, readable_time
+from semistream.etl.rejected_updates import with_rejected
 from semistream.etl.snapshot import WITHHELD, end_snapshot, publish_snapshot
 from semistream.etl.spec import PipelineSpec
 from semistream.etl.splits import RowsSplit, Split
-from semistream.etl.step_spec import KeyedStep
-from semistream.etl.table_writer import TableWriter
 from semistream.etl.tables import Table
+from semistream.etl.task_shedding import TaskShedding
 from semistream.etl.waiting_policy import WaitingPolicy
 from semistream.relation import Relation, Transaction
 from semistream.relation.manifest import get_current
@@ -38,11 +34,13 @@ from semistream.spark.batch_report import BatchReport
 from semistream.spark.batch_source import BatchInput, BatchSource
 from semistream.spark.computed_columns import ComputedColumns
 from semistream.spark.metrics import PipelineListener
+from semistream.spark.overload import Overload
 from semistream.spark.phase_work import Computed, run_phase
 from semistream.spark.pipeline_task import PipelineTask
 from semistream.spark.relation_updates import all_updates
 from semistream.spark.stalled_rows import decide
 from semistream.spark.step_plans import StepPlans
+from semistream.spark.vacuum import vacuum_relations
 from semistream.tuning.profiles import machine_for
 
 _LOG = logging.getLogger(__name__)
@@ -77,6 +75,7 @@ class Batches:
         self._writer = f"{spec.name}/{ledger.token}"
         self._updates = all_updates(spec.steps, ledger, self._writer)
         self._deferral = None if spec.latency is None else _deferral(spec, self._paths)
+        self._overload = None if spec.overload is None else Overload(spec, steps, tables["shed"], ledger, clock)
         self._last_drain_s = 0.0
         self._on_its_way = RLock()
         self._ended = False
@@ -93,6 +92,7 @@ class Batches:
         with self._on_its_way:
             if self._ended:  # not done: Spark must not take it for that, and gives it again the next time
                 raise PipelineError(f"the pipeline {self._spec.name!r} was stopped before this batch began.")
+            self._begin()
             plan = self._ledger.plan_of(source_batch)
             if plan is None:
                 self._update(df.sparkSession)
@@ -122,15 +122,53 @@ class Batches:
                 self._finish(plan, None, spark)
 
     def catch_up(self, spark: SparkSession, *, all_deferred: bool = False) -> None:
-        """Take up rows that wait if some can go on, in a batch of their own, unless one is on its way."""
-        if not self._ledger.waiting or not self._on_its_way.acquire(blocking=False):
+        """Take up rows that wait if some can go on, in a batch of their own, unless one is on its way.
+
+        Rows that were shed are repaired if the pipeline is idle, and is to use such times.
+        """
+        repairs = self._overload if self._overload is not None and self._overload.repairs_idle else None
+        if not (self._ledger.waiting or (repairs and self._ledger.archived)):
+            return
+        if not self._on_its_way.acquire(blocking=False):
             return
         try:
             self._update(spark)
-            if self._ledger.open_plan is None and self._taken(self._clock(), drains=all_deferred or self._due()):
-                self._finish(self._plan(None, [], all_deferred=all_deferred), None, spark)
+            if self._ledger.open_plan is None:
+                taken = self._taken(self._clock(), drains=all_deferred or self._due())
+                repaired = repairs.spare_files() if repairs else []
+                if taken or repaired:
+                    self._begin()
+                    self._finish(self._plan(None, [], all_deferred=all_deferred, repaired=repaired), None, spark)
         finally:
             self._on_its_way.release()
+
+    @property
+    def repairs_idle(self) -> bool:
+        """Whether rows that were shed are repaired when there is time."""
+        return self._overload is not None and self._overload.repairs_idle
+
+    def reconcile(self, spark: SparkSession, stopping: Callable[[], bool]) -> None:
+        """Repair all rows that were shed, in batches of their own, until none is left or somebody says so."""
+        if self._overload is None:
+            raise PipelineError(f"the pipeline {self._spec.name!r} sheds no rows: it has no `overload`.")
+        with self._on_its_way:
+            plan = self._ledger.open_plan
+            if plan is not None and self._ledger.prepared(plan.batch) is None:
+                raise PipelineError(
+                    f"batch {plan.batch} of the pipeline {self._spec.name!r} is not finished. Run the pipeline first, "
+                    "then reconcile."
+                )
+            if plan is not None:
+                self._finish(plan, None, spark)
+            self._update(spark)
+            while (files := self._overload.files_to_repair()) and not stopping():
+                self._begin()
+                self._finish(self._plan(None, [], repaired=files), None, spark)
+
+    def _begin(self) -> None:
+        """A batch begins: what follows is counted as its time."""
+        if self._overload is not None:
+            self._overload.controller.begin()
 
     def _update(self, spark: SparkSession) -> None:
         """Apply what has come to change relations, unless a batch is half done."""
@@ -138,7 +176,14 @@ class Batches:
             for updates in self._updates:
                 updates.apply(spark)
 
-    def _plan(self, source_batch: int | None, files: list[str], *, all_deferred: bool = False) -> Plan:
+    def _plan(
+        self,
+        source_batch: int | None,
+        files: list[str],
+        *,
+        all_deferred: bool = False,
+        repaired: Sequence[ArchivedFile] = (),
+    ) -> Plan:
         """Decide all that there is to decide for the next batch, and remember it."""
         last, now = self._ledger.last_plan, self._clock()
         drains = all_deferred or self._due()
@@ -151,6 +196,7 @@ class Batches:
             taken=self._taken(now, drains=drains),
             files=files,
             rejected=sorted(path.name for path in self._ledger.updates_folder.glob("*.rejected.parquet")),
+            repaired=list(repaired),
         )
         self._ledger.write_plan(plan)
         return plan
@@ -176,6 +222,7 @@ class Batches:
         manifest = ledger.prepared(plan.batch)
         remarks: list[str] = []
         replayed = manifest is not None
+        resumed = replayed or bool(ledger.staged(plan.batch))
         if manifest is None:
             before = ledger.waiting
             work, remarks = self._work(plan, df, spark)
@@ -188,10 +235,15 @@ class Batches:
         if self._steps.changes is not None:
             relation = Relation.open(self._paths[0])
             publish_snapshot(relation, manifest.work, self._rows, Transaction(self._writer, plan.batch))
-        ledger.write_done(plan.batch)
+        learnt = None
+        if self._overload is not None:
+            self._overload.settle(plan, manifest)
+            learnt = self._overload.learn(plan, manifest, all_here=not resumed)
+            remarks += self._overload.remarks()
+        ledger.write_done(plan.batch, learnt)
         self._forget_rows(plan, manifest)
         if plan.batch % _VACUUM_EVERY == _VACUUM_EVERY - 1:
-            self._vacuum_relations()
+            vacuum_relations(self._spec, _KEPT_VERSIONS)
         seconds = time.perf_counter() - start
         if plan.drains:
             self._last_drain_s = seconds
@@ -210,10 +262,18 @@ class Batches:
                 given = self.source.read(df, plan.files, spark)
                 remarks = given.remarks
             rows = None if given.rows is None else self._computed.applied(given.rows)
-            total = self._phase(plan, 0, versions, rows, [*given.splits, *self._splits(plan.taken)], spark)
-            total = self._with_rejected(plan, self._with_deleted(plan, total))
+            splits: list[Split] = [*given.splits, *self._splits(plan.taken)]
+            shedding = None
+            if self._overload is not None:
+                others: list[Split] = [*self._splits(plan.taken), *self._overload.repaired_splits(plan)]
+                splits, shedding = self._overload.before_work(plan, given, rows, others, spark)
+            total = self._phase(plan, 0, versions, rows, splits, spark, shedding)
+            total = self._with_deleted(plan, total)
             if total.counts.get(WITHHELD):
                 remarks = [*remarks, _withheld(total)]
+            if plan.rejected:
+                folder = self._ledger.updates_folder
+                total = with_rejected(total, plan, folder, self._tables["invalid"].layout)
         phase = max(len(staged), 1)
         while total.stalled:
             if len(staged) < phase:
@@ -221,8 +281,8 @@ class Batches:
             transaction = Transaction(self._writer, plan.batch << 10 | phase)
             decision = decide(self._steps.steps, self._rows, total.stalled, transaction, plan.batch)
             versions = [decision.versions.get(link, version) for link, version in enumerate(versions)]
-            splits = self._splits(total.stalled, decision.first)
-            total = total.followed_by(self._phase(plan, phase, versions, None, splits, spark))
+            again = self._splits(total.stalled, decision.first)
+            total = total.followed_by(self._phase(plan, phase, versions, None, again, spark))
             phase += 1
         return total, remarks
 
@@ -234,15 +294,19 @@ class Batches:
         rows: DataFrame | None,
         splits: Sequence[Split],
         spark: SparkSession,
+        shedding: TaskShedding | None = None,
     ) -> Work:
         steps, after = self._steps, self._computed.after
+        layouts = {outcome: table.layout for outcome, table in self._tables.items()}
+        if self._overload is not None:
+            layouts["shed"] = self._overload.layout()
         task_plan = TaskPlan(
             batch=plan.batch,
             at=plan.at,
             phase=phase,
             source=steps.source,
-            rules=self._rules,
-            tables={outcome: table.layout for outcome, table in self._tables.items()},
+            rules=entry_rules(self._spec, steps.source, self._tables.values()),
+            tables=layouts,
             entering=steps.entering,
             labels=tuple(step.link.label for step in steps.steps),
             versions=tuple(versions),
@@ -252,6 +316,7 @@ class Batches:
             written=not after,
             most_row_bytes=min(step.join.memory_bytes for step in steps.steps) // _ROWS_IN_MEMORY,
             routed=steps.routed_keys,
+            shedding=shedding,
         )
         joins = tuple((step.join, step.link) for step in steps.steps)
         task = PipelineTask(task_plan, joins, (), not plan.drains, steps.changes, steps.joined if after else None)
@@ -267,34 +332,6 @@ class Batches:
         prefix = f"{plan.batch:012d}-0"
         return end_snapshot(before, changes, work, self._rows, self._tables["joined"].layout, prefix)
 
-    def _with_rejected(self, plan: Plan, work: Work) -> Work:
-        """The work with rows of updates that were no use, for the quarantine."""
-        if not plan.rejected:
-            return work
-        writer = TableWriter(self._tables["invalid"].layout, f"{plan.batch:012d}-0")
-        rows = 0
-        for name in plan.rejected:
-            table = pq.read_table(self._ledger.updates_folder / name)
-            rows += table.num_rows
-            numbers = pa.repeat(pa.scalar(plan.batch, pa.int64()), table.num_rows)
-            columns = [column.combine_chunks() for column in table.columns]
-            writer.write(pa.RecordBatch.from_arrays([*columns, numbers], schema=INVALID_SCHEMA))
-        files = {**work.files, "invalid": work.files.get("invalid", []) + writer.close()}
-        return replace(work, files=files, counts={**work.counts, "invalid_updates": rows})
-
-    @property
-    def _rules(self) -> tuple[RowRule, ...]:
-        """What rows are held against: the source's rules, that keys which are looked up are there, and that dates which
-        name a folder are such that others can read them.
-        """
-        source = self._steps.source
-        keyed = [name for step in self._spec.steps if step.keyed is not None for name in step.keyed.key]
-        parted = {name for table in self._tables.values() for name in table.partition_by if name in source.names}
-        rules = [each.rule for each in self._spec.source.rules]
-        rules += [RowRule(name, not_null=True) for name in keyed if name in source.names]
-        dated = (readable_time(name, source.field(name).type) for name in sorted(parted))
-        return (*rules, *(rule for rule in dated if rule is not None))
-
     def _splits(self, files: Sequence[WaitingFile], first: dict[str, str] | None = None) -> list[RowsSplit]:
         """Files of rows by their origin, with those that tell which are the first of their key."""
         origins: dict[str, list[WaitingFile]] = {}
@@ -305,16 +342,6 @@ class Batches:
             RowsSplit(str(self._rows), tuple(own), tuple(flags.get(file.path) for file in own))
             for own in origins.values()
         ]
-
-    def _vacuum_relations(self) -> None:
-        """Remove old versions of relations that this pipeline changes: each batch makes one."""
-        parts = [step.join or step.keyed for step in self._spec.steps]
-        for part in parts:
-            if isinstance(part, KeyedStep) or (part is not None and part.updates is not None):
-                try:
-                    Relation.open(part.relation).vacuum(_KEPT_VERSIONS)
-                except RelationLocked:
-                    _LOG.info("%s is being written by another process; its old versions stay", part.relation)
 
     def _forget_rows(self, plan: Plan, manifest: Manifest) -> None:
         """Remove files of rows that wait no longer, and what dead tasks have left of others."""
@@ -337,6 +364,7 @@ class Batches:
             remarks=remarks,
             lag_s=_lag(plan.files, self._clock()),
             trigger=None if self.triggers is None else self.triggers.last,
+            overload=None if self._overload is None else self._overload.report(manifest),
         )
         for remark in remarks:
             _LOG.warning("batch %d: %s", plan.batch, remark)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from semistream.errors import PipelineError
+from semistream.etl.batch_task import RAW
 from semistream.etl.carried_types import carried_schema
 from semistream.etl.spec import PipelineSpec
 
@@ -33,14 +34,15 @@ class ComputedColumns:
         return cls(before, after, _with(spark, spec.source.arrow_schema, before))
 
     def applied(self, rows: DataFrame) -> DataFrame:
-        """The rows of a source with the columns computed before; the last column stays the last."""
+        """The rows of a source with the columns computed before; the text of rows and what is behind it stay last."""
         if not self.before:
             return rows
-        *own, raw = rows.columns
+        at = rows.columns.index(RAW)
+        own, last = rows.columns[:at], rows.columns[at:]
         columns = rows
         for name, text in self.before.items():
             columns = columns.withColumn(name, sf.expr(text))
-        return columns.select(*own, *self.before, raw)
+        return columns.select(*own, *self.before, *last)
 
     def leaving(self, joined: pa.Schema, spark: SparkSession) -> pa.Schema:
         """The columns of rows that leave, from those that were joined."""

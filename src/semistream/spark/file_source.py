@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType
@@ -42,7 +42,9 @@ class FolderSource(BatchSource):
     def stream(self, spark: SparkSession) -> DataFrame:
         """The names of new files: of those Spark's own format for whole files reads no content."""
         spec = self._spec
-        reader = spark.readStream.format("binaryFile").option("maxFilesPerTrigger", spec.files_per_batch)
+        reader = spark.readStream.format("binaryFile")
+        if not self.tells_arrival:
+            reader = reader.option("maxFilesPerTrigger", spec.files_per_batch)
         return reader.schema(_WHOLE_FILES).load(str(spec.path)).select("path")
 
     def files(self, df: DataFrame) -> list[str]:
@@ -72,18 +74,20 @@ class FolderSource(BatchSource):
         rows = None
         if right:
             read = spark.read.schema(from_arrow_schema(spec.arrow_schema)).parquet(*right)
-            rows = read.withColumn(RAW, sf.lit(None).cast("string"))
+            own = [sf.col(f"`{name}`") for name in read.columns]
+            rows = read.select(*own, sf.lit(None).cast("string").alias(RAW), *self._came)
         return BatchInput(rows, wrong, remarks)
 
     def _json(self, files: Sequence[str], spark: SparkSession) -> BatchInput:
         new = sorted({name for file in files for name in _json_fields(file)} - set(self._spec.columns))
-        return BatchInput(self._lenient(spark, self._spec.columns).json(list(files)), [], _new_columns(new))
+        read = self._lenient(spark, self._spec.columns).json(list(files))
+        return BatchInput(self._arrived(read), [], _new_columns(new))
 
     def _csv(self, files: Sequence[str], spark: SparkSession) -> BatchInput:
         """Files by their headers: columns are told by name, wherever they stand."""
         spec = self._spec
         if spec.options.get("header", "false").lower() != "true":
-            return BatchInput(self._lenient(spark, spec.columns).csv(list(files)))
+            return BatchInput(self._arrived(self._lenient(spark, spec.columns).csv(list(files))))
         by_header: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for file in files:
             by_header[_csv_header(file, spec.options)].append(file)
@@ -106,12 +110,23 @@ class FolderSource(BatchSource):
     def _by_header(self, spark: SparkSession, header: Sequence[str], files: Sequence[str]) -> DataFrame:
         types = {name: self._spec.columns.get(name, "string") for name in header}
         wanted = [sf.col(f"`{name}`") for name in (*self._spec.columns, RAW)]
-        return self._lenient(spark, types).csv(list(files)).select(*wanted)
+        return self._lenient(spark, types).csv(list(files)).select(*wanted, *self._came)
 
     def _raw_lines(self, spark: SparkSession, files: Sequence[str]) -> DataFrame:
         """The lines of files whose columns are not those of the source, as rows that cannot be read."""
         nothing = [sf.lit(None).cast(type_).alias(name) for name, type_ in self._spec.columns.items()]
-        return spark.read.text(list(files)).select(*nothing, sf.col("value").alias(RAW))
+        return spark.read.text(list(files)).select(*nothing, sf.col("value").alias(RAW), *self._came)
+
+    def _arrived(self, rows: DataFrame) -> DataFrame:
+        own = [sf.col(f"`{name}`") for name in rows.columns]
+        return rows.select(*own, *self._came) if self.tells_arrival else rows
+
+    @property
+    def _came(self) -> list[Column]:
+        """When a file came, as Spark knows it of each row."""
+        if not self.tells_arrival:
+            return []
+        return [sf.unix_millis(sf.col("_metadata.file_modification_time")).alias(self.came)]
 
     def _lenient(self, spark: SparkSession, columns: dict[str, str]) -> DataFrameReader:
         """A reader that gives a line that is not a row as its text."""

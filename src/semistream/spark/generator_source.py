@@ -36,4 +36,5 @@ class MadeUpSource(BatchSource):
     def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:  # noqa: ARG002
         """All rows are as promised."""
         assert df is not None
-        return BatchInput(df.withColumn(RAW, sf.lit(None).cast("string")))
+        rows = df.withColumn(RAW, sf.lit(None).cast("string"))
+        return BatchInput(rows.withColumn(self.came, sf.lit(None).cast("bigint")) if self.tells_arrival else rows)

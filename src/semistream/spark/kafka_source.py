@@ -17,6 +17,7 @@ from semistream.spark.kafka_connector import FOR_KAFKA, require_connector
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 """Messages of transactions that were given up are not read, unless an option says so."""
 
+_MOST_ROWS = 900_000_000  # of a batch that takes in all that waits: more cannot be shed of at once
 _PARSED, _TEXT = "__parsed", "__text"
 
 
@@ -39,16 +40,17 @@ class TopicSource(BatchSource):
             .option("kafka.bootstrap.servers", spec.servers)
             .option("subscribe", spec.topic)
             .option("startingOffsets", spec.starting)
-            .option("maxOffsetsPerTrigger", spec.rows_per_batch)
+            .option("maxOffsetsPerTrigger", _MOST_ROWS if self.tells_arrival else spec.rows_per_batch)
         )
         for name, value in {**COMMITTED, **spec.options}.items():
             reader = reader.option(name, value)
-        return reader.load().select("key", "value", "partition", "offset")
+        return reader.load().select("key", "value", "partition", "offset", *["timestamp"] * self.tells_arrival)
 
     def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:  # noqa: ARG002
         """The messages as rows."""
         assert df is not None
-        return BatchInput(self.rows(df))
+        came = [sf.unix_millis(sf.col("timestamp")).alias(self.came)] if self.tells_arrival else []
+        return BatchInput(self.rows(df, *came))
 
     def rows(self, messages: DataFrame, *kept: Column) -> DataFrame:
         """Messages as rows, with the text of those that are none, and behind it what is ``kept`` of the message."""

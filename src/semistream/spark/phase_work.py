@@ -42,7 +42,7 @@ def run_phase(
     shared = share_out(splits, slots) if owners is None else share_among_owners(splits, owners.num_parts)
     first = task.joins[0][0]
     routed = first if first.cuts and rows is not None else None
-    frame = _inputs(spark, rows, len(shared), slots, routed)
+    frame = inputs_of(spark, rows, len(shared), slots, routed)
     if frame is None:
         return Work()
     task = replace(task, splits=tuple(shared))
@@ -54,8 +54,8 @@ def run_phase(
         return Work.total(read_work(row[WORK]) for row in done.collect())
 
 
-def _inputs(
-    spark: SparkSession, rows: DataFrame | None, shares: int, slots: int, routed: JoinPlan | None
+def inputs_of(
+    spark: SparkSession, rows: DataFrame | None, shares: int, slots: int, routed: JoinPlan | None = None
 ) -> DataFrame | None:
     """Rows by position with a last column that is null, and a row for each share of splits with its number there.
 

@@ -82,6 +82,18 @@ class Pipeline:
                 raise PipelineError(f"the pipeline {self.spec.name!r} stopped: {reason_of(error)}") from error
             if once and not stopping():
                 batches.catch_up(spark, all_deferred=True)
+                if batches.repairs_idle:
+                    batches.reconcile(spark, stopping)
+
+    def reconcile(
+        self, spark: SparkSession, *, watch: Watch = _unwatched, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Join all rows that were shed, exactly, and let them leave the archive; the source is not read.
+
+        Killed at any point and started again, it goes on from there: each row comes to its table once.
+        """
+        with self._opened(spark, watch) as batches:
+            batches.reconcile(spark, stopping)
 
     @contextmanager
     def started(

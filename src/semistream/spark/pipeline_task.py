@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark import TaskContext
 
 from semistream.etl.batch_task import BatchTask, TaskPlan
 from semistream.etl.carried_types import convert_batch
@@ -65,11 +66,11 @@ def run_partition(
         joins = [RoutedJoin(engine) if engine.plan.cuts else engine.operator(0) for engine in owned]
         before = [engine.counts for engine in owned]
         if task.changes is not None:
-            work = _class_rows(task, task.changes, owned[0], _inputs(task, first, batches))
+            work = _class_rows(task, task.changes, owned[0], read_inputs(task.splits, first, batches))
         else:
             chain = Chain([(link, join) for (_, link), join in zip(task.joins, joins, strict=True)], defers=task.defers)
-            run = BatchTask(task.plan, chain)
-            for joined in run.run(_inputs(task, first, batches)):
+            run = BatchTask(task.plan, chain, partition_number())
+            for joined in run.run(read_inputs(task.splits, first, batches)):
                 yield _given_out(task, joined)
             work = run.work()
         _count(work, owned, before)
@@ -134,14 +135,20 @@ def read_work(content: bytes) -> Work:
     return work
 
 
-def _inputs(
-    task: PipelineTask, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
+def partition_number() -> int:
+    """Which partition the task at hand has; 0 outside of Spark."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def read_inputs(
+    splits: Sequence[Sequence[Split]], first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch | Split]:
     """What a task has to read: rows, and splits of its own by the number in the last column."""
     for batch in _all(first, others):
         numbers = batch.column(batch.num_columns - 1)
         for number in numbers.drop_null().to_pylist():
-            yield from task.splits[number]
+            yield from splits[number]
         if batch.num_columns > 1 and numbers.null_count:
             rows = batch.remove_column(batch.num_columns - 1)
             yield rows if numbers.null_count == len(numbers) else rows.filter(pc.is_null(numbers))

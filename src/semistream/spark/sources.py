@@ -13,6 +13,12 @@ from semistream.spark.snapshot_source import SnapshotSource
 
 def open_source(spec: PipelineSpec, *, through_spark: bool) -> BatchSource:
     """The source; if rows must go ``through_spark`` before they are joined, none are read by tasks themselves."""
+    opened = _opened(spec, through_spark=through_spark)
+    opened.tells_arrival = spec.overload is not None
+    return opened
+
+
+def _opened(spec: PipelineSpec, *, through_spark: bool) -> BatchSource:
     source = spec.source
     if isinstance(source, FileSource) and any(step.changes is not None for step in spec.steps):
         return SnapshotSource(source, through_spark=through_spark)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from semistream.budget import parse_bytes
 from semistream.errors import ColumnNotFound, InvalidArgument
+from semistream.etl.arrived_rows import CARRIED_SAMPLE
 from semistream.etl.batch_task import SINCE
 from semistream.etl.chain import ROW, Link
 from semistream.etl.changes import BEFORE, ChangesPlan
@@ -31,6 +32,7 @@ from semistream.spark.step_memory import share_steps
 _NEVER_S = float("inf")
 _MOST_OWNERS = 8  # tasks that read all rows of a batch, of which each keeps some
 _CACHE_SHARE = 0.5  # of a join's memory, where rows of hot keys do not wait
+_COUNTS_SHARE = 1 / 16  # of the memory, for how many matches keys have, where rows may be shed
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class StepPlans:
     changes: ChangesPlan | None = None
     read_by_owners: bool = False
     """Whether tasks read the source's files themselves, each for the part of the first relation that it owns."""
+    counts_bytes: int = 0
 
     @property
     def is_routed(self) -> bool:
@@ -95,8 +98,10 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
         if isinstance(part, SurrogateKeyStep) and part.source is not None
     }
     own = [pa.field(ROW, pa.int64()), pa.field(SINCE, pa.int64()), *(pa.field(name, pa.string()) for name in constants)]
-    schema = pa.schema([*source, *own])
+    schema = pa.schema([*source, *own, *_sample_columns(spec, source)])
     total = parse_bytes(spec.memory, of=_largest(parts))
+    counts_bytes = 0 if spec.overload is None else int(total * _COUNTS_SHARE)
+    total -= counts_bytes
     if isinstance(parts[0], ChangesStep):
         with errors_of_step(1, parts[0].relation.name, steps=1, memory=total):
             return _changes(parts[0], source, schema, total)
@@ -117,7 +122,13 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
     divides = by_owners and not hot_first and _worth_dividing(steps[0].join, slots)
     if spec.route == "range" or (spec.route == "auto" and divides):
         steps[0] = _routed(steps[0], slots)
-    return StepPlans(tuple(steps), source, constants, read_by_owners=by_owners and bool(steps[0].join.cuts))
+    return StepPlans(
+        tuple(steps),
+        source,
+        constants,
+        read_by_owners=by_owners and bool(steps[0].join.cuts),
+        counts_bytes=counts_bytes,
+    )
 
 
 def _owners_can_read(spec: PipelineSpec, source: pa.Schema, plan: JoinPlan) -> bool:
@@ -132,6 +143,15 @@ def _worth_dividing(plan: JoinPlan, slots: int) -> bool:
     if not 1 < slots <= _MOST_OWNERS:
         return False
     return plan.operator_for(Relation.open(plan.path)) is not ResidentJoin
+
+
+def _sample_columns(spec: PipelineSpec, source: pa.Schema) -> list[pa.Field]:
+    """The columns that rows of a sample carry, if they are to."""
+    if spec.overload is None or not spec.overload.weights:
+        return []
+    if taken := [name for name in CARRIED_SAMPLE.names if name in source.names]:
+        raise InvalidArgument(f"overload: rows get weights, but the source has a column {taken[0]!r}; rename it.")
+    return list(CARRIED_SAMPLE)
 
 
 def _routed(step: StepPlan, slots: int) -> StepPlan:

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
+from semistream.errors import RelationLocked
 from semistream.etl.invalid_rows import INVALID_SCHEMA
 from semistream.etl.ledger import Ledger
 from semistream.etl.open_tables import OUTBOX, table_kind
+from semistream.etl.spec import PipelineSpec
 from semistream.etl.spec_file import read_spec
+from semistream.etl.step_spec import KeyedStep
 from semistream.etl.tables import Owner
+from semistream.relation import Relation
 from semistream.spark.kafka_table import KINDS
+
+_LOG = logging.getLogger(__name__)
+
+
+def vacuum_relations(spec: PipelineSpec, kept: int) -> None:
+    """Remove old versions but for some of relations that a pipeline changes: each batch makes one."""
+    parts = [step.join or step.keyed for step in spec.steps]
+    for part in parts:
+        if isinstance(part, KeyedStep) or (part is not None and part.updates is not None):
+            try:
+                Relation.open(part.relation).vacuum(kept)
+            except RelationLocked:
+                _LOG.info("%s is being written by another process; its old versions stay", part.relation)
 
 
 def vacuum_pipeline(file: Path) -> list[Path]:

@@ -1,0 +1,201 @@
+"""overload: a source at 0.5, 1, 2 and 4 times the capacity of a pipeline with a goal for latency, a minute each.
+
+The capacity is the rate of the same pipeline, without a goal, on batches as large as those of a steady overload. Files
+come at a steady rate; a row's latency is from when its file came until the tables show it, the worst p95 of a batch
+counts. When the source ends, what was shed is repaired, and the sink is compared with all rows that came. Spark's own
+stream-static join reads a source at the same capacity of ours, and its lag is what has come and is not done.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from matplotlib.figure import Figure
+from pyspark.sql import SparkSession
+
+from benchmarks.file_feed import FileFeed
+from benchmarks.report import Report
+from benchmarks.spark_join import CORES, WORKER_MEMORY, start_spark
+from benchmarks.workload import relation, relation_parquet, relation_rows, stream_batches
+from semistream import Relation
+from semistream.spark.batch_report import BatchReport
+from semistream.spark.pipeline import Pipeline
+
+TIMES = (0.5, 1.0, 2.0, 4.0)
+GOAL_S, SECONDS = 30, 60
+OF_CAPACITY = 0.85
+_COLUMNS = ("c0", "c1", "c2")
+_SETTLED = 2  # batches with rows that warm up workers and tell the controller how fast they are
+_CAPACITY_ROWS, _CAPACITY_FILES = 8_000_000, 4
+
+
+@dataclass
+class Load:
+    """What a source at ``times`` the capacity came to: each batch, and what was missing after the repair."""
+
+    times: float
+    rows: int
+    batches: list[BatchReport] = field(default_factory=list)
+    missing: int = 0
+    repair_s: float = 0.0
+
+    @property
+    def settled(self) -> list[BatchReport]:
+        """Batches of the source, but for the first ones."""
+        return [batch for batch in self.batches if batch.source_batch is not None and batch.rows_in][_SETTLED:]
+
+    @property
+    def p50_s(self) -> float:
+        return max((b.overload.latencies.p50_s for b in self.settled if b.overload and b.overload.latencies), default=0)
+
+    @property
+    def p95_s(self) -> float:
+        return max(map(_p95, self.settled), default=0.0)
+
+    @property
+    def share_shed(self) -> float:
+        rows = sum(batch.rows_in for batch in self.settled)
+        return sum(batch.outcomes["shed"] for batch in self.settled) / rows if rows else 0.0
+
+    @property
+    def joined_per_s(self) -> float:
+        """Rows joined a second while rows are shed, with the time between batches."""
+        shedding = [batch for batch in self.settled if batch.outcomes["shed"]]
+        if len(shedding) < 2:
+            return 0.0
+        joined = sum(batch.rows_in - batch.outcomes["shed"] for batch in shedding[1:])
+        return joined / (shedding[-1].at - shedding[0].at)
+
+
+def _p95(batch: BatchReport) -> float:
+    told = batch.overload
+    return 0.0 if told is None or told.latencies is None else told.latencies.p95_s
+
+
+def run(scale: float, folder: Path) -> Report:
+    rows = relation_rows(scale)
+    seconds = max(SECONDS * min(scale, 1.0), GOAL_S * 2 / 3)
+    setup = (
+        f"R {rows:,} x 120 B, S Zipf(1) in files, local[{CORES}], 10 % of R as memory in all, a goal of {GOAL_S} s, "
+        f"{seconds:.0f} s for each rate"
+    )
+    report = Report("overload", scale, setup)
+    r, static = relation(folder, rows), relation_parquet(folder, rows)
+    spark = start_spark()
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        base = Path(scratch).absolute()
+        capacity = report.add("capacity", [_capacity(spark, r, base / "capacity", rows, scale)]).median
+        loads = [_load(spark, r, base / f"{times:g}", rows, times, capacity * times, seconds) for times in TIMES]
+        lag_s, done = _sparks(spark, static, base / "spark", rows, capacity, seconds)
+    spark.stop()
+    for load in loads:
+        _tell(report, load, capacity)
+    report.add("Spark's own join, source at 1x", [done], note=f"{lag_s:.0f} s behind at the end, and falling back")
+    _plot(loads, folder / "overload.png")
+    return report
+
+
+def _tell(report: Report, load: Load, capacity: float) -> None:
+    shed = f"{load.share_shed:.0%} shed, p50 {load.p50_s:.1f} s, p95 {load.p95_s:.1f} s"
+    shed += f", repaired in {load.repair_s:.0f} s" if load.share_shed else ""
+    rates = [batch.rows_per_s for batch in load.settled] or [0.0]
+    report.add(f"source at {load.times:g}x", rates, note=shed)
+    if load.times > 1:
+        report.require(f"{load.times:g}x: the goal over p95 latency", 1.0, GOAL_S / max(load.p95_s, 1e-9))
+        report.require(f"{load.times:g}x: joined rows over capacity", OF_CAPACITY, load.joined_per_s / capacity)
+    elif load.times < 1:
+        report.require(f"{load.times:g}x: rows not shed", 1.0, 1 - load.share_shed)
+    report.require(f"{load.times:g}x: rows there after reconcile", 1.0, 1.0 if not load.missing else 0.0)
+
+
+def _spec(r: Relation, source: Path, base: Path, **more: Any) -> dict[str, Any]:
+    schema = {"key": "bigint", "seq": "bigint"}
+    return {
+        "name": "overload",
+        "source": {"format": "parquet", "path": str(source), "schema": schema},
+        "steps": [{"join": {"relation": str(r.path.absolute()), "on": "key", "columns": list(_COLUMNS)}}],
+        **{name: {"path": str(base / name)} for name in ("sink", "unmatched", "quarantine")},
+        "checkpoint": str(base / "checkpoint"),
+        "memory": WORKER_MEMORY,
+        **more,
+    }
+
+
+def _capacity(spark: SparkSession, r: Relation, base: Path, keys: int, scale: float) -> float:
+    """Rows a second of the last of a few large batches, from plan to commit."""
+    source = base / "source"
+    source.mkdir(parents=True)
+    size = max(int(_CAPACITY_ROWS * scale), 100_000)
+    for number, batch in enumerate(stream_batches(keys, size, _CAPACITY_FILES)):
+        pq.write_table(pa.Table.from_batches([batch]), source / f"{number}.parquet", row_group_size=-(-size // CORES))
+    spec = _spec(r, source, base)
+    spec["source"]["files_per_batch"] = 1
+    reports: list[BatchReport] = []
+    Pipeline.from_dict(spec).run(spark, once=True, watch=reports.append)
+    return max(report.rows_per_s for report in reports[1:])
+
+
+def _load(spark: SparkSession, r: Relation, base: Path, keys: int, times: float, rate: float, seconds: float) -> Load:
+    overload = {"latency": f"{GOAL_S}s", "archive": {"path": str(base / "archive")}}
+    pipeline = Pipeline.from_dict(_spec(r, base / "source", base, overload=overload))
+    load = Load(times, 0)
+    feed = FileFeed(base / "source", keys, rate)
+    begin = time.monotonic()
+    with feed:
+        pipeline.run(spark, watch=load.batches.append, stopping=lambda: time.monotonic() - begin > seconds)
+    during = list(load.batches)
+    pipeline.run(spark, once=True)
+    start = time.perf_counter()
+    pipeline.reconcile(spark)
+    load.repair_s = time.perf_counter() - start
+    load.rows, load.batches = feed.rows, during
+    files = DeltaTable(str(base / "sink")).file_uris()
+    with duckdb.connect() as connection:
+        found = connection.execute("SELECT count(*), sum(seq)::HUGEINT FROM read_parquet(?)", [files]).fetchone()
+    assert found is not None
+    load.missing = abs(feed.rows - found[0]) + int(int(found[1] or 0) != feed.sums)
+    return load
+
+
+def _sparks(
+    spark: SparkSession, static: Path, base: Path, keys: int, rate: float, seconds: float
+) -> tuple[float, float]:
+    """How far Spark's own pipeline is behind at the end, in seconds of the source, and its rows a second."""
+    with FileFeed(base / "source", keys, rate) as feed:
+        stream = spark.readStream.schema("key long, seq long").parquet(str(base / "source"))
+        joined = stream.join(spark.read.parquet(str(static)).select("key", *_COLUMNS), "key")
+        writer = joined.writeStream.format("parquet").option("path", str(base / "out"))
+        query = writer.option("checkpointLocation", str(base / "checkpoint")).trigger(processingTime="1 second").start()
+        query.awaitTermination(int(seconds))
+        came = feed.rows
+    done = sum(json.loads(progress.json)["numInputRows"] for progress in query.recentProgress)
+    query.stop()
+    return (came - done) / rate, done / seconds
+
+
+def _plot(loads: list[Load], path: Path) -> None:
+    """Latency and share of rows shed of each batch over time, one line for each rate of the source."""
+    figure = Figure(figsize=(8, 6), layout="tight")
+    above, below = figure.subplots(2, 1, sharex=True)
+    for load in loads:
+        batches = [batch for batch in load.batches if batch.overload and batch.overload.latencies]
+        if not batches:
+            continue
+        at = [batch.at - load.batches[0].at for batch in batches]
+        above.plot(at, [_p95(batch) for batch in batches], marker="o", label=f"{load.times:g}x")
+        below.plot(at, [b.outcomes["shed"] / max(b.rows_in, 1) for b in batches], marker="o")
+    above.axhline(GOAL_S, color="black", linestyle=":", label="goal")
+    above.set_ylabel("latency p95 (s)")
+    above.legend(title="source over capacity")
+    below.set_ylabel("rows shed (share)")
+    below.set_xlabel("seconds")
+    figure.savefig(path, dpi=120)
