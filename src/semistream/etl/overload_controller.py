@@ -46,10 +46,13 @@ class OverloadController:
     seen
         What batches before have taken, if that is known.
 
-    >>> seconds = iter([0.0, 3.0, 3.5])
+    >>> seconds = iter([0.0, 3.0, 3.5, 3.5])
     >>> controller = OverloadController(30.0, 1.0, lambda: next(seconds))
-    >>> controller.begin(); controller.end(joined=200_000)
-    >>> controller.begin(); controller.allow(5_000_000, oldest_s=4.0).joined < 5_000_000
+    >>> controller.begin()
+    >>> controller.end(joined=200_000)
+    3.0
+    >>> controller.begin()
+    >>> 0 < controller.allow(5_000_000, oldest_s=4.0).joined < 5_000_000
     True
     """
 
