@@ -134,17 +134,28 @@ def test_rows_may_go_to_the_owner_of_their_key(spark, warehouse):
 
 
 def test_rows_that_are_not_hot_wait_for_a_pass_and_none_is_lost(spark, warehouse):
+    more = pa.table({"id": np.arange(1000, 200_000)})  # than fit the memory
+    more = more.append_column("name", pa.repeat("never ordered", more.num_rows))
+    more = more.append_column("price", pa.array(np.zeros(more.num_rows)))
+    Relation.open(warehouse.folder / "products").update(more)
     stream = orders(600)
     for i in range(6):
         warehouse.put(stream.slice(i * 100, 100), f"{i}.parquet")
-    spec = warehouse.spec(source={"files_per_batch": 1}, latency="1 hour")
-    reports = run(spark, spec)
+    reports = run(spark, warehouse.spec(source={"files_per_batch": 1}, latency="1 hour", memory="4MB"))
     joined, unmatched = star(stream)
     assert rows(warehouse.table("sink")) == joined
     assert rows(warehouse.table("unmatched"), "id", "stopped_at") == unmatched
     assert sum(report.outcomes["pending"] for report in reports[:-1]) > 0
     assert reports[-1].source_batch is None
     assert reports[-1].waiting_rows == 0
+
+
+def test_no_row_waits_for_relations_that_are_in_memory(spark, warehouse):
+    warehouse.put(orders(200), "0.parquet")
+    (report,) = run(spark, warehouse.spec(latency="1 hour"))
+    assert report.outcomes["pending"] == 0
+    assert report.hit_rate == 1.0
+    assert rows(warehouse.table("sink")) == star(orders(200))[0]
 
 
 def test_made_up_rows_are_the_same_whenever_they_are_made(spark, warehouse):
