@@ -1,0 +1,318 @@
+"""One pass over tuples of two streams in the order of their times: expire, probe, admit, evict.
+
+The tuples of one instant arrive together (WINDOW 2.1, 6.1.1). First what has expired by then leaves; then each of them
+is joined with the other side's tuples in memory and with those that arrive with it, and enters the memory; at last, what
+no later instant can use leaves, and then as many as the memory is over its capacity, least worthy first, new ones like
+old ones. So the memory holds more than its capacity only while an instant lasts: the "two additional buffer cells for
+the new arriving tuple of each stream" of 2.3, and as many more as arrive at once.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
+from semistream.kernels.window_classes import (
+    BY_EXPECTED,
+    enter_class,
+    grid_class,
+    learn_residence,
+    least_of,
+    least_of_both,
+    leave_class,
+)
+from semistream.kernels.window_memory import (
+    AFTER,
+    ARRIVAL,
+    ARRIVALS,
+    BY_TUPLES,
+    CAPACITY,
+    CLASS,
+    CODE,
+    COST,
+    COUNT,
+    DECAY_AT,
+    DEPARTED,
+    EVICTED,
+    EXPIRED,
+    HALF_LIFE,
+    HOPELESS,
+    KEEP_DEPARTED,
+    LEARNT,
+    LIVE,
+    LOST,
+    NOW,
+    ORIGIN,
+    POLICY,
+    POSITION,
+    REFRESH,
+    REFRESH_AT,
+    RING_COUNT,
+    RING_START,
+    SEEN,
+    TIME,
+    TOTAL,
+    UNBOUNDED,
+    USED,
+    VARIABLE,
+    WINDOW,
+    Floats,
+    WindowMemory,
+    age_of,
+    append_to_ring,
+    bucket_of,
+    free_slot,
+    is_expired,
+    link_to_bucket,
+    oldest_in_ring,
+    remaining_life,
+    take_slot,
+    unlink_from_bucket,
+)
+from semistream.kernels.window_sketch import decay, estimate, observe
+
+FOREVER = np.iinfo(np.int64).max
+ROW, PHASE, NEXT_SLOT, NEXT_CELL, INSTANT_END = range(5)  # of a cursor
+CURSOR_WORDS = 5
+DEPARTED_COLUMNS = 5
+_BEGIN, _PROBE, _CHAIN = range(3)  # phases
+
+
+class WindowRows(NamedTuple):
+    """Tuples in the order of (time, side, position). Arrays that are empty: all can match; cells and bounds are the
+    codes; classes are found by the sketch; weights are 1; costs are 1.
+
+    ``number`` counts the tuples of a side from 0. A tuple is stored in ``cell``, and its partners are in the cells of
+    the other side from ``first_cell`` to ``last_cell``, with codes from ``low`` to ``high``.
+    """
+
+    side: Bytes
+    time: Int64s
+    number: Int64s
+    code: Int64s
+    possible: Bools
+    cell: Int64s
+    first_cell: Int64s
+    last_cell: Int64s
+    low: Int64s
+    high: Int64s
+    class_: Int32s
+    weight: Floats
+    cost: Int32s
+
+
+@njit(inline="always")
+def _note_departure(memory: WindowMemory, side: int, slot: int, until: int, departed: Int64s) -> None:
+    state, records = memory.state, memory.records
+    if state[KEEP_DEPARTED]:
+        at = state[DEPARTED]
+        departed[at, 0], departed[at, 1] = side, records[slot, ORIGIN]
+        departed[at, 2], departed[at, 3], departed[at, 4] = records[slot, ARRIVAL], until, records[slot, TIME]
+        state[DEPARTED] = at + 1
+
+
+@njit(inline="always")
+def _remove(memory: WindowMemory, side: int, slot: int) -> None:
+    state = memory.state
+    unlink_from_bucket(memory, side, slot)
+    leave_class(memory, side, slot)
+    if state[POLICY] == BY_EXPECTED:
+        now = state[COUNT + side] if state[BY_TUPLES + side] else state[NOW]
+        learn_residence(memory, side, memory.links[slot, CLASS] >> 1, now - age_of(memory, side, slot))
+    state[LIVE + side] -= 1
+    state[USED + side] -= memory.links[slot, COST]
+    free_slot(memory, slot)
+
+
+@njit
+def expire(memory: WindowMemory, now: int, departed: Int64s) -> None:
+    """Take out what is outside of its window at an instant."""
+    for side in range(2):
+        if memory.state[WINDOW + side] == UNBOUNDED:
+            continue
+        slot = oldest_in_ring(memory, side)
+        while slot >= 0 and is_expired(memory, side, age_of(memory, side, slot), now):
+            memory.state[EXPIRED + side] += 1
+            _note_departure(memory, side, slot, FOREVER, departed)
+            _remove(memory, side, slot)
+            slot = oldest_in_ring(memory, side)
+
+
+@njit
+def _evict(memory: WindowMemory, side: int, slot: int, departed: Int64s) -> None:
+    state = memory.state
+    state[EVICTED + side] += 1
+    if state[WINDOW + side] != UNBOUNDED:
+        total = max(memory.sums[TOTAL], memory.sums[TOTAL + 1]) if state[LEARNT] else 1.0
+        life = np.float64(remaining_life(memory, side, age_of(memory, side, slot)))
+        memory.sums[LOST + side] += memory.values[memory.links[slot, CLASS] >> 1] / max(total, 1.0) * life
+    _note_departure(memory, side, slot, state[ARRIVALS] - 1, departed)
+    _remove(memory, side, slot)
+
+
+@njit(cache=True, nogil=True)
+def fit_to_capacity(memory: WindowMemory, departed: Int64s) -> None:
+    """Evict the least worthy tuples until the capacity holds: that of each side, or that of both together."""
+    state = memory.state
+    if state[VARIABLE]:
+        while state[USED] + state[USED + 1] > state[CAPACITY]:
+            side, slot = least_of_both(memory)
+            _evict(memory, side, slot, departed)
+        return
+    for side in range(2):
+        while state[USED + side] > state[CAPACITY + side]:
+            slot, _ = least_of(memory, side)
+            _evict(memory, side, slot, departed)
+
+
+@njit
+def _admit(memory: WindowMemory, rows: WindowRows, row: int, placed: Int32s) -> None:
+    state, records, links = memory.state, memory.records, memory.links
+    side, code = np.int64(rows.side[row]), rows.code[row]
+    slot = take_slot(memory)
+    records[slot, CODE], records[slot, TIME] = code, rows.time[row]
+    records[slot, POSITION], records[slot, ARRIVAL] = state[SEEN + side], state[ARRIVALS]
+    records[slot, ORIGIN] = ~rows.number[row]
+    cell = rows.cell[row] if rows.cell.size else code
+    cost = rows.cost[row] if rows.cost.size else 1
+    links[slot, COST] = cost
+    weight = 1.0
+    if memory.weights.size:
+        weight = rows.weight[row]
+        memory.weights[slot] = weight
+    if rows.class_.size:
+        class_ = np.int64(rows.class_[row])
+    elif rows.cell.size:
+        total = 0.0
+        for other in range(rows.first_cell[row], rows.last_cell[row] + 1):
+            total += estimate(memory, 1 - side, other)
+        class_ = grid_class(total * weight)
+    else:
+        class_ = grid_class(estimate(memory, 1 - side, code) * weight)
+    link_to_bucket(memory, side, slot, bucket_of(cell, memory.heads.shape[1]))
+    append_to_ring(memory, side, slot, state[ARRIVALS])
+    enter_class(memory, side, slot, class_)
+    state[LIVE + side] += 1
+    state[USED + side] += cost
+    placed[side, rows.number[row]] = slot
+
+
+@njit
+def _reclassify(memory: WindowMemory) -> None:
+    """Give every tuple the class that the sketch now says, and keep classes in the order of arrival."""
+    state = memory.state
+    memory.first[:], memory.last[:], memory.marks[:] = -1, -1, np.uint64(0)
+    for side in range(2):
+        mask = memory.ring.shape[1] - 1
+        start = state[RING_START + side]
+        for i in range(state[RING_COUNT + side]):
+            at = (start + i) & mask
+            slot = memory.ring[side, at]
+            if memory.records[slot, ARRIVAL] == memory.ring_arrivals[side, at]:
+                value = estimate(memory, 1 - side, memory.records[slot, CODE])
+                if memory.weights.size:
+                    value *= memory.weights[slot]
+                enter_class(memory, side, slot, grid_class(value))
+
+
+@njit
+def _learn_more(memory: WindowMemory, by_code: bool) -> None:
+    """After an instant: forget by half, and look again at what the tuples in memory are worth, when it is time."""
+    state = memory.state
+    if state[ARRIVALS] >= state[DECAY_AT]:
+        decay(memory)
+        state[DECAY_AT] = state[ARRIVALS] + state[HALF_LIFE]
+    if state[ARRIVALS] >= state[REFRESH_AT]:
+        if by_code:
+            _reclassify(memory)
+        state[REFRESH_AT] = state[ARRIVALS] + state[REFRESH]
+
+
+@njit(cache=True, nogil=True)
+def join_rows(
+    memory: WindowMemory,
+    rows: WindowRows,
+    cursor: Int64s,
+    placed: Int32s,
+    departed: Int64s,
+    out_left: Int64s,
+    out_right: Int64s,
+) -> int:
+    """Pairs of origins of a left and a right tuple, until all rows are done or the output is full; gives how many.
+
+    The origin of a tuple is what its slot says: where its row is kept, or ``~number`` of one that came in ``rows``.
+    ``placed[side, number]`` takes the slot that a row got. ``departed`` takes (side, origin, arrival, until, time) of what
+    leaves, if that is asked for: ``until`` is the arrival number of the last tuple it met, `FOREVER` if it expired.
+    ``cursor`` says where to go on; it is over when ``cursor[ROW] == rows.time.size``.
+    """
+    state, records, links = memory.state, memory.records, memory.links
+    found, buckets = 0, memory.heads.shape[1]
+    row, phase, slot, cell, end = cursor[0], cursor[1], cursor[2], cursor[3], cursor[4]
+    ranged = rows.cell.size > 0
+    while row < rows.time.size:
+        now = rows.time[row]
+        if phase == _BEGIN:
+            end = row
+            while end < rows.time.size and rows.time[end] == now:
+                state[COUNT + np.int64(rows.side[end])] += 1
+                end += 1
+            state[NOW] = now
+            expire(memory, now, departed)
+            phase = _PROBE
+        side = np.int64(rows.side[row])
+        other = 1 - side
+        code = rows.code[row]
+        if phase == _PROBE:
+            hopeless = rows.possible.size > 0 and not rows.possible[row]
+            gone = is_expired(memory, side, state[SEEN + side] if state[BY_TUPLES + side] else now, now)
+            if hopeless or gone:
+                state[HOPELESS + side] += hopeless
+                state[EXPIRED + side] += gone and not hopeless
+                if state[KEEP_DEPARTED]:
+                    at = state[DEPARTED]
+                    departed[at, 0], departed[at, 1] = side, ~rows.number[row]
+                    departed[at, 2], departed[at, 3], departed[at, 4] = state[ARRIVALS], FOREVER, now
+                    state[DEPARTED] = at + 1
+            else:
+                if state[LEARNT]:
+                    observe(memory, side, rows.cell[row] if ranged else code)
+                cell = rows.first_cell[row] if ranged else code
+                slot = memory.heads[other, bucket_of(cell, buckets)]
+                phase = _CHAIN
+        if phase == _CHAIN:
+            low, high = (rows.low[row], rows.high[row]) if ranged else (code, code)
+            last_cell = rows.last_cell[row] if ranged else code
+            while True:
+                while slot >= 0:
+                    stored = records[slot, CODE]
+                    if low <= stored <= high:
+                        if found == out_left.size:
+                            cursor[0], cursor[1], cursor[2], cursor[3], cursor[4] = row, phase, slot, cell, end
+                            return found
+                        own = ~rows.number[row]
+                        out_left[found] = own if side == 0 else records[slot, ORIGIN]
+                        out_right[found] = records[slot, ORIGIN] if side == 0 else own
+                        found += 1
+                    slot = links[slot, AFTER]
+                if cell == last_cell:
+                    break
+                cell += 1
+                bucket = bucket_of(cell, buckets)
+                seen = False
+                for before in range(rows.first_cell[row], cell):
+                    seen |= bucket_of(before, buckets) == bucket
+                slot = -1 if seen else memory.heads[other, bucket]
+            _admit(memory, rows, row, placed)
+            phase = _PROBE
+        state[SEEN + side] += 1
+        state[ARRIVALS] += 1
+        row += 1
+        if row == end:
+            expire(memory, now + 1, departed)
+            fit_to_capacity(memory, departed)
+            if state[LEARNT]:
+                _learn_more(memory, not ranged)
+            phase = _BEGIN
+    cursor[0], cursor[1] = row, _BEGIN
+    return found

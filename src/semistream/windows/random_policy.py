@@ -1,0 +1,26 @@
+"""RANDOM: evict any tuple, all being equally likely."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from semistream.errors import InvalidArgument
+from semistream.kernels.window_classes import AT_RANDOM
+from semistream.windows.policy import Policy
+
+
+@dataclass(frozen=True)
+class Random(Policy):
+    """The paper's RAND (WINDOW 5.2): the state of the art before it, and the baseline of its experiments.
+
+    ``seed`` fixes the draws: equal streams lose equal tuples, however they are cut into batches, also after a restore.
+    """
+
+    name: ClassVar[str] = "random"
+    code: ClassVar[int] = AT_RANDOM
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
+            raise InvalidArgument(f"seed is {self.seed!r}; give a whole number from 0 to 2**63 - 1.")

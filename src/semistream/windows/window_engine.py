@@ -1,0 +1,269 @@
+"""WindowEngine: what a window join does with tuples whose instants are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.budget import parse_bytes
+from semistream.kernels.types import Int32s, Int64s
+from semistream.kernels.window_join import CURSOR_WORDS, DEPARTED_COLUMNS, FOREVER, ROW, fit_to_capacity, join_rows
+from semistream.kernels.window_load import ORIGIN_COLUMN, SIDE_COLUMN, TIME_COLUMN
+from semistream.kernels.window_memory import (
+    ARRIVAL,
+    BY_TUPLES,
+    CAPACITY,
+    CLASS,
+    COUNT,
+    DECAY_AT,
+    DEPARTED,
+    EVICTED,
+    EXPIRED,
+    HALF_LIFE,
+    HOPELESS,
+    KEEP_DEPARTED,
+    LEARNT,
+    LIVE,
+    LOST,
+    NOW,
+    ORIGIN,
+    POLICY,
+    RANDOM,
+    REFRESH,
+    REFRESH_AT,
+    VARIABLE,
+    WINDOW,
+)
+from semistream.windows.archive import Archive
+from semistream.windows.arrivals import BEGINNING, Arrivals, ReadyRows
+from semistream.windows.arriving_rows import largest_instant, merge_rows
+from semistream.windows.capacity import Allocation, Capacity, Memory
+from semistream.windows.condition import Condition
+from semistream.windows.join_memory import CLASS_BYTES, SLOT_BYTES, dump_tuples, enlarge, make_memory
+from semistream.windows.lengths import WindowLength
+from semistream.windows.policy import Policy, WeighingPolicy
+from semistream.windows.probabilities import LearntProbabilities
+from semistream.windows.random_policy import Random
+from semistream.windows.result_rows import ResultRows
+from semistream.windows.row_bytes import row_bytes
+from semistream.windows.row_store import COPIES
+from semistream.windows.window_stats import StreamCounts, WindowStats
+from semistream.windows.worth import NewTuples, Worth
+
+_USUAL_TUPLES = 65_536  # what learning is sized for where there is no limit, and slots that are made at first
+_COUNTER_BYTES = 2 * 2 * 4  # of a column of the sketch: two streams, two rows
+
+
+class WindowEngine:
+    """The memory of a window join and its statistics; `WindowJoin` says what it does."""
+
+    def __init__(
+        self,
+        schemas: tuple[pa.Schema, pa.Schema],
+        condition: Condition,
+        windows: tuple[WindowLength, WindowLength],
+        policy: Policy,
+        results: ResultRows,
+        *,
+        memory: Memory,
+        allocation: Allocation,
+        archive: Archive | None,
+        batch_rows: int,
+    ) -> None:
+        self._schemas, self._condition, self._policy = schemas, condition, policy
+        self._allocation, self._archive = allocation, archive
+        self.results = results
+        self._worth = Worth.of(policy, condition, weighted=results.weight is not None)
+        self._least_tuple_bytes = SLOT_BYTES + COPIES * min(len(schemas[0]), len(schemas[1]))
+        source = policy.probabilities if isinstance(policy, WeighingPolicy) else None
+        learns = isinstance(source, LearntProbabilities)
+        sizes = source.sized(self._tuples_meant(memory)) if isinstance(source, LearntProbabilities) else (0, 0, 0)
+        self._sketch_width = sizes[2]
+        self.capacity = self._capacity(memory)
+        self.windows = windows
+        self.memory = make_memory(
+            min(self.capacity.most_tuples(self._least_tuple_bytes) + 2, _USUAL_TUPLES),
+            self._worth.values,
+            sketch_width=self._sketch_width,
+            weighted=results.weight is not None and learns,
+            pooled=isinstance(policy, Random),
+        )
+        state = self.memory.state
+        state[POLICY], state[LEARNT], state[KEEP_DEPARTED] = policy.code, learns, archive is not None
+        state[HALF_LIFE], state[REFRESH] = state[DECAY_AT], state[REFRESH_AT] = sizes[:2]
+        state[RANDOM] = policy.seed if isinstance(policy, Random) else 0
+        state[NOW] = BEGINNING
+        self._write_limits()
+        self._out = np.empty(batch_rows, np.int64), np.empty(batch_rows, np.int64)
+        self.first_instant = 0
+        if archive is not None:
+            archive.begin(windows)
+
+    def set_windows(self, windows: tuple[WindowLength, WindowLength]) -> None:
+        """Change the windows from the next instant on."""
+        kinds_change = [window.by_tuples for window in self.windows] != [window.by_tuples for window in windows]
+        self.windows = windows
+        self._write_limits()
+        if kinds_change:  # ages are counted otherwise
+            self._enlarge(self.memory.records.shape[0])
+        if self._archive is not None:
+            self._archive.change_windows(int(self.memory.state[NOW]) + 1, windows)
+
+    def set_memory(self, memory: Memory) -> None:
+        """Change the capacity, and evict what is over it."""
+        self.capacity = self._capacity(memory)
+        self._write_limits()
+        departed = self._room_for_departed(0)
+        fit_to_capacity(self.memory, departed)
+        self._archive_departed(departed, (_no_rows(self._schemas[0]), _no_rows(self._schemas[1])))
+
+    def arrive(self, arrivals: Sequence[Arrivals], frontier: int) -> Iterator[pa.RecordBatch]:
+        """Join all tuples with times before ``frontier``."""
+        ready = (arrivals[0].ready(frontier), arrivals[1].ready(frontier))
+        if ready[0].times.size or ready[1].times.size:
+            yield from self._join(ready)
+
+    def archive_rest(self) -> None:
+        """Give the tuples that are in memory to the archive: the streams have ended."""
+        if self._archive is None:
+            return
+        tuples, _ = dump_tuples(self.memory)
+        departed = np.empty((tuples.shape[0], DEPARTED_COLUMNS), np.int64)
+        departed[:, :2] = tuples[:, [SIDE_COLUMN, ORIGIN_COLUMN]]
+        departed[:, 2], departed[:, 3] = tuples[:, 4], FOREVER
+        departed[:, 4] = tuples[:, TIME_COLUMN]
+        self.memory.state[DEPARTED] = tuples.shape[0]
+        self._archive_departed(departed, (_no_rows(self._schemas[0]), _no_rows(self._schemas[1])))
+
+    def stats(self) -> WindowStats:
+        """Counts of all that arrived."""
+        state = self.memory.state
+        counts = [
+            StreamCounts(
+                null_keys=int(state[HOPELESS + side]),
+                in_memory=int(state[LIVE + side]),
+                expired=int(state[EXPIRED + side]),
+                evicted=int(state[EVICTED + side]),
+            )
+            for side in range(2)
+        ]
+        return WindowStats(*counts, self.results.count, self.results.total_weight, self._missing_estimate())
+
+    def _missing_estimate(self) -> float | None:
+        """Values of classes are arrivals of partners for each tuple of the longer stream; lives are instants."""
+        state = self.memory.state
+        if isinstance(self._policy, Random) or not all(window.bounded for window in self.windows):
+            return None
+        missing = 0.0
+        for side in range(2):
+            elapsed = state[COUNT + side] if state[BY_TUPLES + side] else state[NOW] - self.first_instant + 1
+            if state[EVICTED + side]:
+                missing += self.memory.sums[LOST + side] * max(state[COUNT], state[COUNT + 1]) / elapsed
+        return float(missing)
+
+    def _join(self, ready: tuple[ReadyRows, ReadyRows]) -> Iterator[pa.RecordBatch]:
+        if self.memory.state[NOW] == BEGINNING:
+            self.first_instant = min(int(side.times[0]) for side in ready if side.times.size)
+        batches = (ready[0].batch, ready[1].batch)
+        codes = [self._condition.codes(side, batches[side]) for side in range(2)]
+        weights = [self._weights(side, batches[side]) for side in range(2)]
+        classes = [self._worth.classes(NewTuples(side, batches[side], codes[side], weights[side])) for side in range(2)]
+        costs = [self._costs(batch) for batch in batches]
+        rows = merge_rows([side.times for side in ready], codes, classes, weights, costs)
+        self._make_room(rows.time)
+        placed = np.full((2, max(batch.num_rows for batch in batches)), -1, np.int32)
+        departed = self._room_for_departed(rows.time.size)
+        cursor = np.zeros(CURSOR_WORDS, np.int64)
+        left, right = self._out
+        while cursor[ROW] < rows.time.size:
+            found = join_rows(self.memory, rows, cursor, placed, departed, left, right)
+            if found and (result := self.results.joined(left[:found], right[:found], batches)).num_rows:
+                yield result
+        self._archive_departed(departed, batches)
+        for side in range(2):
+            self._store(side, batches[side], placed[side, : batches[side].num_rows])
+
+    def _weights(self, side: int, batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+        return None if self.results.weight is None else self.results.weight.of_tuples(side, batch)
+
+    def _costs(self, batch: pa.RecordBatch) -> Int32s | None:
+        if not self.capacity.unit_is_bytes:
+            return None
+        return np.minimum(SLOT_BYTES + COPIES * row_bytes(batch), 2**31 - 1).astype(np.int32)
+
+    def _store(self, side: int, batch: pa.RecordBatch, slots: Int32s) -> None:
+        """Keep the rows of tuples that are still in memory."""
+        records, links = self.memory.records, self.memory.links
+        here = (slots >= 0) & (records[slots, ORIGIN] == ~np.arange(slots.size)) & (records[slots, ARRIVAL] >= 0)
+        here &= (links[slots, CLASS] & 1) == side
+        kept = batch if here.all() else batch.take(pa.array(np.flatnonzero(here)))
+        live = int(self.memory.state[LIVE + side])
+        self.results.columns[side].add(kept, slots[here], records, links, live)
+
+    def _room_for_departed(self, arriving: int) -> Int64s:
+        if self._archive is None:
+            return np.empty((0, DEPARTED_COLUMNS), np.int64)
+        live = self.memory.state[LIVE] + self.memory.state[LIVE + 1]
+        return np.empty((live + arriving, DEPARTED_COLUMNS), np.int64)
+
+    def _archive_departed(self, departed: Int64s, arriving: tuple[pa.RecordBatch, pa.RecordBatch]) -> None:
+        count, self.memory.state[DEPARTED] = int(self.memory.state[DEPARTED]), 0
+        if self._archive is None:
+            return
+        for side in range(2):
+            gone = departed[:count][departed[:count, 0] == side]
+            schema = self._schemas[side]
+            columns = self.results.columns[side].gather(np.ascontiguousarray(gone[:, 1]), arriving[side], schema.names)
+            batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+            self._archive.add(side, batch, *(np.ascontiguousarray(gone[:, i]) for i in (4, 2, 3)))
+
+    def _make_room(self, times: Int64s) -> None:
+        """See that there are slots for all tuples that can be in memory while these arrive."""
+        live = int(self.memory.state[LIVE] + self.memory.state[LIVE + 1])
+        most = self.capacity.most_tuples(self._least_tuple_bytes)
+        need = min(live + times.size, max(most, live) + largest_instant(times))
+        if need > self.memory.records.shape[0]:
+            self._enlarge(max(need, min(2 * self.memory.records.shape[0], most)))
+
+    def _enlarge(self, slots: int) -> None:
+        tuples, _ = dump_tuples(self.memory)
+        self.memory = enlarge(self.memory, slots, self.cells(tuples))
+        for store in self.results.columns:
+            store.relocate(self.memory.records, self.memory.links)
+
+    def cells(self, tuples: Int64s) -> Int64s:
+        """The cells of tuples that were dumped, empty if they are their codes."""
+        cells = [self._condition.cells(side, np.ascontiguousarray(tuples[:, 1])) for side in range(2)]
+        return np.where(tuples[:, SIDE_COLUMN] == 0, cells[0], cells[1]) if cells[0].size else cells[0]
+
+    def _write_limits(self) -> None:
+        state = self.memory.state
+        state[VARIABLE] = self.capacity.shared
+        state[CAPACITY : CAPACITY + 2] = self.capacity.left, self.capacity.right
+        for side, window in enumerate(self.windows):
+            state[WINDOW + side], state[BY_TUPLES + side] = window.length, window.by_tuples
+
+    def _tuples_meant(self, memory: Memory) -> int:
+        """About how many tuples a memory is meant for; what is wrong with it is said later."""
+        if isinstance(memory, str):
+            columns = len(self._schemas[0]) + len(self._schemas[1])
+            return parse_bytes(memory) // (SLOT_BYTES + COPIES * 4 * columns)
+        if isinstance(memory, dict):
+            return sum(tuples for tuples in memory.values() if isinstance(tuples, int))
+        return memory if isinstance(memory, int) else _USUAL_TUPLES
+
+    def _capacity(self, memory: Memory) -> Capacity:
+        sketch_bytes = self._sketch_width * _COUNTER_BYTES
+        return Capacity.of(
+            memory,
+            self._allocation,
+            reserved_bytes=self._worth.values.size * CLASS_BYTES + sketch_bytes,
+            least_tuple_bytes=self._least_tuple_bytes,
+            sketch_tuples=-(-sketch_bytes // SLOT_BYTES),
+        )
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
