@@ -8,7 +8,6 @@ at one word of each level: no heap is needed, and a tuple that expires leaves it
 """
 
 import numpy as np
-from numba import njit
 from numba.cpython.unsafe.numbers import trailing_zeros
 
 from semistream.kernels.types import Int32s
@@ -23,6 +22,9 @@ from semistream.kernels.window_memory import (
     Floats,
     WindowMemory,
     age_of,
+    kernel,
+    part,
+    rare_part,
     remaining_life,
 )
 
@@ -52,16 +54,16 @@ def mark_words(classes: int) -> int:
     return total
 
 
-@njit(cache=True, nogil=True)
-def grid_class(value: float) -> int:
+@kernel
+def grid_class(value: float) -> np.int64:
     """The class of a value in the grid: its order is that of the values, up to 3 %."""
     if not value > 0.0:
-        return 0
-    bits = np.float64(value).view(np.int64) >> _SHIFT
-    return min(max(bits - _BEFORE_FIRST, 1), GRID_CLASSES - 1)
+        return np.int64(0)
+    class_: np.int64 = (np.float64(value).view(np.int64) >> _SHIFT) - _BEFORE_FIRST
+    return np.int64(1) if class_ < 1 else min(class_, np.int64(GRID_CLASSES - 1))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def grid_classes(values: Floats, out: Int32s) -> None:
     """The classes of many values."""
     for i in range(values.size):
@@ -80,7 +82,7 @@ def grid_values() -> Floats:
     return values
 
 
-@njit(inline="always")
+@part
 def _mark(memory: WindowMemory, side: int, class_: int) -> None:
     marks, begin, words, at = memory.marks[side], 0, (memory.values.size + 63) >> 6, class_
     while True:
@@ -92,7 +94,7 @@ def _mark(memory: WindowMemory, side: int, class_: int) -> None:
         begin, at, words = begin + words, at >> 6, (words + 63) >> 6
 
 
-@njit(inline="always")
+@part
 def _unmark(memory: WindowMemory, side: int, class_: int) -> None:
     marks, begin, words, at = memory.marks[side], 0, (memory.values.size + 63) >> 6, class_
     while True:
@@ -103,13 +105,13 @@ def _unmark(memory: WindowMemory, side: int, class_: int) -> None:
         begin, at, words = begin + words, at >> 6, (words + 63) >> 6
 
 
-@njit
-def _lowest_class(memory: WindowMemory, side: int) -> int:
+@part
+def _lowest_class(memory: WindowMemory, side: int) -> np.int64:
     """The lowest class with tuples, -1 if there is none."""
     marks = memory.marks[side]
     level = marks.size - 1  # where the top level begins, which is one word
     if marks[level] == 0:
-        return -1
+        return np.int64(-1)
     at = np.int64(trailing_zeros(marks[level]))
     while level > 0:
         below, words = 0, (memory.values.size + 63) >> 6  # the level below the one at hand
@@ -120,7 +122,7 @@ def _lowest_class(memory: WindowMemory, side: int) -> int:
     return at
 
 
-@njit(inline="always")
+@part
 def enter_class(memory: WindowMemory, side: int, slot: int, class_: int) -> None:
     """Add a tuple, the youngest of its side, to its class, or to the pool that is drawn from."""
     links, state = memory.links, memory.state
@@ -140,7 +142,7 @@ def enter_class(memory: WindowMemory, side: int, slot: int, class_: int) -> None
     _mark(memory, side, class_)
 
 
-@njit(inline="always")
+@part
 def leave_class(memory: WindowMemory, side: int, slot: int) -> None:
     """Take a tuple out of its class or pool, and learn how long it stayed."""
     links, state = memory.links, memory.state
@@ -166,17 +168,17 @@ def leave_class(memory: WindowMemory, side: int, slot: int) -> None:
         _unmark(memory, side, class_)
 
 
-@njit(inline="always")
+@part
 def learn_residence(memory: WindowMemory, side: int, class_: int, stayed: int) -> None:
     """Move the mean residence of a class towards that of a tuple which left."""
     known = memory.residence[side, class_]
     memory.residence[side, class_] = stayed if known < 0 else known + _LEARNING * (stayed - known)
 
 
-@njit
-def _least_valuable_class(memory: WindowMemory, side: int) -> tuple[int, float]:
+@rare_part
+def _least_valuable_class(memory: WindowMemory, side: int) -> tuple[np.int64, float]:
     """The class whose oldest tuple has the least worth, by LIFE or EXPECTED, and that worth; -1 if there is none."""
-    found, least, found_arrival = -1, np.inf, 0
+    found, least, found_arrival = np.int64(-1), np.inf, np.int64(0)
     expected = memory.state[POLICY] == BY_EXPECTED
     marks = memory.marks[side]
     for word in range((memory.values.size + 63) >> 6):
@@ -196,8 +198,8 @@ def _least_valuable_class(memory: WindowMemory, side: int) -> tuple[int, float]:
     return found, least
 
 
-@njit(inline="always")
-def _next_random(memory: WindowMemory, below: int) -> int:
+@part
+def _next_random(memory: WindowMemory, below: int) -> np.int64:
     """SplitMix64 (Steele, Lea & Flood, 2014); the bias of a remainder is below 2**-32 for any pool."""
     z = np.uint64(memory.state[RANDOM]) + np.uint64(0x9E3779B97F4A7C15)
     memory.state[RANDOM] = np.int64(z)
@@ -207,7 +209,7 @@ def _next_random(memory: WindowMemory, below: int) -> int:
     return np.int64((z >> np.uint64(1)) % np.uint64(below))
 
 
-@njit
+@part
 def least_of(memory: WindowMemory, side: int) -> tuple[int, float]:
     """The tuple of a side that is to leave first and its worth, -1 if there is none."""
     policy = memory.state[POLICY]
@@ -221,7 +223,7 @@ def least_of(memory: WindowMemory, side: int) -> tuple[int, float]:
     return (memory.first[side, class_], worth) if class_ >= 0 else (-1, 0.0)
 
 
-@njit
+@rare_part
 def least_of_both(memory: WindowMemory) -> tuple[int, int]:
     """The side and the tuple that is to leave first where the sides share their memory."""
     live = memory.state[LIVE], memory.state[LIVE + 1]

@@ -1,7 +1,7 @@
 """One pass over tuples of two streams in the order of their times: expire, probe, admit, evict.
 
 The tuples of one instant arrive together (WINDOW 2.1, 6.1.1). First what has expired by then leaves; then each of them
-is joined with the other side's tuples in memory and with those that arrive with it, and enters the memory; at last, what
+is joined with the other side's tuples in memory and with those that arrive with it, and enters the memory; at last what
 no later instant can use leaves, and then as many as the memory is over its capacity, least worthy first, new ones like
 old ones. So the memory holds more than its capacity only while an instant lasts: the "two additional buffer cells for
 the new arriving tuple of each stream" of 2.3, and as many more as arrive at once.
@@ -10,7 +10,6 @@ the new arriving tuple of each stream" of 2.3, and as many more as arrive at onc
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
 from semistream.kernels.window_classes import (
@@ -64,8 +63,11 @@ from semistream.kernels.window_memory import (
     bucket_of,
     free_slot,
     is_expired,
+    kernel,
     link_to_bucket,
     oldest_in_ring,
+    part,
+    rare_part,
     remaining_life,
     take_slot,
     unlink_from_bucket,
@@ -102,7 +104,7 @@ class WindowRows(NamedTuple):
     cost: Int32s
 
 
-@njit(inline="always")
+@part
 def _note_departure(memory: WindowMemory, side: int, slot: int, until: int, departed: Int64s) -> None:
     state, records = memory.state, memory.records
     if state[KEEP_DEPARTED]:
@@ -112,7 +114,7 @@ def _note_departure(memory: WindowMemory, side: int, slot: int, until: int, depa
         state[DEPARTED] = at + 1
 
 
-@njit(inline="always")
+@part
 def _remove(memory: WindowMemory, side: int, slot: int) -> None:
     state = memory.state
     unlink_from_bucket(memory, side, slot)
@@ -125,7 +127,7 @@ def _remove(memory: WindowMemory, side: int, slot: int) -> None:
     free_slot(memory, slot)
 
 
-@njit
+@part
 def expire(memory: WindowMemory, now: int, departed: Int64s) -> None:
     """Take out what is outside of its window at an instant."""
     for side in range(2):
@@ -139,7 +141,7 @@ def expire(memory: WindowMemory, now: int, departed: Int64s) -> None:
             slot = oldest_in_ring(memory, side)
 
 
-@njit
+@part
 def _evict(memory: WindowMemory, side: int, slot: int, departed: Int64s) -> None:
     state = memory.state
     state[EVICTED + side] += 1
@@ -151,9 +153,8 @@ def _evict(memory: WindowMemory, side: int, slot: int, departed: Int64s) -> None
     _remove(memory, side, slot)
 
 
-@njit(cache=True, nogil=True)
-def fit_to_capacity(memory: WindowMemory, departed: Int64s) -> None:
-    """Evict the least worthy tuples until the capacity holds: that of each side, or that of both together."""
+@part
+def _fit(memory: WindowMemory, departed: Int64s) -> None:
     state = memory.state
     if state[VARIABLE]:
         while state[USED] + state[USED + 1] > state[CAPACITY]:
@@ -166,7 +167,13 @@ def fit_to_capacity(memory: WindowMemory, departed: Int64s) -> None:
             _evict(memory, side, slot, departed)
 
 
-@njit
+@kernel
+def fit_to_capacity(memory: WindowMemory, departed: Int64s) -> None:
+    """Evict the least worthy tuples until the capacity holds: that of each side, or that of both together."""
+    _fit(memory, departed)
+
+
+@part
 def _admit(memory: WindowMemory, rows: WindowRows, row: int, placed: Int32s) -> None:
     state, records, links = memory.state, memory.records, memory.links
     side, code = np.int64(rows.side[row]), rows.code[row]
@@ -198,12 +205,15 @@ def _admit(memory: WindowMemory, rows: WindowRows, row: int, placed: Int32s) -> 
     placed[side, rows.number[row]] = slot
 
 
-@njit
+@rare_part
 def _reclassify(memory: WindowMemory) -> None:
     """Give every tuple the class that the sketch now says, and keep classes in the order of arrival."""
     state = memory.state
-    memory.first[:], memory.last[:], memory.marks[:] = -1, -1, np.uint64(0)
     for side in range(2):
+        for class_ in range(memory.values.size):
+            memory.first[side, class_] = memory.last[side, class_] = -1
+        for word in range(memory.marks.shape[1]):
+            memory.marks[side, word] = np.uint64(0)
         mask = memory.ring.shape[1] - 1
         start = state[RING_START + side]
         for i in range(state[RING_COUNT + side]):
@@ -216,7 +226,7 @@ def _reclassify(memory: WindowMemory) -> None:
                 enter_class(memory, side, slot, grid_class(value))
 
 
-@njit
+@rare_part
 def _learn_more(memory: WindowMemory, by_code: bool) -> None:
     """After an instant: forget by half, and look again at what the tuples in memory are worth, when it is time."""
     state = memory.state
@@ -229,8 +239,8 @@ def _learn_more(memory: WindowMemory, by_code: bool) -> None:
         state[REFRESH_AT] = state[ARRIVALS] + state[REFRESH]
 
 
-@njit(cache=True, nogil=True)
-def join_rows(
+@kernel
+def join_rows(  # noqa: PLR0915  # one pass, whose state would have to be handed from part to part
     memory: WindowMemory,
     rows: WindowRows,
     cursor: Int64s,
@@ -242,9 +252,9 @@ def join_rows(
     """Pairs of origins of a left and a right tuple, until all rows are done or the output is full; gives how many.
 
     The origin of a tuple is what its slot says: where its row is kept, or ``~number`` of one that came in ``rows``.
-    ``placed[side, number]`` takes the slot that a row got. ``departed`` takes (side, origin, arrival, until, time) of what
-    leaves, if that is asked for: ``until`` is the arrival number of the last tuple it met, `FOREVER` if it expired.
-    ``cursor`` says where to go on; it is over when ``cursor[ROW] == rows.time.size``.
+    ``placed[side, number]`` takes the slot that a row got. ``departed`` takes (side, origin, arrival, until, time) of
+    what leaves, if that is asked for: ``until`` is the arrival number of the last tuple it met, `FOREVER` if it
+    expired. ``cursor`` says where to go on; it is over when ``cursor[ROW] == rows.time.size``.
     """
     state, records, links = memory.state, memory.records, memory.links
     found, buckets = 0, memory.heads.shape[1]
@@ -310,7 +320,7 @@ def join_rows(
         row += 1
         if row == end:
             expire(memory, now + 1, departed)
-            fit_to_capacity(memory, departed)
+            _fit(memory, departed)
             if state[LEARNT]:
                 _learn_more(memory, not ranged)
             phase = _BEGIN

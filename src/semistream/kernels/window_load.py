@@ -1,7 +1,6 @@
 """Put tuples that were in the memory of a window join into a new, empty one: it grows, or a state is restored."""
 
 import numpy as np
-from numba import njit
 
 from semistream.kernels.types import Int64s
 from semistream.kernels.window_classes import AT_RANDOM, enter_class
@@ -21,6 +20,7 @@ from semistream.kernels.window_memory import (
     WindowMemory,
     append_to_ring,
     bucket_of,
+    kernel,
     link_to_bucket,
     take_slot,
 )
@@ -30,7 +30,7 @@ CLASS_COLUMN, COST_COLUMN, DRAW_COLUMN = range(6, 9)
 DUMPED_COLUMNS = 9
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def load_tuples(memory: WindowMemory, tuples: Int64s, cells: Int64s, weights: Floats) -> None:
     """Enter tuples in the order of their arrival, each where it was: in its class, and in its place of the pool.
 

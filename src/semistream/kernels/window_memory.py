@@ -38,6 +38,12 @@ TOTAL, LOST = (
     2,
 )  # what `sums` holds of each side: tuples that the sketch counts, results that evicted tuples may cost
 
+# Kernels that are given these arrays do not count references to them: numba would do so whenever one is named, by
+# instructions that lock memory, and a tuple would take four times as long. They allocate nothing, so nothing is lost.
+kernel = njit(cache=True, nogil=True, _nrt=False)
+part = njit(inline="always", _nrt=False)
+rare_part = njit(_nrt=False)
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -62,15 +68,15 @@ class WindowMemory(NamedTuple):
     state: Int64s
 
 
-@njit(inline="always")
-def bucket_of(cell: int, buckets: int) -> int:
+@part
+def bucket_of(cell: int, buckets: int) -> np.int64:
     """The bucket of a cell, of a power of two of buckets."""
     mixed = np.uint64(cell) * _GOLDEN
     mixed ^= mixed >> np.uint64(32)
     return np.int64(mixed & np.uint64(buckets - 1))
 
 
-@njit(inline="always")
+@part
 def link_to_bucket(memory: WindowMemory, side: int, slot: int, bucket: int) -> None:
     """Put a tuple in front of its bucket."""
     links = memory.links
@@ -82,7 +88,7 @@ def link_to_bucket(memory: WindowMemory, side: int, slot: int, bucket: int) -> N
     memory.heads[side, bucket] = slot
 
 
-@njit(inline="always")
+@part
 def unlink_from_bucket(memory: WindowMemory, side: int, slot: int) -> None:
     """Take a tuple out of its bucket."""
     links = memory.links
@@ -95,7 +101,7 @@ def unlink_from_bucket(memory: WindowMemory, side: int, slot: int) -> None:
         links[after, BEFORE] = before
 
 
-@njit(inline="always")
+@part
 def take_slot(memory: WindowMemory) -> int:
     """A free slot; there must be one. Free slots are chained by ``AFTER``."""
     slot = memory.state[FREE]
@@ -103,7 +109,7 @@ def take_slot(memory: WindowMemory) -> int:
     return slot
 
 
-@njit(inline="always")
+@part
 def free_slot(memory: WindowMemory, slot: int) -> None:
     """Give a slot back."""
     memory.records[slot, ARRIVAL] = -1
@@ -111,7 +117,7 @@ def free_slot(memory: WindowMemory, slot: int) -> None:
     memory.state[FREE] = slot
 
 
-@njit
+@rare_part
 def _compact_ring(memory: WindowMemory, side: int) -> None:
     """Leave only the tuples that are there: at most half of the ring."""
     state, ring, arrivals = memory.state, memory.ring[side], memory.ring_arrivals[side]
@@ -125,7 +131,7 @@ def _compact_ring(memory: WindowMemory, side: int) -> None:
     state[RING_COUNT + side] = kept
 
 
-@njit(inline="always")
+@part
 def append_to_ring(memory: WindowMemory, side: int, slot: int, arrival: int) -> None:
     """Note a tuple as the youngest of its side."""
     state = memory.state
@@ -137,7 +143,7 @@ def append_to_ring(memory: WindowMemory, side: int, slot: int, arrival: int) -> 
     state[RING_COUNT + side] += 1
 
 
-@njit(inline="always")
+@part
 def oldest_in_ring(memory: WindowMemory, side: int) -> int:
     """The oldest tuple of a side, -1 if there is none; what left before is taken off the ring."""
     state, mask = memory.state, memory.ring.shape[1] - 1
@@ -151,13 +157,13 @@ def oldest_in_ring(memory: WindowMemory, side: int) -> int:
     return -1
 
 
-@njit(inline="always")
+@part
 def age_of(memory: WindowMemory, side: int, slot: int) -> int:
     """What a tuple's lifetime is counted from: its time, or its position in a window of tuples."""
     return memory.records[slot, POSITION if memory.state[BY_TUPLES + side] else TIME]
 
 
-@njit(inline="always")
+@part
 def remaining_life(memory: WindowMemory, side: int, age: int) -> int:
     """Instants after this one at which a tuple of this age can still meet partners (in a window of tuples: how many
     more of its own stream it outlives), at least 0; unbounded is the greatest number."""
@@ -170,7 +176,7 @@ def remaining_life(memory: WindowMemory, side: int, age: int) -> int:
     return age + window - 1 - state[NOW]
 
 
-@njit(inline="always")
+@part
 def is_expired(memory: WindowMemory, side: int, age: int, now: int) -> bool:
     """Whether a tuple of this age is outside of its side's window at instant ``now``."""
     state = memory.state

@@ -6,15 +6,14 @@ time: keys that were frequent long ago are forgotten.
 """
 
 import numpy as np
-from numba import njit
 
-from semistream.kernels.window_memory import TOTAL, WindowMemory
+from semistream.kernels.window_memory import TOTAL, WindowMemory, part
 
 _ONE, _OTHER = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xC2B2AE3D27D4EB4F)
 
 
-@njit(inline="always")
-def _places(cell: int, width: int) -> tuple[int, int]:
+@part
+def _places(cell: int, width: int) -> tuple[np.int64, np.int64]:
     one = np.uint64(cell) * _ONE
     one ^= one >> np.uint64(32)
     other = one * _OTHER
@@ -22,7 +21,7 @@ def _places(cell: int, width: int) -> tuple[int, int]:
     return np.int64(one & np.uint64(width - 1)), np.int64(other & np.uint64(width - 1))
 
 
-@njit(inline="always")
+@part
 def observe(memory: WindowMemory, side: int, cell: int) -> None:
     """Count a tuple of a stream."""
     counters = memory.counters[side]
@@ -33,7 +32,7 @@ def observe(memory: WindowMemory, side: int, cell: int) -> None:
     memory.sums[TOTAL + side] += 1
 
 
-@njit(inline="always")
+@part
 def estimate(memory: WindowMemory, side: int, cell: int) -> float:
     """How often a cell came in a stream of late."""
     counters = memory.counters[side]
@@ -41,9 +40,11 @@ def estimate(memory: WindowMemory, side: int, cell: int) -> float:
     return np.float64(min(counters[0, one], counters[1, other]))
 
 
-@njit(inline="always")
+@part
 def decay(memory: WindowMemory) -> None:
     """Halve all counts."""
-    memory.counters[:] *= np.float32(0.5)
-    memory.sums[TOTAL] *= 0.5
-    memory.sums[TOTAL + 1] *= 0.5
+    for side in range(2):
+        for row in range(2):
+            for i in range(memory.counters.shape[2]):
+                memory.counters[side, row, i] *= np.float32(0.5)
+        memory.sums[TOTAL + side] *= 0.5

@@ -106,7 +106,7 @@ def _cells(codes: Codes, width: int, span: float) -> Int64s:
         return codes
     with np.errstate(invalid="ignore", over="ignore"):
         cells = np.floor(twist(codes).view(np.float64) / span)
-    return np.nan_to_num(np.clip(cells, -_MOST, _MOST), nan=0.0).astype(np.int64)
+    return np.asarray(np.nan_to_num(np.clip(cells, -_MOST, _MOST), nan=0.0), np.int64)
 
 
 def _cell_width(comparison: Comparison, other: pa.DataType) -> int:

@@ -50,21 +50,14 @@ class Capacity:
             least = reserved_bytes + 2 * least_tuple_bytes
             if whole < least:
                 raise BudgetError(
-                    f"memory is {memory!r} ({whole} bytes), too small for a window join: it needs {reserved_bytes} bytes "
-                    f"for its priorities and statistics, and room for a tuple of each stream. Raise memory to {least}, "
-                    "or give it in tuples.",
+                    f"memory is {memory!r} ({whole} bytes), too small for a window join: it needs {reserved_bytes} "
+                    "bytes for its priorities and statistics, and room for a tuple of each stream. Raise memory to "
+                    f"{least}, or give it in tuples.",
                     least_bytes=least,
                 )
             rest = whole - reserved_bytes
         else:
-            least = 1 if shared else 2
-            if isinstance(memory, bool) or not isinstance(memory, int) or not least + sketch_tuples <= memory < ENDLESS:
-                sketch = f" and {sketch_tuples} more for the sketch of frequencies" if sketch_tuples else ""
-                raise BudgetError(
-                    f"memory is {memory!r}; give at least {least} tuples{sketch}, a size in bytes such as '64MB', "
-                    "or None for no limit."
-                )
-            rest = memory - sketch_tuples
+            rest = _tuples(memory, "memory", 1 if shared else 2, sketch_tuples)
         return (
             cls(rest, rest, True, isinstance(memory, str))
             if shared
@@ -88,8 +81,16 @@ def _of_each(memory: Mapping[str, int], allocation: str, sketch_tuples: int) -> 
             f"memory is {dict(memory)} with allocation {allocation!r}; a mapping gives {{'left': ..., 'right': ...}} "
             "tuples, and only a fixed allocation has them."
         )
-    for side, tuples in memory.items():
-        if isinstance(tuples, bool) or not isinstance(tuples, int) or not 1 + sketch_tuples <= tuples < ENDLESS:
-            raise BudgetError(f"memory of the {side} stream is {tuples!r}; give at least {1 + sketch_tuples} tuples.")
     share = -(-sketch_tuples // 2)
-    return memory["left"] - share, memory["right"] - share
+    left, right = (_tuples(memory[side], f"memory of the {side} stream", 1, share) for side in SIDES)
+    return left, right
+
+
+def _tuples(memory: object, name: str, least: int, sketch: int) -> int:
+    """Tuples of a memory that are left beside the sketch."""
+    if isinstance(memory, int) and not isinstance(memory, bool) and least + sketch <= memory < ENDLESS:
+        return memory - sketch
+    more = f" and {sketch} more for the sketch of frequencies" if sketch else ""
+    raise BudgetError(
+        f"{name} is {memory!r}; give at least {least} tuples{more}, a size in bytes such as '64MB', or None (no limit)."
+    )

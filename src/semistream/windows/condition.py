@@ -23,6 +23,7 @@ from semistream.windows.sides import SIDES
 JoinOn = str | Sequence[str] | Mapping[str, str]
 Columns = Mapping[str, pa.Array]
 
+
 def _nothing() -> Int64s:
     return np.empty(0, np.int64)
 

@@ -72,9 +72,9 @@ class EventTime:
         name, column = self.names[side], batch.column(self.names[side])
         if column.null_count:
             raise InvalidArgument(
-                f"time column {name!r} of the {SIDES[side]} stream is null in {column.null_count} of {len(column)} rows "
-                f"(the first is row {int(pc.index(column.is_null(), True).as_py())}); a tuple without a time has no place "
-                "in a window. The batch was not taken: filter or fill these rows, and push it again."
+                f"time column {name!r} of the {SIDES[side]} stream is null in {column.null_count} of {len(column)} "
+                f"rows (the first is row {int(pc.index(column.is_null(), True).as_py())}); a tuple without a time has "
+                "no place in a window. The batch was not taken: filter or fill these rows, and push it again."
             )
         values = exact_values(column, self.type_)
         assert isinstance(values, OrderedValues)
@@ -115,7 +115,7 @@ class EventTime:
         seconds = duration_seconds(value)
         if seconds is None:
             raise InvalidArgument(
-                f"{name} is {value!r}, but times are of type {self.type_}; give a timedelta, or text such as '5 minutes'."
+                f"{name} is {value!r}, but times are of type {self.type_}; give a timedelta or text like '5 minutes'."
             )
         per_second = Fraction(1, _DAY_S) if pa.types.is_date32(self.type_) else UNITS_PER_SECOND[self.type_.unit]
         exact = seconds * per_second

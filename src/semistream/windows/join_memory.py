@@ -86,8 +86,8 @@ def dump_tuples(memory: WindowMemory) -> tuple[Int64s, Floats]:
     return tuples, memory.weights[slots] if memory.weights.size else np.empty(0)
 
 
-def enlarge(memory: WindowMemory, slots: int, cells: Int64s) -> WindowMemory:
-    """The same memory with room for more tuples; ``cells`` are those of `dump_tuples`, empty if they are the codes."""
+def enlarge(memory: WindowMemory, slots: int, tuples: Int64s, cells: Int64s, weights: Floats) -> WindowMemory:
+    """The same memory with room for more tuples: those of `dump_tuples`; ``cells`` are empty if they are the codes."""
     larger = make_memory(
         slots,
         memory.values,
@@ -96,7 +96,6 @@ def enlarge(memory: WindowMemory, slots: int, cells: Int64s) -> WindowMemory:
         pooled=memory.pool.size > 0,
     )
     take_over(larger, memory)
-    tuples, weights = dump_tuples(memory)
     load_tuples(larger, tuples, cells, weights)
     return larger
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from semistream.errors import InvalidArgument
 from semistream.kernels.window_memory import UNBOUNDED
+from semistream.streams.zipf import whole_number
 from semistream.windows.event_time import LAST_INSTANT, EventTime, Length
 from semistream.windows.sides import SIDES
 
@@ -17,14 +18,13 @@ class Tuples:
 
     >>> Tuples(0)
     Traceback (most recent call last):
-    semistream.errors.InvalidArgument: a window of 0 tuples joins nothing; give at least 1.
+    semistream.errors.InvalidArgument: a window of tuples is 0; give a whole number from 1 to 4611686018427387904.
     """
 
     count: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= LAST_INSTANT:
-            raise InvalidArgument(f"a window of {self.count!r} tuples joins nothing; give at least 1.")
+        whole_number("a window of tuples", self.count, least=1, most=LAST_INSTANT)
 
 
 OneWindow = Length | Tuples | None

@@ -24,7 +24,7 @@ class Policy(ABC):
     classes: ClassVar[int] = 1 << 20
     """Values that are told apart exactly; where there are more, values within 3 % count as equal."""
 
-    def accept(self, windows: tuple[WindowLength, WindowLength]) -> None:
+    def accept(self, windows: tuple[WindowLength, WindowLength]) -> None:  # noqa: B027  # most take any
         """Refuse windows that the policy can make nothing of."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from semistream.errors import ColumnNotFound, InvalidArgument
 from semistream.kernels.search import positions_of
 from semistream.kernels.types import Int64s
+from semistream.streams.zipf import whole_number
 from semistream.windows.condition import Condition, RowCodes
 from semistream.windows.sides import SIDES, Side
 
@@ -24,7 +24,7 @@ FREQUENCY_COLUMN = "frequency"
 """The column of a table of frequencies that is not a key."""
 
 
-class Probabilities(ABC):
+class Probabilities:
     """How likely a tuple of a stream has a given key: p_R and p_S of WINDOW 4.2.1."""
 
 
@@ -49,8 +49,8 @@ class LearntProbabilities(Probabilities):
     def __post_init__(self) -> None:
         for name in ("half_life", "refresh", "width"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise InvalidArgument(f"{name} is {value!r}; give a whole number of at least 1, or None.")
+            if value is not None:
+                whole_number(name, value, least=1)
         if self.width is not None and self.width & (self.width - 1):
             raise InvalidArgument(
                 f"width is {self.width}; give a power of two, such as {1 << self.width.bit_length()}."
@@ -76,7 +76,7 @@ class ComputedProbabilities(Probabilities):
         values = np.asarray(self.function(SIDES[side], batch), np.float64)
         if values.shape != (batch.num_rows,) or np.isnan(values).any():
             raise InvalidArgument(
-                f"the probabilities of {batch.num_rows} tuples of the {SIDES[side]} stream have the shape {values.shape}"
+                f"the probabilities of {batch.num_rows} tuples of the {SIDES[side]} stream have shape {values.shape}"
                 f"{' and NaN among them' if np.isnan(values).any() else ''}; give one number for each tuple."
             )
         return values
@@ -152,14 +152,14 @@ class _Frequencies:
         if rows.possible is not None:
             code, frequency = code[rows.possible], frequency[rows.possible]
         distinct, at = np.unique(code, return_inverse=True)
-        return cls(distinct, np.bincount(at, weights=frequency, minlength=distinct.size))
+        return cls(distinct, np.bincount(at, weights=frequency, minlength=distinct.size).astype(np.float64))
 
     def near(self, rows: RowCodes) -> Floats:
         """For tuples of the other stream, how often partners of theirs come."""
         if rows.cell.size or not rows.code.size:
             begin = np.searchsorted(self.codes, rows.low)
             end = np.searchsorted(self.codes, rows.high, side="right")
-            return self._before[np.maximum(end, begin)] - self._before[begin]
+            return np.asarray(self._before[np.maximum(end, begin)] - self._before[begin])
         present, at = positions_of(rows.code, self.codes)
         values = np.zeros(rows.code.size)
         values[present] = self.frequency[at[present]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from semistream.errors import InvalidArgument
 from semistream.kernels.window_classes import AT_RANDOM
+from semistream.streams.zipf import whole_number
 from semistream.windows.policy import Policy
 
 
@@ -22,5 +22,4 @@ class Random(Policy):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
-            raise InvalidArgument(f"seed is {self.seed!r}; give a whole number from 0 to 2**63 - 1.")
+        whole_number("seed", self.seed, least=0)

@@ -33,7 +33,7 @@ class ResultRows:
         if weight_column is not None:
             if weight is None or weight_column in condition.row.names:
                 raise InvalidArgument(
-                    f"weight_column is {weight_column!r}; it needs a weight, and a name that the joined row does not have."
+                    f"weight_column is {weight_column!r}; it needs a weight, and a name that no other column has."
                 )
             self.schema = self.schema.append(pa.field(weight_column, pa.float64()))
         self.columns = (RowStore(schemas[0], 0), RowStore(schemas[1], 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from semistream.windows.predicate import RowExpression
 from semistream.windows.sides import LEFT
 
 Floats = npt.NDArray[np.float64]
-Weight = pc.Expression | Callable[[pa.RecordBatch], Any]
+Weight: TypeAlias = pc.Expression | Callable[[pa.RecordBatch], Any]
 
 
 @dataclass(frozen=True, eq=False)

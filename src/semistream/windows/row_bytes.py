@@ -27,7 +27,7 @@ def _sizes(array: pa.Array) -> Sizes | int:
     """Bytes of each value: with its bit of validity, counted as a byte, and its offsets."""
     type_ = array.type
     if is_a.is_dictionary(type_):
-        return 1 + type_.index_type.bit_width // 8
+        return 1 + int(type_.index_type.bit_width) // 8
     if is_a.is_null(type_):
         return 1
     if is_a.is_boolean(type_):
@@ -36,14 +36,15 @@ def _sizes(array: pa.Array) -> Sizes | int:
         lengths = pc.fill_null(pc.binary_length(_with_offsets(array)), 0).to_numpy(zero_copy_only=False)
         return 1 + _offset_bytes(type_) + np.asarray(lengths, np.int64)
     if is_a.is_struct(type_):
-        return 1 + sum((np.asarray(_sizes(array.field(i)), np.int64) for i in range(type_.num_fields)), np.int64(0))
+        fields = [np.asarray(_sizes(array.field(i)), np.int64) for i in range(type_.num_fields)]
+        return np.asarray(sum(fields, np.int64(1)), np.int64)
     if is_a.is_nested(type_):  # lists, maps and views of lists: what their values take, by the list they belong to
         lists = array.cast(pa.large_list(pa.struct(list(type_)))) if is_a.is_map(type_) else array
         lists = lists.cast(pa.large_list(lists.type.value_type))
         parents = np.asarray(pc.list_parent_indices(lists), np.int64)
         sizes = np.broadcast_to(np.asarray(_sizes(lists.flatten()), np.int64), parents.size)
         return 9 + np.bincount(parents, weights=sizes, minlength=len(array)).astype(np.int64)
-    return 1 + -(-type_.bit_width // 8)
+    return 1 + -(-int(type_.bit_width) // 8)
 
 
 def _is_text(type_: pa.DataType) -> bool:

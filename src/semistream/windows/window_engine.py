@@ -52,7 +52,8 @@ from semistream.windows.row_store import COPIES
 from semistream.windows.window_stats import StreamCounts, WindowStats
 from semistream.windows.worth import NewTuples, Worth
 
-_USUAL_TUPLES = 65_536  # what learning is sized for where there is no limit, and slots that are made at first
+_USUAL_TUPLES = 65_536  # what learning is sized for where there is no limit
+_FIRST_SLOTS = 1 << 20  # the most that are made at once
 _COUNTER_BYTES = 2 * 2 * 4  # of a column of the sketch: two streams, two rows
 
 
@@ -84,7 +85,7 @@ class WindowEngine:
         self.capacity = self._capacity(memory)
         self.windows = windows
         self.memory = make_memory(
-            min(self.capacity.most_tuples(self._least_tuple_bytes) + 2, _USUAL_TUPLES),
+            min(self.capacity.most_tuples(self._least_tuple_bytes) + 2, _FIRST_SLOTS if self.capacity.limited else 0),
             self._worth.values,
             sketch_width=self._sketch_width,
             weighted=results.weight is not None and learns,
@@ -140,7 +141,7 @@ class WindowEngine:
     def stats(self) -> WindowStats:
         """Counts of all that arrived."""
         state = self.memory.state
-        counts = [
+        left, right = (
             StreamCounts(
                 null_keys=int(state[HOPELESS + side]),
                 in_memory=int(state[LIVE + side]),
@@ -148,8 +149,8 @@ class WindowEngine:
                 evicted=int(state[EVICTED + side]),
             )
             for side in range(2)
-        ]
-        return WindowStats(*counts, self.results.count, self.results.total_weight, self._missing_estimate())
+        )
+        return WindowStats(left, right, self.results.count, self.results.total_weight, self._missing_estimate())
 
     def _missing_estimate(self) -> float | None:
         """Values of classes are arrivals of partners for each tuple of the longer stream; lives are instants."""
@@ -228,8 +229,8 @@ class WindowEngine:
             self._enlarge(max(need, min(2 * self.memory.records.shape[0], most)))
 
     def _enlarge(self, slots: int) -> None:
-        tuples, _ = dump_tuples(self.memory)
-        self.memory = enlarge(self.memory, slots, self.cells(tuples))
+        tuples, weights = dump_tuples(self.memory)
+        self.memory = enlarge(self.memory, slots, tuples, self.cells(tuples), weights)
         for store in self.results.columns:
             store.relocate(self.memory.records, self.memory.links)
 

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from semistream.errors import InvalidArgument, JoinFailed, JoinInProgress
 from semistream.kernels.types import Int64s
+from semistream.streams.zipf import whole_number
 from semistream.windows.archive import Archive
 from semistream.windows.arrivals import Arrivals
 from semistream.windows.band import Band
@@ -38,11 +39,11 @@ class WindowJoin:
     """Joins two streams, pushed batch by batch in any interleaving, within sliding windows.
 
     **Which pairs.** A tuple arrives at its event time, and is in its stream's window from then on: for ``window``
-    instants, its own included, so at instants t with ``t - window < time <= t`` (WINDOW 2.1); with `Tuples`, while it is
-    among that many latest tuples of its stream, all those of the instant at hand included; with None for ever. A pair is
-    a result if it fulfils the condition and, at the instant when the later of the two arrives, both are in their
-    windows. For windows of time that is ``0 <= l.time - r.time < right window`` or ``0 <= r.time - l.time < left
-    window``. It comes out once; two tuples of one instant always meet. (The formula in 2.1 sums from ``t - w - 1``,
+    instants, its own included, so at instants t with ``t - window < time <= t`` (WINDOW 2.1); with `Tuples`, while it
+    is among that many latest tuples of its stream, all those of the instant at hand included; with None for ever. A
+    pair is a result if it fulfils the condition and, at the instant when the later of the two arrives, both are in
+    their windows. For windows of time that is ``0 <= l.time - r.time < right window`` or ``0 <= r.time - l.time < left
+    window``. It comes out once, and two tuples of one instant meet. (The formula in 2.1 sums from ``t - w - 1``,
     against its own text, and counts pairs of one instant twice.)
 
     **When.** Tuples wait until their instant is complete in both streams: until both have shown a later time (less
@@ -51,8 +52,8 @@ class WindowJoin:
     batches, nor on which is pushed first. Tuples of one instant are in the order left before right, and as pushed.
 
     **Exact** when the memory suffices: the results are those of a batch join by key and time. Otherwise ``policy`` says
-    who leaves: what comes out is a subset of the exact result, ``stats`` counts what left and estimates what is missing,
-    and an ``archive`` keeps what it takes to produce the rest later (`semistream.windows.repair`).
+    who leaves: what comes out is a subset of the exact result, ``stats`` counts what left and estimates what is
+    missing, and an ``archive`` keeps what it takes to produce the rest later (`semistream.windows.repair`).
 
     Each call gives an iterator of results, which must be consumed to its end before the operator is driven on.
 
@@ -132,14 +133,11 @@ class WindowJoin:
         self._policy = _policy(policy)
         windows = WindowLength.pair(window, self._time)
         self._policy.accept(windows)
-        for name, value in (("max_waiting", max_waiting), ("batch_rows", batch_rows)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidArgument(f"{name} is {value!r}; give a whole number of at least 1.")
-        late = 0 if lateness == 0 else None if lateness is None else self._time.length(lateness, "lateness", least=0)
+        behind = 0 if lateness == 0 else None if lateness is None else self._time.length(lateness, "lateness", least=0)
         numbered = self._time.names is None
         self._arrivals = (
-            Arrivals(left_schema, lateness=late, numbered=numbered),
-            Arrivals(right_schema, lateness=late, numbered=numbered),
+            Arrivals(left_schema, lateness=behind, numbered=numbered),
+            Arrivals(right_schema, lateness=behind, numbered=numbered),
         )
         value = None if weight is None else ResultWeight.of(weight, self._condition, left_schema, right_schema)
         results = ResultRows(self.schemas, self._condition, value, weight_column)
@@ -153,9 +151,9 @@ class WindowJoin:
             memory=memory,
             allocation=allocation,
             archive=archive,
-            batch_rows=batch_rows,
+            batch_rows=whole_number("batch_rows", batch_rows, least=1),
         )
-        self._max_waiting = max_waiting
+        self._max_waiting = whole_number("max_waiting", max_waiting, least=1)
         self._late: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
         self._late_rows = [0, 0]
         self._finished = False
@@ -170,9 +168,10 @@ class WindowJoin:
         waiting = sum(arrivals.waiting for arrivals in self._arrivals)
         if waiting + batch.num_rows > self._max_waiting and self._arrivals[1 - number].watermark <= self.frontier:
             raise InvalidArgument(
-                f"{waiting} tuples wait, and with the {batch.num_rows} of this batch it would be more than max_waiting, "
-                f"{self._max_waiting}: the {SIDES[1 - number]} stream is silent, or far behind. The batch was not taken: "
-                f"push that stream, tell by advance(time, side={SIDES[1 - number]!r}) how far it is, or raise max_waiting."
+                f"{waiting} tuples wait, and with the {batch.num_rows} of this batch they would be more than "
+                f"max_waiting, {self._max_waiting}: the {SIDES[1 - number]} stream is silent, or far behind. The batch "
+                f"was not taken: push that stream, tell by advance(time, side={SIDES[1 - number]!r}) how far it is, or "
+                "raise max_waiting."
             )
         return self._drive("push", self._pushed(number, batch, times))
 
@@ -247,9 +246,7 @@ class WindowJoin:
         changed since come with it. This one must be new."""
         self._require_idle("restore")
         if any(arrivals.rows for arrivals in self._arrivals):
-            raise InvalidArgument(
-                "this operator has taken tuples already; restore a new one, made with equal parameters."
-            )
+            raise InvalidArgument("this operator has taken tuples already; restore a new one, of equal parameters.")
         unpack_state(tables, self._engine, self._arrivals, self._late, self._late_rows)
 
     def _pushed(self, side: int, batch: pa.RecordBatch, times: Int64s | None) -> Results:

@@ -77,8 +77,8 @@ def unpack_state(
     ):
         if found != wanted:
             raise InvalidArgument(
-                f"the state has {found} {what}, this operator {wanted}: it was made with other parameters. Make one with "
-                "those of the operator whose state this is."
+                f"the state has {found} {what}, this operator {wanted}: it was made with other parameters. Make one "
+                "with those of the operator whose state this is."
             )
     memory = make_memory(
         max(old.records.shape[0], tuples.shape[0] + 2),

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.kernels.search import positions_of
-from semistream.kernels.types import Int32s
+from semistream.kernels.code_classes import find_classes, index_codes
+from semistream.kernels.types import Int32s, Int64s
 from semistream.kernels.window_classes import grid_classes, grid_values
 from semistream.windows.condition import Condition, RowCodes
 from semistream.windows.policy import Policy, WeighingPolicy
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NewTuples:
-    """Tuples of one stream that arrive: their rows, their codes, and what a result of each is worth (None: the same)."""
+    """Tuples of one stream that arrive: their rows, their codes, and what a result of each is worth (None: alike)."""
 
     side: int
     batch: pa.RecordBatch
@@ -86,24 +86,33 @@ class _Given(Worth):
     """Tables say it: a class for each value that can come, if these are known and not more than ``most``."""
 
     def __init__(self, source: GivenProbabilities, condition: Condition, *, most: int) -> None:
-        self._frequencies = source.bind(condition)
-        distinct = np.unique(np.concatenate([[0.0], *(side.frequency for side in self._frequencies)]))
+        both = self._frequencies = source.bind(condition)
+        distinct = np.unique(np.concatenate([[0.0], *(side.frequency for side in both)]))
         exact = condition.codec is not None and distinct.size <= most
         self.values = distinct if exact else grid_values()
-        self._class_of_code: tuple[Int32s, ...] = ()
-        if exact:
-            self._class_of_code = tuple(
-                np.searchsorted(distinct, side.frequency).astype(np.int32) for side in self._frequencies
-            )
+        self._tables = (
+            tuple(_ClassTable(side.codes, np.searchsorted(distinct, side.frequency)) for side in both) if exact else ()
+        )
 
     def classes(self, tuples: NewTuples) -> Int32s | None:
-        other = self._frequencies[1 - tuples.side]
-        if not self._class_of_code:
-            return _grid(other.near(tuples.codes), tuples.weight)
-        present, at = positions_of(tuples.codes.code, other.codes)
-        classes = np.zeros(present.size, np.int32)
-        classes[present] = self._class_of_code[1 - tuples.side][at[present]]
-        return classes
+        if self._tables:
+            return self._tables[1 - tuples.side].classes(tuples.codes.code)
+        return _grid(self._frequencies[1 - tuples.side].near(tuples.codes), tuples.weight)
+
+
+class _ClassTable:
+    """The classes of keys, by their codes; 0 for a key that is not there."""
+
+    def __init__(self, codes: Int64s, classes: Int64s) -> None:
+        self._codes = np.ascontiguousarray(codes)
+        self._classes = classes.astype(np.int32)
+        self._slots = np.full(1 << (2 * codes.size).bit_length(), -1, np.int32)
+        index_codes(self._codes, self._slots)
+
+    def classes(self, codes: Int64s) -> Int32s:
+        found = np.empty(codes.size, np.int32)
+        find_classes(codes, self._codes, self._slots, self._classes, found)
+        return found
 
 
 def _grid(values: Floats, weight: Floats | None) -> Int32s:
