@@ -31,16 +31,15 @@ def streams(*, keys: int = 4, rows: int = 25, step: int = 2, nulls: bool = False
             stream.append((now, k))
         return stream
 
-    return st.lists(one, max_size=rows).map(timed)
+    sizes = st.integers(0, rows)  # lists of Hypothesis are short if they may be
+    return sizes.flatmap(lambda n: st.lists(one, min_size=n, max_size=n)).map(timed)
 
 
 def batch_of(stream: Stream, side: int, first: int = 0) -> pa.RecordBatch:
     """Rows with their positions in column l or r."""
     positions = range(first, first + len(stream))
     columns = [[key for _, key in stream], [time for time, _ in stream], list(positions)]
-    return pa.RecordBatch.from_arrays(
-        [pa.array(c, pa.int64()) for c in columns], schema=SCHEMAS[side]
-    )
+    return pa.RecordBatch.from_arrays([pa.array(c, pa.int64()) for c in columns], schema=SCHEMAS[side])
 
 
 def cuts(left: Stream, right: Stream) -> st.SearchStrategy[list[tuple[int, int, int]]]:
@@ -61,7 +60,9 @@ def cuts(left: Stream, right: Stream) -> st.SearchStrategy[list[tuple[int, int, 
     return st.builds(pieces, ends, st.lists(st.integers(0, 1), max_size=10))
 
 
-def drive(join: WindowJoin, left: Stream, right: Stream, pieces: Sequence[tuple[int, int, int]]) -> Iterator[pa.RecordBatch]:
+def drive(
+    join: WindowJoin, left: Stream, right: Stream, pieces: Sequence[tuple[int, int, int]]
+) -> Iterator[pa.RecordBatch]:
     """Push the pieces, finish, and give all results."""
     for side, begin, end in pieces:
         yield from join.push(SIDES[side], batch_of((left, right)[side][begin:end], side, begin))
@@ -86,7 +87,9 @@ def evictions(archive: MemoryArchive) -> dict[tuple[int, int], int]:
     gone = {}
     for side, column in enumerate(("l", "r")):
         table = archive.read(side, SCHEMAS[side])
-        for position, until in zip(table.column(column).to_pylist(), table.column("semistream until").to_pylist(), strict=True):
+        for position, until in zip(
+            table.column(column).to_pylist(), table.column("semistream until").to_pylist(), strict=True
+        ):
             if until != 2**63 - 1:
                 gone[side, position] = until
     return gone

@@ -36,7 +36,11 @@ def predicate(left: int | None, right: int | None) -> str:
 def test_windows_of_time(data: st.DataObject, left: Stream, right: Stream) -> None:
     lengths = data.draw(st.tuples(*[st.none() | st.integers(1, 12)] * 2))
     join = WindowJoin(
-        *SCHEMAS, on="k", time="t", window={"left": lengths[0], "right": lengths[1]}, batch_rows=data.draw(st.integers(1, 9))
+        *SCHEMAS,
+        on="k",
+        time="t",
+        window={"left": lengths[0], "right": lengths[1]},
+        batch_rows=data.draw(st.integers(1, 9)),
     )
     results = list(drive(join, left, right, data.draw(cuts(left, right))))
     assert pairs_of(results) == batch_join(left, right, f"l.k = r.k AND {predicate(*lengths)}")

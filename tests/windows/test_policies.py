@@ -160,9 +160,7 @@ def test_many_classes(data: st.DataObject, left: Stream, right: Stream) -> None:
         # Classes of values that no key of the streams has spread the others over many words.
         keys, frequency = zip(*naive.FREQUENCIES[side].items(), strict=True)
         more = [float(v) for v in range(2, 6200) if (v - 1) % 31]
-        tables.append(
-            pa.table({"k": [*keys, *range(1000, 1000 + len(more))], "frequency": [*frequency, *more]})
-        )
+        tables.append(pa.table({"k": [*keys, *range(1000, 1000 + len(more))], "frequency": [*frequency, *more]}))
     model = naive.Naive((naive.Window(30), naive.Window(30)), 12, naive.prob)
     operator = {"window": 30, "memory": 12, "allocation": "variable"}
     check(Prob(GivenProbabilities(*tables)), model, operator, left, right)

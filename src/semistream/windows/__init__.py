@@ -9,6 +9,7 @@ from semistream.windows.policy import Policy
 from semistream.windows.prob import Prob
 from semistream.windows.probabilities import ComputedProbabilities, GivenProbabilities, LearntProbabilities
 from semistream.windows.random_policy import Random
+from semistream.windows.repair import repair
 from semistream.windows.window_join import POLICIES, WindowJoin
 from semistream.windows.window_stats import WindowStats
 
@@ -29,4 +30,5 @@ __all__ = [
     "Tuples",
     "WindowJoin",
     "WindowStats",
+    "repair",
 ]
