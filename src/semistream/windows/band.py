@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -114,7 +115,9 @@ def _cell_width(comparison: Comparison, other: pa.DataType) -> int:
     if family_of(comparison.relation_type) is Family.FLOAT:
         return 0
     other = value_type(other)
-    zero = pa.array([0]).cast(pa.int32() if other.bit_width == 32 and not pa.types.is_decimal(other) else pa.int64())
-    one = zero.cast(other) if pa.types.is_decimal(other) or pa.types.is_integer(other) else zero.view(other)
-    ranges = comparison.ranges(one)
+    if pa.types.is_decimal(other) or pa.types.is_integer(other):
+        zero = pa.array([Decimal(0) if pa.types.is_decimal(other) else 0], other)
+    else:
+        zero = pa.array([0], pa.int32() if other.bit_width == 32 else pa.int64()).view(other)
+    ranges = comparison.ranges(zero)
     return max(1, min(int(ranges.last[0]) - int(ranges.low[0]) + 1, _MOST))

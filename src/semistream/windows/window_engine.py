@@ -250,7 +250,8 @@ class WindowEngine:
         """About how many tuples a memory is meant for; what is wrong with it is said later."""
         if isinstance(memory, str):
             columns = len(self._schemas[0]) + len(self._schemas[1])
-            return parse_bytes(memory) // (SLOT_BYTES + COPIES * 4 * columns)
+            beside_classes = max(parse_bytes(memory) - self._worth.values.size * CLASS_BYTES, 0)
+            return beside_classes // (SLOT_BYTES + COPIES * 4 * columns)
         if isinstance(memory, dict):
             return sum(tuples for tuples in memory.values() if isinstance(tuples, int))
         return memory if isinstance(memory, int) else _USUAL_TUPLES

@@ -188,6 +188,7 @@ class WindowJoin:
 
         This is how a stream that is silent lets the other one go on. Earlier tuples that come nevertheless are late.
         """
+        self._require_idle("advance")
         instant = self._time.instant(time)
         for number in (0, 1) if side is None else (side_number(side),):
             self._arrivals[number].advance(instant)
@@ -195,6 +196,7 @@ class WindowJoin:
 
     def finish(self) -> Results:
         """The streams have ended: gives the results that are left. Nothing can be pushed after that."""
+        self._require_idle("finish")
         self._finished = True
         for arrivals in self._arrivals:
             arrivals.advance(LAST_INSTANT + 1)
