@@ -138,7 +138,7 @@ def test_results_must_be_consumed_and_a_failure_is_remembered() -> None:
     with pytest.raises(InvalidArgument, match="NaN among them"):
         list(failing.finish())
     with pytest.raises(JoinFailed, match="Restore the last state"):
-        failing.push_left(batch_of([(0, 1)], 0))
+        failing.state()
 
 
 def test_a_silent_stream_holds_the_other_until_it_is_told() -> None:

@@ -199,7 +199,7 @@ def _least_valuable_class(memory: WindowMemory, side: int) -> tuple[np.int64, fl
 
 
 @part
-def _next_random(memory: WindowMemory, below: int) -> np.int64:
+def next_random(memory: WindowMemory, below: int) -> np.int64:
     """SplitMix64 (Steele, Lea & Flood, 2014); the bias of a remainder is below 2**-32 for any pool."""
     z = np.uint64(memory.state[RANDOM]) + np.uint64(0x9E3779B97F4A7C15)
     memory.state[RANDOM] = np.int64(z)
@@ -215,7 +215,7 @@ def least_of(memory: WindowMemory, side: int) -> tuple[int, float]:
     policy = memory.state[POLICY]
     if policy == AT_RANDOM:
         live = memory.state[LIVE + side]
-        return (memory.pool[side, _next_random(memory, live)], 0.0) if live else (-1, 0.0)
+        return (memory.pool[side, next_random(memory, live)], 0.0) if live else (-1, 0.0)
     if policy == BY_CLASS:
         class_ = _lowest_class(memory, side)
         return (memory.first[side, class_], memory.values[class_]) if class_ >= 0 else (-1, 0.0)
@@ -228,7 +228,7 @@ def least_of_both(memory: WindowMemory) -> tuple[int, int]:
     """The side and the tuple that is to leave first where the sides share their memory."""
     live = memory.state[LIVE], memory.state[LIVE + 1]
     if memory.state[POLICY] == AT_RANDOM:
-        drawn = _next_random(memory, live[0] + live[1])
+        drawn = next_random(memory, live[0] + live[1])
         return (0, memory.pool[0, drawn]) if drawn < live[0] else (1, memory.pool[1, drawn - live[0]])
     left, left_worth = least_of(memory, 0)
     right, right_worth = least_of(memory, 1)

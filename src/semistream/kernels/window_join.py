@@ -7,11 +7,9 @@ old ones. So the memory holds more than its capacity only while an instant lasts
 the new arriving tuple of each stream" of 2.3, and as many more as arrive at once.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-from semistream.kernels.types import Bools, Bytes, Int32s, Int64s
+from semistream.kernels.types import Int32s, Int64s
 from semistream.kernels.window_classes import (
     BY_EXPECTED,
     enter_class,
@@ -56,7 +54,6 @@ from semistream.kernels.window_memory import (
     USED,
     VARIABLE,
     WINDOW,
-    Floats,
     WindowMemory,
     age_of,
     append_to_ring,
@@ -72,36 +69,11 @@ from semistream.kernels.window_memory import (
     take_slot,
     unlink_from_bucket,
 )
+from semistream.kernels.window_queue import FOREVER, SERVED, note_passing, serve_more
+from semistream.kernels.window_rows import WindowRows
 from semistream.kernels.window_sketch import decay, estimate, observe
 
-FOREVER = np.iinfo(np.int64).max
-ROW, PHASE, NEXT_SLOT, NEXT_CELL, INSTANT_END = range(5)  # of a cursor
-CURSOR_WORDS = 5
-DEPARTED_COLUMNS = 5
 _BEGIN, _PROBE, _CHAIN = range(3)  # phases
-
-
-class WindowRows(NamedTuple):
-    """Tuples in the order of (time, side, position). Arrays that are empty: all can match; cells and bounds are the
-    codes; classes are found by the sketch; weights are 1; costs are 1.
-
-    ``number`` counts the tuples of a side from 0. A tuple is stored in ``cell``, and its partners are in the cells of
-    the other side from ``first_cell`` to ``last_cell``, with codes from ``low`` to ``high``.
-    """
-
-    side: Bytes
-    time: Int64s
-    number: Int64s
-    code: Int64s
-    possible: Bools
-    cell: Int64s
-    first_cell: Int64s
-    last_cell: Int64s
-    low: Int64s
-    high: Int64s
-    class_: Int32s
-    weight: Floats
-    cost: Int32s
 
 
 @part
@@ -244,48 +216,50 @@ def join_rows(  # noqa: PLR0915  # one pass, whose state would have to be handed
     memory: WindowMemory,
     rows: WindowRows,
     cursor: Int64s,
+    served: Int64s,
     placed: Int32s,
     departed: Int64s,
     out_left: Int64s,
     out_right: Int64s,
-) -> int:
-    """Pairs of origins of a left and a right tuple, until all rows are done or the output is full; gives how many.
+) -> tuple[int, bool]:
+    """Pairs of origins of a left and a right tuple; gives how many, and whether it is over or the output was full.
 
     The origin of a tuple is what its slot says: where its row is kept, or ``~number`` of one that came in ``rows``.
     ``placed[side, number]`` takes the slot that a row got. ``departed`` takes (side, origin, arrival, until, time) of
     what leaves, if that is asked for: ``until`` is the arrival number of the last tuple it met, `FOREVER` if it
-    expired. ``cursor`` says where to go on; it is over when ``cursor[ROW] == rows.time.size``.
+    expired. ``cursor`` says where to go on. If the processor is slow, ``served`` has as many places as there are rows,
+    and takes those that a queue lets through (`semistream.kernels.window_queue`); if it is empty, all are.
     """
     state, records, links = memory.state, memory.records, memory.links
-    found, buckets = 0, memory.heads.shape[1]
-    row, phase, slot, cell, end = cursor[0], cursor[1], cursor[2], cursor[3], cursor[4]
-    ranged = rows.cell.size > 0
-    while row < rows.time.size:
-        now = rows.time[row]
+    found, buckets, ranged, queued = 0, memory.heads.shape[1], rows.cell.size > 0, served.size > 0
+    turn, phase, slot, cell, end = cursor[0], cursor[1], cursor[2], cursor[3], cursor[4]
+    while True:
         if phase == _BEGIN:
-            end = row
-            while end < rows.time.size and rows.time[end] == now:
+            if queued:
+                if turn == cursor[SERVED] and not serve_more(memory, rows, cursor, served, departed):
+                    break
+            elif turn == rows.time.size:
+                break
+            now = rows.time[served[turn] if queued else turn]
+            end = turn + queued  # a slow processor takes one at a time
+            while not queued and end < rows.time.size and rows.time[end] == now:
                 state[COUNT + np.int64(rows.side[end])] += 1
                 end += 1
             state[NOW] = now
             expire(memory, now, departed)
             phase = _PROBE
-        side = np.int64(rows.side[row])
+        row = served[turn] if queued else turn
+        side, code, now = np.int64(rows.side[row]), rows.code[row], rows.time[row]
         other = 1 - side
-        code = rows.code[row]
         if phase == _PROBE:
             hopeless = rows.possible.size > 0 and not rows.possible[row]
             gone = is_expired(memory, side, state[SEEN + side] if state[BY_TUPLES + side] else now, now)
             if hopeless or gone:
                 state[HOPELESS + side] += hopeless
                 state[EXPIRED + side] += gone and not hopeless
-                if state[KEEP_DEPARTED]:
-                    at = state[DEPARTED]
-                    departed[at, 0], departed[at, 1] = side, ~rows.number[row]
-                    departed[at, 2], departed[at, 3], departed[at, 4] = state[ARRIVALS], FOREVER, now
-                    state[DEPARTED] = at + 1
+                note_passing(memory, rows, row, state[ARRIVALS], FOREVER, departed)
             else:
-                if state[LEARNT]:
+                if state[LEARNT] and not queued:
                     observe(memory, side, rows.cell[row] if ranged else code)
                 cell = rows.first_cell[row] if ranged else code
                 slot = memory.heads[other, bucket_of(cell, buckets)]
@@ -298,8 +272,8 @@ def join_rows(  # noqa: PLR0915  # one pass, whose state would have to be handed
                     stored = records[slot, CODE]
                     if low <= stored <= high:
                         if found == out_left.size:
-                            cursor[0], cursor[1], cursor[2], cursor[3], cursor[4] = row, phase, slot, cell, end
-                            return found
+                            cursor[0], cursor[1], cursor[2], cursor[3], cursor[4] = turn, phase, slot, cell, end
+                            return found, False
                         own = ~rows.number[row]
                         out_left[found] = own if side == 0 else records[slot, ORIGIN]
                         out_right[found] = records[slot, ORIGIN] if side == 0 else own
@@ -317,12 +291,13 @@ def join_rows(  # noqa: PLR0915  # one pass, whose state would have to be handed
             phase = _PROBE
         state[SEEN + side] += 1
         state[ARRIVALS] += 1
-        row += 1
-        if row == end:
-            expire(memory, now + 1, departed)
+        turn += 1
+        if turn == end:
+            if not queued:  # others of this instant may still be in the queue
+                expire(memory, now + 1, departed)
             _fit(memory, departed)
             if state[LEARNT]:
                 _learn_more(memory, not ranged)
             phase = _BEGIN
-    cursor[0], cursor[1] = row, _BEGIN
-    return found
+    cursor[0], cursor[1] = turn, _BEGIN
+    return found, True

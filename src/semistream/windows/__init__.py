@@ -10,6 +10,7 @@ from semistream.windows.prob import Prob
 from semistream.windows.probabilities import ComputedProbabilities, GivenProbabilities, LearntProbabilities
 from semistream.windows.random_policy import Random
 from semistream.windows.repair import repair
+from semistream.windows.slow_cpu import SlowCpu
 from semistream.windows.window_join import POLICIES, WindowJoin
 from semistream.windows.window_stats import WindowStats
 
@@ -27,6 +28,7 @@ __all__ = [
     "Policy",
     "Prob",
     "Random",
+    "SlowCpu",
     "Tuples",
     "WindowJoin",
     "WindowStats",

@@ -23,6 +23,22 @@ class ReadyRows:
     batch: pa.RecordBatch
     times: Int64s
 
+    def taken(self, numbers: Int64s) -> ReadyRows:
+        """Some of them."""
+        return ReadyRows(self.batch.take(pa.array(numbers)), self.times[numbers])
+
+    def followed_by(self, others: ReadyRows) -> ReadyRows:
+        """These, and then others that are not earlier."""
+        if not self.times.size or not others.times.size:
+            return self if self.times.size else others
+        return ReadyRows(pa.concat_batches([self.batch, others.batch]), np.concatenate([self.times, others.times]))
+
+
+def no_rows(schema: pa.Schema) -> ReadyRows:
+    """None at all."""
+    arrays = [pa.array([], field.type) for field in schema]
+    return ReadyRows(pa.RecordBatch.from_arrays(arrays, schema=schema), np.empty(0, np.int64))
+
 
 class Arrivals:
     """Takes rows in any order, sorts out those that come too late, and gives out the others in the order of time.
@@ -81,7 +97,7 @@ class Arrivals:
     def ready(self, frontier: int) -> ReadyRows:
         """Take out the rows with times before ``frontier``."""
         if frontier <= self._least:
-            return ReadyRows(_empty(self.schema), _NO_TIMES)
+            return no_rows(self.schema)
         batch, times = self._batches[0], self._times[0]
         if len(self._batches) > 1:  # one that is left from the last time is in order
             batch, times = pa.concat_batches(self._batches), np.concatenate(self._times)
@@ -108,16 +124,9 @@ class Arrivals:
     def held(self) -> ReadyRows:
         """The rows that wait, in the order they are kept in."""
         if not self._batches:
-            return ReadyRows(_empty(self.schema), _NO_TIMES)
+            return no_rows(self.schema)
         return ReadyRows(pa.concat_batches(self._batches), np.concatenate(self._times))
 
     def hold(self, rows: ReadyRows) -> None:
         """Keep rows that `held` gave."""
         self._keep(rows.batch, rows.times)
-
-
-_NO_TIMES = np.empty(0, np.int64)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.kernels.types import Int32s, Int64s
-from semistream.kernels.window_join import WindowRows
+from semistream.kernels.window_rows import WindowRows
 from semistream.windows.condition import RowCodes
 from semistream.windows.result_weight import Floats
 
@@ -22,8 +22,12 @@ def merge_rows(
     classes: Sequence[Int32s | None],
     weights: Sequence[Floats | None],
     costs: Sequence[Int32s | None],
+    queued: int | None = None,
 ) -> WindowRows:
-    """The rows of the left and the right stream by (time, side, position); each side is in the order of time."""
+    """The rows of the left and the right stream by (time, side, position); each side is in the order of time.
+
+    If there is a queue, ``queued`` is how many of the first are in it.
+    """
     sizes = [side.size for side in times]
     all_times = np.concatenate(times)
     # Two runs in order: a stable sort merges them in one pass.
@@ -50,6 +54,7 @@ def merge_rows(
         class_=merged(classes, np.empty(0, np.int32)),
         weight=merged(weights, np.empty(0)),
         cost=merged(costs, np.empty(0, np.int32)),
+        queued=np.empty(0, np.bool_) if queued is None else np.arange(all_times.size) < queued,
     )
 
 

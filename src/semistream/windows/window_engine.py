@@ -9,16 +9,18 @@ import pyarrow as pa
 
 from semistream.budget import parse_bytes
 from semistream.kernels.types import Int32s, Int64s
-from semistream.kernels.window_join import CURSOR_WORDS, DEPARTED_COLUMNS, FOREVER, ROW, fit_to_capacity, join_rows
+from semistream.kernels.window_join import fit_to_capacity, join_rows
 from semistream.kernels.window_load import ORIGIN_COLUMN, SIDE_COLUMN, TIME_COLUMN
 from semistream.kernels.window_memory import (
     ARRIVAL,
     BY_TUPLES,
     CAPACITY,
     CLASS,
+    CLOCK,
     COUNT,
     DECAY_AT,
     DEPARTED,
+    DROPPED,
     EVICTED,
     EXPIRED,
     HALF_LIFE,
@@ -30,14 +32,19 @@ from semistream.kernels.window_memory import (
     NOW,
     ORIGIN,
     POLICY,
+    QUEUE_LIMIT,
+    QUEUE_MODEL,
     RANDOM,
     REFRESH,
     REFRESH_AT,
+    SERVICE,
+    SERVICE_PER,
     VARIABLE,
     WINDOW,
 )
+from semistream.kernels.window_queue import ARRIVED, CURSOR_WORDS, DEPARTED_COLUMNS, FOREVER, UNTIL
 from semistream.windows.archive import Archive
-from semistream.windows.arrivals import BEGINNING, Arrivals, ReadyRows
+from semistream.windows.arrivals import BEGINNING, Arrivals, ReadyRows, no_rows
 from semistream.windows.arriving_rows import largest_instant, merge_rows
 from semistream.windows.capacity import Allocation, Capacity, Memory
 from semistream.windows.condition import Condition
@@ -49,6 +56,7 @@ from semistream.windows.random_policy import Random
 from semistream.windows.result_rows import ResultRows
 from semistream.windows.row_bytes import row_bytes
 from semistream.windows.row_store import COPIES
+from semistream.windows.slow_cpu import SlowCpu
 from semistream.windows.window_stats import StreamCounts, WindowStats
 from semistream.windows.worth import NewTuples, Worth
 
@@ -71,10 +79,12 @@ class WindowEngine:
         memory: Memory,
         allocation: Allocation,
         archive: Archive | None,
+        cpu: SlowCpu | None,
         batch_rows: int,
     ) -> None:
         self._schemas, self._condition, self._policy = schemas, condition, policy
-        self._allocation, self._archive = allocation, archive
+        self._allocation, self._archive, self._cpu = allocation, archive, cpu
+        self.queue = (no_rows(schemas[0]), no_rows(schemas[1]))
         self.results = results
         self._worth = Worth.of(policy, condition, weighted=results.weight is not None)
         self._least_tuple_bytes = SLOT_BYTES + COPIES * min(len(schemas[0]), len(schemas[1]))
@@ -96,6 +106,9 @@ class WindowEngine:
         state[HALF_LIFE], state[REFRESH] = state[DECAY_AT], state[REFRESH_AT] = sizes[:2]
         state[RANDOM] = policy.seed if isinstance(policy, Random) else 0
         state[NOW] = BEGINNING
+        if cpu is not None:
+            state[QUEUE_MODEL], state[QUEUE_LIMIT] = cpu.code, cpu.queue
+            state[SERVICE], state[SERVICE_PER] = cpu.rate.as_integer_ratio()
         self._write_limits()
         self._out = np.empty(batch_rows, np.int64), np.empty(batch_rows, np.int64)
         self.first_instant = 0
@@ -118,13 +131,15 @@ class WindowEngine:
         self._write_limits()
         departed = self._room_for_departed(0)
         fit_to_capacity(self.memory, departed)
-        self._archive_departed(departed, (_no_rows(self._schemas[0]), _no_rows(self._schemas[1])))
+        self._archive_departed(departed, (no_rows(self._schemas[0]).batch, no_rows(self._schemas[1]).batch))
 
     def arrive(self, arrivals: Sequence[Arrivals], frontier: int) -> Iterator[pa.RecordBatch]:
         """Join all tuples with times before ``frontier``."""
         ready = (arrivals[0].ready(frontier), arrivals[1].ready(frontier))
+        if self._cpu is not None:
+            ready = (self.queue[0].followed_by(ready[0]), self.queue[1].followed_by(ready[1]))
         if ready[0].times.size or ready[1].times.size:
-            yield from self._join(ready)
+            yield from self._join(ready, frontier)
 
     def archive_rest(self) -> None:
         """Give the tuples that are in memory to the archive: the streams have ended."""
@@ -136,7 +151,7 @@ class WindowEngine:
         departed[:, 2], departed[:, 3] = tuples[:, 4], FOREVER
         departed[:, 4] = tuples[:, TIME_COLUMN]
         self.memory.state[DEPARTED] = tuples.shape[0]
-        self._archive_departed(departed, (_no_rows(self._schemas[0]), _no_rows(self._schemas[1])))
+        self._archive_departed(departed, (no_rows(self._schemas[0]).batch, no_rows(self._schemas[1]).batch))
 
     def stats(self) -> WindowStats:
         """Counts of all that arrived."""
@@ -147,6 +162,8 @@ class WindowEngine:
                 in_memory=int(state[LIVE + side]),
                 expired=int(state[EXPIRED + side]),
                 evicted=int(state[EVICTED + side]),
+                queued=self.queue[side].times.size,
+                dropped=int(state[DROPPED + side]),
             )
             for side in range(2)
         )
@@ -164,27 +181,35 @@ class WindowEngine:
                 missing += self.memory.sums[LOST + side] * max(state[COUNT], state[COUNT + 1]) / elapsed
         return float(missing)
 
-    def _join(self, ready: tuple[ReadyRows, ReadyRows]) -> Iterator[pa.RecordBatch]:
-        if self.memory.state[NOW] == BEGINNING:
+    def _join(self, ready: tuple[ReadyRows, ReadyRows], frontier: int) -> Iterator[pa.RecordBatch]:
+        if not self.memory.state[COUNT] + self.memory.state[COUNT + 1]:
             self.first_instant = min(int(side.times[0]) for side in ready if side.times.size)
+            self.memory.state[CLOCK] = self.first_instant - 1
         batches = (ready[0].batch, ready[1].batch)
         codes = [self._condition.codes(side, batches[side]) for side in range(2)]
         weights = [self._weights(side, batches[side]) for side in range(2)]
         classes = [self._worth.classes(NewTuples(side, batches[side], codes[side], weights[side])) for side in range(2)]
         costs = [self._costs(batch) for batch in batches]
-        rows = merge_rows([side.times for side in ready], codes, classes, weights, costs)
+        queued = None if self._cpu is None else self.queue[0].times.size + self.queue[1].times.size
+        rows = merge_rows([side.times for side in ready], codes, classes, weights, costs, queued)
         self._make_room(rows.time)
         placed = np.full((2, max(batch.num_rows for batch in batches)), -1, np.int32)
         departed = self._room_for_departed(rows.time.size)
         cursor = np.zeros(CURSOR_WORDS, np.int64)
+        cursor[ARRIVED], cursor[UNTIL] = queued or 0, frontier
+        served = np.empty(0 if queued is None else rows.time.size, np.int64)
         left, right = self._out
-        while cursor[ROW] < rows.time.size:
-            found = join_rows(self.memory, rows, cursor, placed, departed, left, right)
+        over = False
+        while not over:
+            found, over = join_rows(self.memory, rows, cursor, served, placed, departed, left, right)
             if found and (result := self.results.joined(left[:found], right[:found], batches)).num_rows:
                 yield result
         self._archive_departed(departed, batches)
         for side in range(2):
             self._store(side, batches[side], placed[side, : batches[side].num_rows])
+        if self._cpu is not None:
+            left_over = [rows.number[rows.queued & (rows.side == side)] for side in range(2)]
+            self.queue = (ready[0].taken(left_over[0]), ready[1].taken(left_over[1]))
 
     def _weights(self, side: int, batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
         return None if self.results.weight is None else self.results.weight.of_tuples(side, batch)
@@ -224,7 +249,8 @@ class WindowEngine:
         """See that there are slots for all tuples that can be in memory while these arrive."""
         live = int(self.memory.state[LIVE] + self.memory.state[LIVE + 1])
         most = self.capacity.most_tuples(self._least_tuple_bytes)
-        need = min(live + times.size, max(most, live) + largest_instant(times))
+        at_once = largest_instant(times) if self._cpu is None else times.size
+        need = min(live + times.size, max(most, live) + at_once)
         if need > self.memory.records.shape[0]:
             self._enlarge(max(need, min(2 * self.memory.records.shape[0], most)))
 
@@ -265,7 +291,3 @@ class WindowEngine:
             least_tuple_bytes=self._least_tuple_bytes,
             sketch_tuples=-(-sketch_bytes // SLOT_BYTES),
         )
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

@@ -25,6 +25,7 @@ from semistream.windows.random_policy import Random
 from semistream.windows.result_rows import ResultRows
 from semistream.windows.result_weight import ResultWeight, Weight
 from semistream.windows.sides import SIDES, Side, side_number
+from semistream.windows.slow_cpu import SlowCpu
 from semistream.windows.window_engine import WindowEngine
 from semistream.windows.window_state import Tables, pack_state, unpack_state
 from semistream.windows.window_stats import StreamCounts, WindowStats
@@ -85,6 +86,8 @@ class WindowJoin:
         What a result is worth (`ResultWeight`), and the name of a column for it, if it is to come out.
     archive
         Takes every tuple when it leaves.
+    cpu
+        A `SlowCpu` serves so many tuples at an instant, and has a queue that drops the others. None: all are joined.
     suffix
         For names of right columns that the left stream has too.
     max_waiting
@@ -123,6 +126,7 @@ class WindowJoin:
         weight: Weight | None = None,
         weight_column: str | None = None,
         archive: Archive | None = None,
+        cpu: SlowCpu | None = None,
         suffix: str = "_right",
         max_waiting: int = 10_000_000,
         batch_rows: int = 65_536,
@@ -131,8 +135,8 @@ class WindowJoin:
         self._condition = Condition.of(left_schema, right_schema, on=on, band=band, where=where, suffix=suffix)
         self._time = EventTime.of(left_schema, right_schema, time)
         self._policy = _policy(policy)
-        windows = WindowLength.pair(window, self._time)
-        self._policy.accept(windows)
+        self._cpu = cpu
+        windows = self._windows(window)
         behind = 0 if lateness == 0 else None if lateness is None else self._time.length(lateness, "lateness", least=0)
         numbered = self._time.names is None
         self._arrivals = (
@@ -151,6 +155,7 @@ class WindowJoin:
             memory=memory,
             allocation=allocation,
             archive=archive,
+            cpu=cpu,
             batch_rows=whole_number("batch_rows", batch_rows, least=1),
         )
         self._max_waiting = whole_number("max_waiting", max_waiting, least=1)
@@ -208,9 +213,7 @@ class WindowJoin:
         Tuples that have expired before stay so, also if the window grows.
         """
         self._require_idle("set_window")
-        windows = WindowLength.pair(window, self._time)
-        self._policy.accept(windows)
-        self._engine.set_windows(windows)
+        self._engine.set_windows(self._windows(window))
 
     def set_memory(self, memory: Memory) -> None:
         """Change the memory. If it shrinks, the least worthy tuples leave at once (WINDOW 6.1.1: varying memory)."""
@@ -250,6 +253,13 @@ class WindowJoin:
         if any(arrivals.rows for arrivals in self._arrivals):
             raise InvalidArgument("this operator has taken tuples already; restore a new one, of equal parameters.")
         unpack_state(tables, self._engine, self._arrivals, self._late, self._late_rows)
+
+    def _windows(self, window: Windows) -> tuple[WindowLength, WindowLength]:
+        windows = WindowLength.pair(window, self._time)
+        self._policy.accept(windows)
+        if self._cpu is not None:
+            self._cpu.accept(self._policy, windows)
+        return windows
 
     def _pushed(self, side: int, batch: pa.RecordBatch, times: Int64s | None) -> Results:
         late = self._arrivals[side].take(batch, times)

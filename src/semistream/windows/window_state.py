@@ -13,7 +13,7 @@ import pyarrow as pa
 from semistream.errors import InvalidArgument
 from semistream.kernels.types import Int64s
 from semistream.kernels.window_load import DUMPED_COLUMNS, ORIGIN_COLUMN, SIDE_COLUMN, load_tuples
-from semistream.windows.arrivals import Arrivals, ReadyRows
+from semistream.windows.arrivals import Arrivals, ReadyRows, no_rows
 from semistream.windows.capacity import Capacity
 from semistream.windows.join_memory import dump_tuples, make_memory, take_over
 from semistream.windows.lengths import WindowLength
@@ -34,12 +34,14 @@ def pack_state(engine: WindowEngine, arrivals: Sequence[Arrivals], late: Late, l
     for number, side in enumerate(SIDES):
         own = tuples[tuples[:, SIDE_COLUMN] == number]
         schema, store = arrivals[number].schema, engine.results.columns[number]
-        columns = store.gather(np.ascontiguousarray(own[:, ORIGIN_COLUMN]), _empty(schema), schema.names)
+        columns = store.gather(np.ascontiguousarray(own[:, ORIGIN_COLUMN]), no_rows(schema).batch, schema.names)
         tables[f"{side} memory"] = pa.Table.from_arrays(columns, schema=schema)
         held = arrivals[number].held()
         tables[f"{side} waiting"] = pa.Table.from_batches([held.batch], schema)
         tables[f"{side} waiting times"] = pa.table({"time": held.times})
         tables[f"{side} late"] = pa.Table.from_batches(late[number], schema)
+        tables[f"{side} queue"] = pa.Table.from_batches([engine.queue[number].batch], schema)
+        tables[f"{side} queue times"] = pa.table({"time": engine.queue[number].times})
     tables["tuples"] = pa.table({str(i): np.ascontiguousarray(tuples[:, i]) for i in range(DUMPED_COLUMNS)})
     tables["weights"] = pa.table({"weight": weights})
     tables["sketch"] = pa.table({"count": memory.counters.ravel()})
@@ -100,11 +102,11 @@ def unpack_state(
     engine.first_instant = numbers["first"]
     for number, side in enumerate(SIDES):
         _restore_rows(engine, number, tuples, tables[f"{side} memory"])
-        times = tables[f"{side} waiting times"].column(0).to_numpy().astype(np.int64)
-        arrivals[number].hold(ReadyRows(_batch(tables[f"{side} waiting"]), times))
+        arrivals[number].hold(_rows(tables, f"{side} waiting"))
         arrivals[number].greatest, arrivals[number].told, arrivals[number].rows = numbers["arrivals"][number]
         late[number][:] = [batch for batch in tables[f"{side} late"].to_batches() if batch.num_rows]
         late_rows[number] = numbers["late"][number]
+    engine.queue = (_rows(tables, "left queue"), _rows(tables, "right queue"))
 
 
 def _restore_rows(engine: WindowEngine, side: int, tuples: Int64s, rows: pa.Table) -> None:
@@ -116,7 +118,11 @@ def _restore_rows(engine: WindowEngine, side: int, tuples: Int64s, rows: pa.Tabl
 
 def _numbers(tables: Tables) -> dict[str, Any]:
     wanted = {"tuples", "weights", "sketch", "residence", "state", "sums", "numbers"}
-    wanted |= {f"{side} {part}" for side in SIDES for part in ("memory", "waiting", "waiting times", "late")}
+    wanted |= {
+        f"{side} {part}"
+        for side in SIDES
+        for part in ("memory", "waiting", "waiting times", "queue", "queue times", "late")
+    }
     if missing := wanted - set(tables):
         raise InvalidArgument(f"the state lacks the tables {sorted(missing)}; give all that state() gave.")
     numbers = json.loads(tables["numbers"].column(0)[0].as_py())
@@ -125,10 +131,10 @@ def _numbers(tables: Tables) -> dict[str, Any]:
     return cast("dict[str, Any]", numbers)
 
 
+def _rows(tables: Tables, name: str) -> ReadyRows:
+    return ReadyRows(_batch(tables[name]), tables[f"{name} times"].column(0).to_numpy().astype(np.int64))
+
+
 def _batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else _empty(table.schema)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    return batches[0] if batches else no_rows(table.schema).batch

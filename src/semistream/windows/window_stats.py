@@ -10,13 +10,14 @@ class StreamCounts:
     """Tuples of one stream. Every one that came in is in exactly one of the other counts.
 
     ``late`` came after the allowed lateness and were handed out; ``waiting`` have an instant that is not complete;
-    ``null_keys`` cannot match; ``in_memory`` are kept now; ``expired`` left their window; ``evicted`` left before, for
+    ``queued`` wait for a slow processor; ``null_keys`` cannot match; ``in_memory`` are kept now; ``expired`` left their window; ``evicted`` left before, for
     want of memory; ``dropped`` left a queue and never reached the join (`semistream.windows.slow_cpu`).
     """
 
     rows_in: int = 0
     late: int = 0
     waiting: int = 0
+    queued: int = 0
     null_keys: int = 0
     in_memory: int = 0
     expired: int = 0
