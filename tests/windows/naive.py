@@ -73,9 +73,9 @@ class Naive:
                 self.learnt.observe(one)
             for other in self.memory:
                 if other.side != one.side:
-                    l, r = (one, other) if one.side == 0 else (other, one)
-                    if self.matches(l.key, r.key):
-                        self.results[l.position, r.position] += 1
+                    left_one, right_one = (one, other) if one.side == 0 else (other, one)
+                    if self.matches(left_one.key, right_one.key):
+                        self.results[left_one.position, right_one.position] += 1
             self.enter(one)
         self.expire(now + 1)
         self.fit()

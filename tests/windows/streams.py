@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -49,7 +50,7 @@ def cuts(left: Stream, right: Stream) -> st.SearchStrategy[list[tuple[int, int, 
         queues = []
         for side, stream in enumerate((left, right)):
             marks = sorted({0, len(stream), *(e for e in ends[side] if e < len(stream))})
-            queues.append([(side, b, e) for b, e in zip(marks, marks[1:], strict=False)])
+            queues.append([(side, b, e) for b, e in pairwise(marks)])
         out = []
         for side in [*order, *([0] * 30), *([1] * 30)]:
             if queues[side]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_a_restored_join_goes_on_as_if_nothing_had_happened(
     for side, begin, end in pieces[saved:]:
         got += [b.to_pylist() for b in second.push(SIDES[side], batch_of(mixed[side][begin:end], side, begin))]
     got += [b.to_pylist() for b in second.finish()]
-    assert sum(got, []) == sum(wanted, [])
+    assert [*chain(*got)] == [*chain(*wanted)]
     assert second.stats == at_once.stats
     for side in SIDES:
         late = [[row for batch in join.take_late(side) for row in batch.to_pylist()] for join in (second, at_once)]
@@ -173,9 +174,13 @@ def test_an_archive_in_files(tmp_path: Path) -> None:
     with FileArchive(tmp_path / "archive") as archive:
         join = WindowJoin(*SCHEMAS, on="k", time="t", window=20, memory=10, policy="random", archive=archive)
         results = pairs_of(list(drive(join, stream, stream, whole(stream, stream))))
-        missing = pairs_of(list(repair(archive, *SCHEMAS, on="k")))
+    missing = pairs_of(list(repair(FileArchive.open(tmp_path / "archive"), *SCHEMAS, on="k")))
     assert sum(missing.values()) > sum(results.values()) > 0
     assert results + missing == batch_join(stream, stream, f"l.k = r.k AND {predicate(20, 20)}")
     with pytest.raises(InvalidArgument, match="has an archive already"):
         FileArchive(tmp_path / "archive")
-    assert Counter(p.name for p in (tmp_path / "archive").iterdir()) == Counter(["left.arrows", "right.arrows"])
+    assert Counter(p.name for p in (tmp_path / "archive").iterdir()) == Counter(
+        ["left.arrows", "right.arrows", "windows.json"]
+    )
+    with pytest.raises(InvalidArgument, match="has no archive"):
+        FileArchive.open(tmp_path)

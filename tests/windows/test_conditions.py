@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +19,7 @@ from semistream.errors import ColumnNotFound, InvalidArgument, KeyTypeError
 from semistream.windows import Band, ComputedProbabilities, GivenProbabilities, Prob, WindowJoin
 from tests.windows import naive
 from tests.windows.streams import SCHEMAS, batch_of, drive, pairs_of, streams, whole
-from tests.windows.test_exact import predicate
+from tests.windows.test_exact import batch_join, predicate
 
 VALUES: dict[str, tuple[pa.DataType, pa.DataType, st.SearchStrategy[Any], Any, str]] = {
     "integers": (pa.int32(), pa.int64(), st.integers(-20, 20), 5, "abs(l.x - r.x) <= 5"),
@@ -44,7 +43,8 @@ VALUES: dict[str, tuple[pa.DataType, pa.DataType, st.SearchStrategy[Any], Any, s
         "NOT isnan(l.x) AND NOT isnan(r.x) AND l.x = r.x",
     ),
     "timestamps": (
-        pa.timestamp("s"), pa.timestamp("ms"), st.integers(0, 600).map(lambda s: datetime(2024, 1, 1) + timedelta(seconds=s)),
+        pa.timestamp("s"), pa.timestamp("ms"),
+        st.integers(0, 600).map(lambda s: datetime(2024, 1, 1) + timedelta(seconds=s)),
         "2 minutes", "abs(epoch_ms(l.x) - epoch_ms(r.x)) <= 120000",
     ),
     "dates": (
@@ -77,10 +77,7 @@ def joined(join: WindowJoin, left: pa.Table, right: pa.Table) -> list[pa.RecordB
 
 
 def by_duckdb(left: pa.Table, right: pa.Table, condition: str) -> Counter[Any]:
-    with duckdb.connect() as connection:
-        connection.register("l", left)
-        connection.register("r", right)
-        return Counter(connection.sql(f"SELECT l.l, r.r FROM l JOIN r ON {condition}").fetchall())
+    return batch_join([], [], condition, (left, right))
 
 
 @pytest.mark.parametrize("kind", VALUES)
@@ -125,11 +122,12 @@ def test_predicates_over_the_joined_row(data: st.DataObject) -> None:
 
 
 def test_other_columns_come_through_whatever_their_type() -> None:
-    """Strings, lists, dictionaries and nulls of tuples that stayed in memory over many batches, and some that did not."""
+    """Strings, lists, dictionaries and nulls, of tuples that stayed in memory over many batches and others."""
     generator = np.random.default_rng(4)
     rows = 600
     left = pa.table({
-        "k": generator.integers(0, 40, rows), "l": np.arange(rows), "s": [None if i % 7 == 0 else "s" * (i % 9) for i in range(rows)],
+        "k": generator.integers(0, 40, rows), "l": np.arange(rows),
+        "s": [None if i % 7 == 0 else "s" * (i % 9) for i in range(rows)],
         "list": [list(range(i % 4)) if i % 5 else None for i in range(rows)],
         "dictionary": pa.array([f"d{i % 3}" for i in range(rows)]).dictionary_encode(),
         "flag": [None if i % 11 == 0 else i % 2 == 0 for i in range(rows)],
@@ -249,7 +247,7 @@ def test_conditions_that_cannot_be() -> None:
         WindowJoin(left, right, band=Band("s", "n", 1), window=3)
     with pytest.raises(InvalidArgument, match="must be a number"):
         WindowJoin(left, right, band=Band("k", "n", "5 minutes"), window=3)
+    keys = pa.table({"k": [1], "frequency": [1.0]})
+    policy = Prob(GivenProbabilities(keys, keys))
     with pytest.raises(InvalidArgument, match="for other predicates give ComputedProbabilities"):
-        keys = pa.table({"k": [1], "frequency": [1.0]})
-        policy = Prob(GivenProbabilities(keys, keys))
         WindowJoin(*SCHEMAS, where=pc.field("k") < pc.field("k_right"), window=3, policy=policy)

@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 from semistream.windows import Tuples, WindowJoin
 from tests.windows.streams import SCHEMAS, Stream, batch_of, cuts, drive, pairs_of, streams
 
-TIME_PREDICATE = """
-    ((l.t >= r.t AND ({right} IS NULL OR l.t - r.t < {right})) OR (r.t >= l.t AND ({left} IS NULL OR r.t - l.t < {left})))
-"""
+TIME_PREDICATE = """(
+    (l.t >= r.t AND ({right} IS NULL OR l.t - r.t < {right}))
+    OR (r.t >= l.t AND ({left} IS NULL OR r.t - l.t < {left}))
+)"""
+DUCKDB = duckdb.connect()
 
 
 def batch_join(left: Stream, right: Stream, condition: str, tables: tuple[pa.Table, ...] = ()) -> Counter[Any]:
     """Positions of the pairs that DuckDB finds."""
     tables = tables or tuple(pa.Table.from_batches([batch_of(s, i)]) for i, s in enumerate((left, right)))
-    with duckdb.connect() as connection:
-        connection.register("l", tables[0])
-        connection.register("r", tables[1])
-        return Counter(connection.sql(f"SELECT l.l, r.r FROM l JOIN r ON {condition}").fetchall())
+    DUCKDB.register("l", tables[0])
+    DUCKDB.register("r", tables[1])
+    return Counter(DUCKDB.sql(f"SELECT l.l, r.r FROM l JOIN r ON {condition}").fetchall())
 
 
 def predicate(left: int | None, right: int | None) -> str:
@@ -57,10 +58,9 @@ def test_windows_of_tuples(data: st.DataObject, left: Stream, right: Stream) -> 
     # Positions count from 0, so the tuples that came up to an instant less the position are those from it on.
     latest = """(SELECT count(*) FROM {s} AS x WHERE x.t <= greatest(l.t, r.t)) - {s}.{s} <= {length}"""
     both = " AND ".join(latest.format(s=s, length=n) for s, n in zip("lr", lengths, strict=True))
-    with duckdb.connect() as connection:
-        connection.register("l", pa.Table.from_batches([batch_of(left, 0)]))
-        connection.register("r", pa.Table.from_batches([batch_of(right, 1)]))
-        assert results == Counter(connection.sql(f"SELECT l.l, r.r FROM l, r WHERE l.k = r.k AND {both}").fetchall())
+    DUCKDB.register("l", pa.Table.from_batches([batch_of(left, 0)]))
+    DUCKDB.register("r", pa.Table.from_batches([batch_of(right, 1)]))
+    assert results == Counter(DUCKDB.sql(f"SELECT l.l, r.r FROM l, r WHERE l.k = r.k AND {both}").fetchall())
 
 
 @given(data=st.data(), left=streams(rows=15), right=streams(rows=15))
@@ -75,7 +75,7 @@ def test_positions_are_times_where_there_are_none(data: st.DataObject, left: Str
 @given(data=st.data(), left=streams(), right=streams())
 @settings(max_examples=60, deadline=None)
 def test_disorder_within_the_lateness_changes_nothing(data: st.DataObject, left: Stream, right: Stream) -> None:
-    """Rows that are displaced by no more than the lateness are joined; those that are later come out, and are counted."""
+    """Rows that are behind by no more than the lateness are joined; later ones are handed out, and counted."""
     lateness = data.draw(st.integers(0, 6))
     mixed = [data.draw(st.permutations(stream)) for stream in (left, right)]
     on_time: list[list[bool]] = []
@@ -101,8 +101,8 @@ def test_disorder_within_the_lateness_changes_nothing(data: st.DataObject, left:
         assert stats.rows_in == stats.late + stats.null_keys + stats.expired + stats.in_memory
 
 
-@given(left=streams(rows=12), right=streams(rows=12))
-@settings(max_examples=30, deadline=None)
+@given(left=streams(rows=10), right=streams(rows=10))
+@settings(max_examples=15, deadline=None)
 def test_results_come_as_soon_as_their_instant_is_complete(left: Stream, right: Stream) -> None:
     join = WindowJoin(*SCHEMAS, on="k", time="t", window=4)
     got: Counter[Any] = Counter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -102,16 +103,8 @@ def test_who_is_served_and_who_is_dropped(way: Any, data: st.DataObject, left: S
     policy, worth = WEIGHING[data.draw(st.sampled_from(["prob", "life"]))]
     naive.whole_stream_frequencies(left, right)
     archive, parts = MemoryArchive(), data.draw(st.integers(1, 5))
-    join = WindowJoin(
-        *SCHEMAS,
-        on="k",
-        time="t",
-        window=7,
-        memory=2 * parts,
-        policy=policy(of_streams(left, right)),
-        cpu=cpu,
-        archive=archive,
-    )
+    options = {"window": 7, "memory": 2 * parts, "policy": policy(of_streams(left, right))}
+    join = WindowJoin(*SCHEMAS, on="k", time="t", cpu=cpu, archive=archive, **options)
     results = pairs_of(list(drive(join, left, right, data.draw(cuts(left, right)))))
     model = NaiveQueue(naive.Naive((naive.Window(7), naive.Window(7)), (parts, parts), worth), cpu).run(left, right)
     assert dropped(archive) == model.dropped
@@ -127,7 +120,7 @@ def test_who_is_served_and_who_is_dropped(way: Any, data: st.DataObject, left: S
 @given(data=st.data(), left=streams(rows=40, step=1, nulls=True), right=streams(rows=40, step=1, nulls=True))
 @settings(max_examples=40, deadline=None)
 def test_learnt_statistics_and_restored_queues(data: st.DataObject, left: Stream, right: Stream) -> None:
-    """However streams are cut, and saved and restored on the way, the same tuples are dropped; all can be made up for."""
+    """However streams are cut, saved and restored, the same tuples are dropped, and all can be made up for."""
     learnt = LearntProbabilities(half_life=30, refresh=9, width=64)
     policy = data.draw(st.sampled_from([Prob(learnt), Expected(learnt)]))
     model: Any = data.draw(st.sampled_from(["modular", "integrated"]))
@@ -149,7 +142,6 @@ def test_learnt_statistics_and_restored_queues(data: st.DataObject, left: Stream
     assert pairs_of(found) == wanted
     assert dropped(archives[0]) == dropped(archives[1])
     assert join.stats == plain.stats
-    archives[1].changes = archives[1].changes[:1]
     exact = batch_join(left, right, f"l.k = r.k AND {predicate(6, 6)}")
     for archive in archives:
         assert wanted + pairs_of(list(repair(archive, *SCHEMAS, on="k"))) == exact
@@ -166,8 +158,6 @@ def test_a_fast_processor_drops_nothing() -> None:
 
 def test_an_integrated_queue_keeps_what_the_memory_can_use() -> None:
     """On skewed streams at half the speed it loses fewer results than the modular queue, and both than chance."""
-    import numpy as np
-
     generator = np.random.default_rng(3)
     left, right = ([(t, int(k)) for t, k in enumerate(generator.zipf(1.4, 3000) % 50)] for _ in range(2))
     counts = {}

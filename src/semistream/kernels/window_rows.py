@@ -8,11 +8,11 @@ from semistream.kernels.window_memory import Floats
 
 class WindowRows(NamedTuple):
     """Tuples in the order of (time, side, position). Arrays that are empty: all can match; cells and bounds are the
-    codes; classes are found by the sketch; weights are 1; costs are 1.
+    codes; the sketch finds the classes; weights are 1; costs are 1; there is no queue.
 
     ``number`` counts the tuples of a side from 0. A tuple is stored in ``cell``, and its partners are in the cells of
-    the other side from ``first_cell`` to ``last_cell``, with codes from ``low`` to ``high``. ``queued`` marks those that
-    wait in a queue; it is empty if there is none.
+    the other side from ``first_cell`` to ``last_cell``, with codes from ``low`` to ``high``. ``queued`` marks those
+    that wait in a queue.
     """
 
     side: Bytes

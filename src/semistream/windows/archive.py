@@ -8,8 +8,9 @@ last tuple it met. `semistream.windows.repair` makes the missing results of an a
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +23,7 @@ from semistream.windows.lengths import WindowLength
 from semistream.windows.sides import SIDES
 
 TIME_COLUMN, ARRIVAL_COLUMN, UNTIL_COLUMN = "semistream time", "semistream arrival", "semistream until"
+_WINDOWS = "windows.json"
 NEVER = -1
 """The last tuple met by a tuple that never came to the join."""
 
@@ -41,12 +43,14 @@ class Archive(ABC):
         self.changes: list[WindowChange] = []
 
     def begin(self, windows: tuple[WindowLength, WindowLength]) -> None:
-        """The windows that a join starts with."""
-        self.changes.append(WindowChange(-(2**63), windows))
+        """The windows that a join starts with; one that goes on with an archive changes nothing."""
+        if not self.changes:
+            self.change_windows(-(2**63), windows)
 
     def change_windows(self, instant: int, windows: tuple[WindowLength, WindowLength]) -> None:
         """The windows that hold from an instant on."""
-        self.changes.append(WindowChange(instant, windows))
+        if not self.changes or self.changes[-1].windows != windows:
+            self.changes.append(WindowChange(instant, windows))
 
     def add(self, side: int, batch: pa.RecordBatch, time: Int64s, arrival: Int64s, until: Int64s) -> None:
         """Take tuples of one stream that have left."""
@@ -82,16 +86,36 @@ class MemoryArchive(Archive):
 class FileArchive(Archive):
     """Writes tuples to a folder, as one Arrow IPC stream for each side, which any Arrow reader opens.
 
-    Close it (or use ``with``) before it is read. A folder that has an archive is refused.
+    Close it (or use ``with``) before another process reads it, by `open`. A folder that has an archive is refused.
     """
 
     def __init__(self, folder: str | Path) -> None:
         super().__init__()
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        if any(self._path(side).exists() for side in range(2)):
+        if (self.folder / _WINDOWS).exists():
             raise InvalidArgument(f"{self.folder} has an archive already; give another folder, or remove it.")
         self._writers: list[pa.ipc.RecordBatchStreamWriter | None] = [None, None]
+
+    @classmethod
+    def open(cls, folder: str | Path) -> FileArchive:
+        """An archive that is there, to read it."""
+        archive = cls.__new__(cls)
+        Archive.__init__(archive)
+        archive.folder, archive._writers = Path(folder), [None, None]
+        try:
+            changes = json.loads((archive.folder / _WINDOWS).read_text())
+        except FileNotFoundError:
+            raise InvalidArgument(f"{folder} has no archive: there is no {_WINDOWS} in it.") from None
+        for instant, left, right in changes:
+            archive.changes.append(WindowChange(instant, (WindowLength(*left), WindowLength(*right))))
+        return archive
+
+    def change_windows(self, instant: int, windows: tuple[WindowLength, WindowLength]) -> None:
+        """The windows that hold from an instant on."""
+        super().change_windows(instant, windows)
+        changes = [[c.instant, *(astuple(window) for window in c.windows)] for c in self.changes]
+        (self.folder / _WINDOWS).write_text(json.dumps(changes))
 
     def _path(self, side: int) -> Path:
         return self.folder / f"{SIDES[side]}.arrows"

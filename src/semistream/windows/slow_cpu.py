@@ -39,9 +39,9 @@ class SlowCpu:
     dropped from the queue and what is evicted from memory is counted apart. Time that is not used is lost, but for one
     tuple's worth: a processor that waits takes the next tuple at once.
 
-    - ``model="modular"``: the queue has a policy of its own, ``drop``, and knows nothing of the memory. ``"prob"`` drops
-      the tuple whose partners are least likely (as with PROB the older one of equals), and shares the statistics with
-      the join's policy: its probabilities. ``"random"``, ``"oldest"`` and ``"newest"`` share nothing.
+    - ``model="modular"``: the queue has a policy of its own, ``drop``, and knows nothing of the memory. ``"prob"``
+      drops the tuple whose partners are least likely (as with PROB the older one of equals), and shares the statistics
+      with the join's policy: its probabilities. ``"random"``, ``"oldest"`` and ``"newest"`` share nothing.
     - ``model="integrated"``: the queue knows what is in memory. It drops the tuple that would bring least: the partners
       that are in memory now, which it would meet when it is served, and those to be expected in the rest of its life.
       The paper names this model and gives no algorithm. ``drop`` means nothing here.
@@ -66,8 +66,8 @@ class SlowCpu:
             raise InvalidArgument(f"drop is {self.drop!r}; give one of {', '.join(map(repr, _DROPS))}.")
         if isinstance(self.service, bool | str) or not 0 < self.service < _MOST_TERMS or self.rate <= 0:
             raise InvalidArgument(
-                f"service is {self.service!r}; give the tuples that are joined at an instant, more than a millionth and "
-                f"less than {_MOST_TERMS}."
+                f"service is {self.service!r}; give the tuples that are joined at an instant, more than a millionth "
+                f"and less than {_MOST_TERMS}."
             )
 
     @property
@@ -83,11 +83,9 @@ class SlowCpu:
     def accept(self, policy: Policy, windows: tuple[WindowLength, WindowLength]) -> None:
         """Refuse what a queue cannot be combined with."""
         if any(window.by_tuples for window in windows):
-            raise InvalidArgument(
-                "a slow CPU drops tuples, so that windows of tuples would differ; give windows of time."
-            )
+            raise InvalidArgument("a slow CPU drops tuples, and windows of tuples would differ; give windows of time.")
         if self.code in (DROP_LEAST_PROBABLE, DROP_BY_PARTNERS) and not isinstance(policy, WeighingPolicy):
             raise InvalidArgument(
-                f"the queue drops by probability (model {self.model!r}), but policy {policy.name!r} knows none; give drop="
-                "'random', or a policy with probabilities."
+                f"the queue drops by probability (model {self.model!r}), but policy {policy.name!r} knows none; give "
+                "drop='random', or a policy with probabilities."
             )

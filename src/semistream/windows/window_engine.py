@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.budget import parse_bytes
+from semistream.errors import InvalidArgument
 from semistream.kernels.types import Int32s, Int64s
 from semistream.kernels.window_join import fit_to_capacity, join_rows
 from semistream.kernels.window_load import ORIGIN_COLUMN, SIDE_COLUMN, TIME_COLUMN
@@ -117,13 +118,17 @@ class WindowEngine:
 
     def set_windows(self, windows: tuple[WindowLength, WindowLength]) -> None:
         """Change the windows from the next instant on."""
+        if self._cpu is not None and self._archive is not None:
+            raise InvalidArgument(
+                "windows cannot change where a slow processor has an archive: tuples of one instant would be joined "
+                "under both. Make a new operator for the new windows."
+            )
         kinds_change = [window.by_tuples for window in self.windows] != [window.by_tuples for window in windows]
         self.windows = windows
         self._write_limits()
         if kinds_change:  # ages are counted otherwise
             self._enlarge(self.memory.records.shape[0])
-        if self._archive is not None:
-            self._archive.change_windows(int(self.memory.state[NOW]) + 1, windows)
+        self.note_windows()
 
     def set_memory(self, memory: Memory) -> None:
         """Change the capacity, and evict what is over it."""
@@ -259,6 +264,11 @@ class WindowEngine:
         self.memory = enlarge(self.memory, slots, tuples, self.cells(tuples), weights)
         for store in self.results.columns:
             store.relocate(self.memory.records, self.memory.links)
+
+    def note_windows(self) -> None:
+        """Tell the archive which windows hold from now on."""
+        if self._archive is not None:
+            self._archive.change_windows(int(self.memory.state[NOW]) + 1, self.windows)
 
     def cells(self, tuples: Int64s) -> Int64s:
         """The cells of tuples that were dumped, empty if they are their codes."""

@@ -106,6 +106,7 @@ def unpack_state(
         arrivals[number].greatest, arrivals[number].told, arrivals[number].rows = numbers["arrivals"][number]
         late[number][:] = [batch for batch in tables[f"{side} late"].to_batches() if batch.num_rows]
         late_rows[number] = numbers["late"][number]
+    engine.note_windows()
     engine.queue = (_rows(tables, "left queue"), _rows(tables, "right queue"))
 
 

@@ -10,8 +10,9 @@ class StreamCounts:
     """Tuples of one stream. Every one that came in is in exactly one of the other counts.
 
     ``late`` came after the allowed lateness and were handed out; ``waiting`` have an instant that is not complete;
-    ``queued`` wait for a slow processor; ``null_keys`` cannot match; ``in_memory`` are kept now; ``expired`` left their window; ``evicted`` left before, for
-    want of memory; ``dropped`` left a queue and never reached the join (`semistream.windows.slow_cpu`).
+    ``queued`` wait for a slow processor, ``dropped`` left its queue and never came to the join (`SlowCpu`);
+    ``null_keys`` cannot match; ``in_memory`` are kept now; ``expired`` left their window; ``evicted`` left before, for
+    want of memory.
     """
 
     rows_in: int = 0
