@@ -48,7 +48,7 @@ class Naive:
     arrived: list[int] = field(default_factory=lambda: [0, 0])
     arrivals: int = 0
     now: int = 0
-    stayed: dict[tuple[int, float], float] = field(default_factory=dict)
+    price: list[float] = field(default_factory=lambda: [0.0, 0.0])
     pools: tuple[list[Tuple], list[Tuple]] = field(default_factory=lambda: ([], []))
 
     def run(self, left: Sequence[tuple[int, Any]], right: Sequence[tuple[int, Any]]) -> Naive:
@@ -124,6 +124,11 @@ class Naive:
             one = min(candidates, key=lambda one: (self.worth(self, one), one.arrival))
         self.leave(one)
         self.evicted[one.side, one.position] = self.arrivals - 1
+        shared = isinstance(self.capacity, int)
+        kept = [prob(self, other) for other in self.memory if shared or other.side == one.side] if self.worth else []
+        if kept:
+            side = 0 if shared else one.side
+            self.price[side] += (min(kept) - self.price[side]) / 64
 
     def enter(self, one: Tuple) -> None:
         self.memory.append(one)
@@ -135,11 +140,6 @@ class Naive:
         at = pool.index(one)
         pool[at] = pool[-1]
         pool.pop()
-        if self.worth is not None:
-            window, value = self.windows[one.side], round(prob(self, one), 12)
-            stay = self.arrived[one.side] - one.position if window.by_tuples else self.now - one.time
-            known = self.stayed.get((one.side, value))
-            self.stayed[one.side, value] = stay if known is None else known + (stay - known) / 16
 
     def draw(self, below: int) -> int:
         self.seed = (self.seed + 0x9E3779B97F4A7C15) & MASK
@@ -194,10 +194,11 @@ def life(model: Naive, one: Tuple) -> float:
 
 
 def expected(model: Naive, one: Tuple) -> float:
-    """The same, with the time that tuples of equal probability stay."""
-    stay = model.stayed.get((one.side, round(prob(model, one), 12)))
-    left = model.life(one)
-    return prob(model, one) * (left if stay is None else min(left, max(stay, 1.0)))
+    """What a tuple gains over the price of its place, within an eighth of the longer window."""
+    lengths = [window.length for window in model.windows]
+    horizon = max(1.0, max(-1 if length is None else length for length in lengths) / 8)
+    gain = prob(model, one) - model.price[0 if isinstance(model.capacity, int) else one.side]
+    return gain * min(model.life(one), horizon) if gain > 0 else gain * 1e-9
 
 
 FREQUENCIES: list[dict[Any, float]] = [{}, {}]

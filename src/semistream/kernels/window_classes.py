@@ -2,7 +2,7 @@
 
 Tuples with one value stand in one class, oldest first, as ties go to the younger (WINDOW 4.2). So the first of a class
 is the one of it that leaves first, under every policy here: by the class alone (PROB), by the class and what is left of
-the tuple's life (LIFE), or what is left of it in memory (EXPECTED). ``marks`` says which classes have tuples: a bit for
+the tuple's life (LIFE, EXPECTED). ``marks`` says which classes have tuples: a bit for
 each class, above them a bit for each word with a bit, up to a level of one word. The lowest class is found by looking
 at one word of each level: no heap is needed, and a tuple that expires leaves its class at equal cost.
 """
@@ -17,7 +17,10 @@ from semistream.kernels.window_memory import (
     LIVE,
     OLDER,
     POLICY,
+    PRICE,
     RANDOM,
+    VARIABLE,
+    WINDOW,
     YOUNGER,
     Floats,
     WindowMemory,
@@ -38,7 +41,9 @@ GRID_CLASSES = (2 * _OCTAVES << _STEP_BITS) + 1
 """Classes of the grid: none for what is not positive, then steps of an octave's 32nd from 2**-64 to 2**64."""
 
 _ONE = np.uint64(1)
-_LEARNING = 1.0 / 16  # of the mean residence of a class, by each tuple that leaves
+_LEARNING = 1.0 / 64  # of the price of a place, by each eviction
+_HORIZON = 1.0 / 8  # of the longer window: how far ahead a gain counts
+_BELOW_PRICE = 1e-9  # so that all that gain nothing rank below what gains, and by their value
 
 
 def mark_words(classes: int) -> int:
@@ -144,7 +149,7 @@ def enter_class(memory: WindowMemory, side: int, slot: int, class_: int) -> None
 
 @part
 def leave_class(memory: WindowMemory, side: int, slot: int) -> None:
-    """Take a tuple out of its class or pool, and learn how long it stayed."""
+    """Take a tuple out of its class or pool."""
     links, state = memory.links, memory.state
     if state[POLICY] == AT_RANDOM:
         at, end = links[slot, OLDER], state[LIVE + side] - 1
@@ -169,17 +174,22 @@ def leave_class(memory: WindowMemory, side: int, slot: int) -> None:
 
 
 @part
-def learn_residence(memory: WindowMemory, side: int, class_: int, stayed: int) -> None:
-    """Move the mean residence of a class towards that of a tuple which left."""
-    known = memory.residence[side, class_]
-    memory.residence[side, class_] = stayed if known < 0 else known + _LEARNING * (stayed - known)
+def learn_price(memory: WindowMemory, side: int) -> None:
+    """After an eviction: move the price of a place towards what the least worthy tuple that stayed is worth to PROB."""
+    lowest = _lowest_class(memory, side)
+    if memory.state[VARIABLE]:
+        side, other = 0, _lowest_class(memory, 1 - side)
+        lowest = other if lowest < 0 else lowest if other < 0 else min(lowest, other)
+    if lowest >= 0:
+        memory.sums[PRICE + side] += _LEARNING * (memory.values[lowest] - memory.sums[PRICE + side])
 
 
 @rare_part
 def _least_valuable_class(memory: WindowMemory, side: int) -> tuple[np.int64, float]:
     """The class whose oldest tuple has the least worth, by LIFE or EXPECTED, and that worth; -1 if there is none."""
     found, least, found_arrival = np.int64(-1), np.inf, np.int64(0)
-    expected = memory.state[POLICY] == BY_EXPECTED
+    expected, price = memory.state[POLICY] == BY_EXPECTED, memory.sums[PRICE + (0 if memory.state[VARIABLE] else side)]
+    horizon = np.float64(max(memory.state[WINDOW], memory.state[WINDOW + 1])) * _HORIZON
     marks = memory.marks[side]
     for word in range((memory.values.size + 63) >> 6):
         bits = marks[word]
@@ -187,9 +197,11 @@ def _least_valuable_class(memory: WindowMemory, side: int) -> tuple[np.int64, fl
             class_ = (word << 6) + np.int64(trailing_zeros(bits))
             bits &= bits - _ONE
             life = np.float64(remaining_life(memory, side, memory.head_age[side, class_]))
-            if expected and memory.residence[side, class_] >= 0:
-                life = min(life, max(memory.residence[side, class_], 1.0))
-            worth = memory.values[class_] * life
+            if expected:
+                gain = memory.values[class_] - price
+                worth = gain * min(life, max(horizon, 1.0)) if gain > 0 else gain * _BELOW_PRICE
+            else:
+                worth = memory.values[class_] * life
             if worth > least:
                 continue
             arrival = memory.records[memory.first[side, class_], ARRIVAL]

@@ -14,7 +14,7 @@ from semistream.kernels.window_classes import (
     BY_EXPECTED,
     enter_class,
     grid_class,
-    learn_residence,
+    learn_price,
     least_of,
     least_of_both,
     leave_class,
@@ -91,9 +91,6 @@ def _remove(memory: WindowMemory, side: int, slot: int) -> None:
     state = memory.state
     unlink_from_bucket(memory, side, slot)
     leave_class(memory, side, slot)
-    if state[POLICY] == BY_EXPECTED:
-        now = state[COUNT + side] if state[BY_TUPLES + side] else state[NOW]
-        learn_residence(memory, side, memory.links[slot, CLASS] >> 1, now - age_of(memory, side, slot))
     state[LIVE + side] -= 1
     state[USED + side] -= memory.links[slot, COST]
     free_slot(memory, slot)
@@ -123,6 +120,8 @@ def _evict(memory: WindowMemory, side: int, slot: int, departed: Int64s) -> None
         memory.sums[LOST + side] += memory.values[memory.links[slot, CLASS] >> 1] / max(total, 1.0) * life
     _note_departure(memory, side, slot, state[ARRIVALS] - 1, departed)
     _remove(memory, side, slot)
+    if state[POLICY] == BY_EXPECTED:
+        learn_price(memory, side)
 
 
 @part

@@ -35,10 +35,10 @@ DROPPED = 37
 QUEUE_MODEL, QUEUE_LIMIT, QUEUED, SERVICE, SERVICE_PER, CREDIT, CLOCK, DROP_DUE = range(39, 47)
 STATE_WORDS = 47
 UNBOUNDED = -1  # as a window
-TOTAL, LOST = (
-    0,
-    2,
-)  # what `sums` holds of each side: tuples that the sketch counts, results that evicted tuples may cost
+# What `sums` holds of each side: tuples that the sketch counts, results that evicted tuples may have cost, and what the
+# least worthy tuple that is kept is worth, in the mean.
+TOTAL, LOST, PRICE = range(0, 6, 2)
+SUMS = 6
 
 # Kernels that are given these arrays do not count references to them: numba would do so whenever one is named, by
 # instructions that lock memory, and a tuple would take four times as long. They allocate nothing, so nothing is lost.
@@ -62,7 +62,6 @@ class WindowMemory(NamedTuple):
     head_age: Int64s  # of each class, the time (or position) of the oldest tuple
     marks: UInt64s  # which classes have tuples, a bit each, and which words of these have bits, and so on
     values: Floats  # of each class
-    residence: Floats  # of each class, how long its tuples stay
     pool: Int32s
     weights: Floats  # of each slot, what a result of the tuple is worth; empty if all are worth the same
     counters: Counters  # the sketch: side, row, column

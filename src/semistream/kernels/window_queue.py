@@ -13,7 +13,7 @@ are those from ``FRONT`` to ``ARRIVED`` that are marked so in ``rows.queued``.
 import numpy as np
 
 from semistream.kernels.types import Int64s
-from semistream.kernels.window_classes import BY_EXPECTED, next_random
+from semistream.kernels.window_classes import next_random
 from semistream.kernels.window_memory import (
     AFTER,
     ARRIVALS,
@@ -27,7 +27,6 @@ from semistream.kernels.window_memory import (
     HOPELESS,
     KEEP_DEPARTED,
     LEARNT,
-    POLICY,
     QUEUE_LIMIT,
     QUEUE_MODEL,
     QUEUED,
@@ -112,8 +111,6 @@ def _worth(memory: WindowMemory, rows: WindowRows, row: int) -> float:
     life = np.inf
     if state[WINDOW + side] != UNBOUNDED:
         life = max(np.float64(rows.time[row] + state[WINDOW + side] - 1 - state[CLOCK]), 0.0)
-    if state[POLICY] == BY_EXPECTED and rows.class_.size and memory.residence[side, rows.class_[row]] >= 0:
-        life = min(life, max(memory.residence[side, rows.class_[row]], 1.0))
     probability = _probability(memory, rows, row)
     return _partners(memory, rows, row) + (probability * life if probability > 0 else 0.0)
 

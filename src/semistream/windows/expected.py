@@ -1,4 +1,4 @@
-"""EXPECTED: keep the tuples that will produce most while they stay in memory."""
+"""EXPECTED: keep the tuples that will gain most over those that could take their places."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from semistream.windows.policy import WeighingPolicy
 
 @dataclass(frozen=True)
 class Expected(WeighingPolicy):
-    """A tuple is worth what it is to PROB times the time that it can be expected to stay in memory.
+    """A tuple is worth the results that are to be expected of it while it stays, less those of what takes its place.
 
-    This is what WINDOW 4.2.2 names as the better idea and leaves to future work. LIFE overrates tuples that will not
-    stay until they expire. So the time is bounded twice: by what is left of the tuple's life, and by how long tuples of
-    its class of priority have stayed of late before they expired or were evicted (a moving mean of the last 16 or so;
-    one instant at least, so that classes which are turned away at the door still rank by their probability). In a
-    window without an end only the second bound holds.
+    WINDOW 4.2.2 names the expected lifetime in memory as the better idea than LIFE's, and leaves it to future work.
+    LIFE overrates young tuples with unlikely partners, since these will not stay. But to multiply a probability with
+    the time that tuples of its kind have stayed is still worse than PROB: old tuples with likely partners make way for
+    young ones with less likely partners, while a place in memory earns what its tuple earns at each instant, however
+    long that tuple has to live. What a short life costs is only that the place must be filled again, and not with
+    better than the least worthy tuples that are kept. So a tuple with probability p and t instants to live is worth
+    ``(p - c) * min(t, h)``, where c is the price of a place, a moving mean (over 64 evictions or so) of the lowest
+    probability that is kept, and the horizon h an eighth of the longer window: beyond it a tuple near the margin is
+    not to be expected in memory any more. Tuples with p below c rank by p, below all others.
+
+    Over the paper's grid it keeps as many results as PROB, up to 0.2 % more (``experiments`` would show no difference
+    by eye): with independent arrivals PROB leaves next to nothing to gain without knowing the future. In windows
+    without an end it is PROB.
     """
 
     name: ClassVar[str] = "expected"

@@ -21,6 +21,7 @@ from semistream.kernels.window_memory import (
     RING_COUNT,
     RING_START,
     STATE_WORDS,
+    SUMS,
     TIME,
     USED,
     WORDS,
@@ -31,7 +32,7 @@ from semistream.kernels.window_memory import (
 SLOT_BYTES = 64 + 16 + 72 + 8
 """Bytes that a tuple takes besides its columns: its slot, its share of the buckets and rings, and of the pool."""
 
-CLASS_BYTES = 2 * (4 + 4 + 8 + 8) + 8 + 1
+CLASS_BYTES = 2 * (4 + 4 + 8) + 8 + 1
 """Bytes that a class of priority takes."""
 
 _LEAST_SLOTS = 64
@@ -58,11 +59,10 @@ def make_memory(slots: int, values: Floats, *, sketch_width: int, weighted: bool
         head_age=np.zeros((2, classes), np.int64),
         marks=np.zeros((2, mark_words(classes)), np.uint64),
         values=np.ascontiguousarray(values, np.float64),
-        residence=np.full((2, classes), -1.0),
         pool=np.empty((2, size if pooled else 0), np.int32),
         weights=np.empty(size if weighted else 0, np.float64),
         counters=np.zeros((2, 2, sketch_width), np.float32),
-        sums=np.zeros(4),
+        sums=np.zeros(SUMS),
         state=np.zeros(STATE_WORDS, np.int64),
     )
     memory.records[:, ARRIVAL] = -1
@@ -102,7 +102,7 @@ def enlarge(memory: WindowMemory, slots: int, tuples: Int64s, cells: Int64s, wei
 
 def take_over(new: WindowMemory, old: WindowMemory) -> None:
     """Copy all that does not depend on the number of slots, and count no tuple."""
-    new.counters[:], new.sums[:], new.residence[:] = old.counters, old.sums, old.residence
+    new.counters[:], new.sums[:] = old.counters, old.sums
     free = new.state[FREE]
     new.state[:] = old.state
     new.state[FREE] = free

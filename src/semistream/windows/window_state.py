@@ -45,11 +45,11 @@ def pack_state(engine: WindowEngine, arrivals: Sequence[Arrivals], late: Late, l
     tables["tuples"] = pa.table({str(i): np.ascontiguousarray(tuples[:, i]) for i in range(DUMPED_COLUMNS)})
     tables["weights"] = pa.table({"weight": weights})
     tables["sketch"] = pa.table({"count": memory.counters.ravel()})
-    tables["residence"] = pa.table({"residence": memory.residence.ravel()})
     tables["state"] = pa.table({"word": memory.state})
     tables["sums"] = pa.table({"sum": memory.sums})
     numbers = {
         "format": FORMAT,
+        "classes": memory.values.size,
         "capacity": asdict(engine.capacity),
         "windows": [asdict(window) for window in engine.windows],
         "arrivals": [[side.greatest, side.told, side.rows] for side in arrivals],
@@ -70,12 +70,11 @@ def unpack_state(
     old = engine.memory
     tuples = np.column_stack([tables["tuples"].column(str(i)).to_numpy() for i in range(DUMPED_COLUMNS)])
     tuples = np.ascontiguousarray(tuples.reshape(-1, DUMPED_COLUMNS))
-    sketch, residence = tables["sketch"].column(0).to_numpy(), tables["residence"].column(0).to_numpy()
+    sketch, sums = tables["sketch"].column(0).to_numpy(), tables["sums"].column(0).to_numpy()
     state = tables["state"].column(0).to_numpy()
     for found, wanted, what in (
         (sketch.size, old.counters.size, "counters of its sketch"),
-        (residence.size, old.residence.size, "classes of priority"),
-        (state.size, old.state.size, "numbers"),
+        (numbers["classes"], old.values.size, "classes of priority"),
     ):
         if found != wanted:
             raise InvalidArgument(
@@ -90,8 +89,7 @@ def unpack_state(
         pooled=old.pool.size > 0,
     )
     old.state[:] = state
-    old.counters[:], old.residence[:] = sketch.reshape(old.counters.shape), residence.reshape(old.residence.shape)
-    old.sums[:] = tables["sums"].column(0).to_numpy()
+    old.counters[:], old.sums[:] = sketch.reshape(old.counters.shape), sums
     take_over(memory, old)
     engine.capacity = Capacity(**numbers["capacity"])
     engine.windows = (WindowLength(**numbers["windows"][0]), WindowLength(**numbers["windows"][1]))
@@ -118,7 +116,7 @@ def _restore_rows(engine: WindowEngine, side: int, tuples: Int64s, rows: pa.Tabl
 
 
 def _numbers(tables: Tables) -> dict[str, Any]:
-    wanted = {"tuples", "weights", "sketch", "residence", "state", "sums", "numbers"}
+    wanted = {"tuples", "weights", "sketch", "state", "sums", "numbers"}
     wanted |= {
         f"{side} {part}"
         for side in SIDES
