@@ -43,6 +43,7 @@ from semistream.kernels.window_memory import (
     ORIGIN,
     POLICY,
     POSITION,
+    QUEUE_MODEL,
     REFRESH,
     REFRESH_AT,
     RING_COUNT,
@@ -69,7 +70,7 @@ from semistream.kernels.window_memory import (
     take_slot,
     unlink_from_bucket,
 )
-from semistream.kernels.window_queue import FOREVER, SERVED, note_passing, serve_more
+from semistream.kernels.window_queue import FOREVER, NO_QUEUE, SERVED, note_passing, serve_more
 from semistream.kernels.window_rows import WindowRows
 from semistream.kernels.window_sketch import decay, estimate, observe
 
@@ -126,6 +127,7 @@ def _evict(memory: WindowMemory, side: int, slot: int, departed: Int64s) -> None
 
 @part
 def _fit(memory: WindowMemory, departed: Int64s) -> None:
+    """Evict the least worthy tuples until the capacity holds: that of each side, or that of both together."""
     state = memory.state
     if state[VARIABLE]:
         while state[USED] + state[USED + 1] > state[CAPACITY]:
@@ -136,12 +138,6 @@ def _fit(memory: WindowMemory, departed: Int64s) -> None:
         while state[USED + side] > state[CAPACITY + side]:
             slot, _ = least_of(memory, side)
             _evict(memory, side, slot, departed)
-
-
-@kernel
-def fit_to_capacity(memory: WindowMemory, departed: Int64s) -> None:
-    """Evict the least worthy tuples until the capacity holds: that of each side, or that of both together."""
-    _fit(memory, departed)
 
 
 @part
@@ -227,13 +223,20 @@ def join_rows(  # noqa: PLR0915  # one pass, whose state would have to be handed
     ``placed[side, number]`` takes the slot that a row got. ``departed`` takes (side, origin, arrival, until, time) of
     what leaves, if that is asked for: ``until`` is the arrival number of the last tuple it met, `FOREVER` if it
     expired. ``cursor`` says where to go on. If the processor is slow, ``served`` has as many places as there are rows,
-    and takes those that a queue lets through (`semistream.kernels.window_queue`); if it is empty, all are.
+    and takes those that a queue lets through (`semistream.kernels.window_queue`).
     """
     state, records, links = memory.state, memory.records, memory.links
-    found, buckets, ranged, queued = 0, memory.heads.shape[1], rows.cell.size > 0, served.size > 0
+    found, buckets, ranged = 0, memory.heads.shape[1], rows.cell.size > 0
+    queued = state[QUEUE_MODEL] != NO_QUEUE
     turn, phase, slot, cell, end = cursor[0], cursor[1], cursor[2], cursor[3], cursor[4]
     while True:
         if phase == _BEGIN:
+            # The end of the instant before, also if that was in another call, or the capacity has changed since.
+            if not queued:  # others of that instant may still be in the queue
+                expire(memory, state[NOW] + 1, departed)
+            _fit(memory, departed)
+            if state[LEARNT]:
+                _learn_more(memory, not ranged)
             if queued:
                 if turn == cursor[SERVED] and not serve_more(memory, rows, cursor, served, departed):
                     break
@@ -292,11 +295,6 @@ def join_rows(  # noqa: PLR0915  # one pass, whose state would have to be handed
         state[ARRIVALS] += 1
         turn += 1
         if turn == end:
-            if not queued:  # others of this instant may still be in the queue
-                expire(memory, now + 1, departed)
-            _fit(memory, departed)
-            if state[LEARNT]:
-                _learn_more(memory, not ranged)
             phase = _BEGIN
     cursor[0], cursor[1] = turn, _BEGIN
     return found, True

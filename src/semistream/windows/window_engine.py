@@ -10,7 +10,7 @@ import pyarrow as pa
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument
 from semistream.kernels.types import Int32s, Int64s
-from semistream.kernels.window_join import fit_to_capacity, join_rows
+from semistream.kernels.window_join import join_rows
 from semistream.kernels.window_load import ORIGIN_COLUMN, SIDE_COLUMN, TIME_COLUMN
 from semistream.kernels.window_memory import (
     ARRIVAL,
@@ -134,9 +134,9 @@ class WindowEngine:
         """Change the capacity, and evict what is over it."""
         self.capacity = self._capacity(memory)
         self._write_limits()
-        departed = self._room_for_departed(0)
-        fit_to_capacity(self.memory, departed)
-        self._archive_departed(departed, (no_rows(self._schemas[0]).batch, no_rows(self._schemas[1]).batch))
+        if self._has_begun:  # a pass without new tuples does it; what is in the queue stays there
+            for _ in self._join(self.queue, int(self.memory.state[CLOCK]) + 1):
+                raise AssertionError("no tuple has arrived")
 
     def arrive(self, arrivals: Sequence[Arrivals], frontier: int) -> Iterator[pa.RecordBatch]:
         """Join all tuples with times before ``frontier``."""
@@ -174,6 +174,10 @@ class WindowEngine:
         )
         return WindowStats(left, right, self.results.count, self.results.total_weight, self._missing_estimate())
 
+    @property
+    def _has_begun(self) -> bool:
+        return bool(self.memory.state[COUNT] + self.memory.state[COUNT + 1])
+
     def _missing_estimate(self) -> float | None:
         """Values of classes are arrivals of partners for each tuple of the longer stream; lives are instants."""
         state = self.memory.state
@@ -181,13 +185,13 @@ class WindowEngine:
             return None
         missing = 0.0
         for side in range(2):
-            elapsed = state[COUNT + side] if state[BY_TUPLES + side] else state[NOW] - self.first_instant + 1
             if state[EVICTED + side]:
+                elapsed = state[COUNT + side] if state[BY_TUPLES + side] else state[NOW] - self.first_instant + 1
                 missing += self.memory.sums[LOST + side] * max(state[COUNT], state[COUNT + 1]) / elapsed
         return float(missing)
 
     def _join(self, ready: tuple[ReadyRows, ReadyRows], frontier: int) -> Iterator[pa.RecordBatch]:
-        if not self.memory.state[COUNT] + self.memory.state[COUNT + 1]:
+        if not self._has_begun:
             self.first_instant = min(int(side.times[0]) for side in ready if side.times.size)
             self.memory.state[CLOCK] = self.first_instant - 1
         batches = (ready[0].batch, ready[1].batch)

@@ -216,7 +216,8 @@ class WindowJoin:
         self._engine.set_windows(self._windows(window))
 
     def set_memory(self, memory: Memory) -> None:
-        """Change the memory. If it shrinks, the least worthy tuples leave at once (WINDOW 6.1.1: varying memory)."""
+        """Change the memory. If it shrinks, the least worthy tuples leave at once (WINDOW 6.1.1: varying memory), after
+        those that no later instant can use in the windows as they are now."""
         self._require_idle("set_memory")
         self._engine.set_memory(memory)
 
