@@ -75,11 +75,12 @@ class RowStore:
         rows = origins - firsts[source] if firsts.size else origins.copy()
         new = origins < 0
         rows[new] = ~origins[new]
-        present = np.unique(source)
+        present = np.flatnonzero(np.bincount(source + 1, minlength=len(sources) + 1)) - 1
         if present.size <= 1:
             batch = arriving if present.size == 0 or present[0] < 0 else sources[present[0]]
             at = pa.array(rows)
             return [batch.column(name).take(at) for name in columns]
+        source = source.astype(np.int16)  # tiers are few, and numbers of 16 bits are sorted by radix
         order = np.argsort(source, kind="stable")
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
