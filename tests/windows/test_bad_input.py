@@ -166,15 +166,23 @@ def test_empty_streams_and_batches() -> None:
     assert (tuples.stats.left.null_keys, tuples.stats.left.rows_in) == (9, 9)
 
 
-def test_memory_in_bytes_holds_the_rows_that_fit() -> None:
-    """Long rows take the room of several short ones, and what is charged stays below what is allowed."""
+@pytest.mark.parametrize("length", [0, 40, 2000])
+@pytest.mark.parametrize("policy", ["prob", "random"])
+def test_memory_in_bytes_holds(length: int, policy: str) -> None:
+    """What is held stays below what is allowed, and near it, whether rows are long or short."""
     schema = pa.schema([("k", pa.int64()), ("text", pa.string())])
-    rows = 400
-    for length, least in ((0, 150), (2000, 5)):
-        made = WindowJoin(schema, schema, on="k", window=rows, memory="100kB", policy="random")
-        batch = pa.record_batch([pa.array(np.arange(rows) % 10), pa.array(["x" * length] * rows)], schema=schema)
-        for side in ("left", "right"):
-            list(made.push(side, batch))  # type: ignore[arg-type]
-        list(made.finish())
-        kept = made.stats.left.in_memory + made.stats.right.in_memory
-        assert least <= kept <= 100_000 / (160 + 3 * (9 + 5 + length))
+    rows, limit = 4000, 1_000_000
+    made = WindowJoin(schema, schema, on="k", window=rows, memory=f"{limit}B", policy=policy)
+    keys = np.random.default_rng(1).integers(0, 2000, 2 * rows)
+    most = 0
+    for i in range(0, rows, 50):
+        for side in (0, 1):
+            part = keys[side * rows + i : side * rows + i + 50]
+            batch = pa.record_batch(
+                [pa.array(part), pa.array(["x" * (length + j % 7) for j in range(50)])], schema=schema
+            )
+            list(made.push(("left", "right")[side], batch))  # type: ignore[arg-type]
+            most = max(most, made.nbytes)
+    assert most <= limit
+    kept = made.stats.left.in_memory + made.stats.right.in_memory
+    assert kept > 0.9 * (limit - 250_000) / (360 + 3 * (9 + 5 + length + 6))

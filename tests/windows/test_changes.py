@@ -126,6 +126,12 @@ def test_a_state_of_other_parameters_is_refused() -> None:
     other = WindowJoin(*SCHEMAS, on="k", window=3, memory=40, policy=Prob(LearntProbabilities(width=128)))
     with pytest.raises(InvalidArgument, match="256 counters of its sketch, this operator 512"):
         other.restore(one.state())
+    third = WindowJoin(*SCHEMAS, on="k", window=3, memory=20, policy=Random())
+    with pytest.raises(InvalidArgument, match="another policy"):
+        third.restore(one.state())
+    fourth = WindowJoin(SCHEMAS[1], SCHEMAS[0], on="k", window=3, memory=20, policy=Prob(LearntProbabilities(width=64)))
+    with pytest.raises(InvalidArgument, match=r"the columns \['k', 't', 'l'\] in its left stream"):
+        fourth.restore(one.state())
     with pytest.raises(InvalidArgument, match="lacks the tables"):
         one.restore({})
     list(one.push_left(batch_of([(0, 1)], 0)))

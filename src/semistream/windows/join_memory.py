@@ -32,6 +32,9 @@ from semistream.kernels.window_memory import (
 SLOT_BYTES = 64 + 16 + 72 + 8
 """Bytes that a tuple takes besides its columns: its slot, its share of the buckets and rings, and of the pool."""
 
+ROOMY_SLOT_BYTES = 360
+"""The same where memory is in bytes: slots are added by the quarter, and for a moment there are the old ones too."""
+
 CLASS_BYTES = 2 * (4 + 4 + 8) + 8 + 1
 """Bytes that a class of priority takes."""
 
@@ -98,6 +101,11 @@ def enlarge(memory: WindowMemory, slots: int, tuples: Int64s, cells: Int64s, wei
     take_over(larger, memory)
     load_tuples(larger, tuples, cells, weights)
     return larger
+
+
+def nbytes(memory: WindowMemory) -> int:
+    """Bytes of all arrays; links are the records."""
+    return sum(array.nbytes for array in memory) - memory.links.nbytes
 
 
 def take_over(new: WindowMemory, old: WindowMemory) -> None:

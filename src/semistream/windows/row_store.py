@@ -49,6 +49,11 @@ class RowStore:
         """Rows that are kept, with those that are gone."""
         return sum(tier.slots.size for tier in self._tiers)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that are kept."""
+        return sum(tier.batch.nbytes + tier.slots.nbytes for tier in self._tiers)
+
     def add(self, batch: pa.RecordBatch, slots: Int32s, records: Int64s, links: Int32s, live: int) -> None:
         """Store the rows of tuples that are in these slots; ``live`` is how many tuples of the side are in memory."""
         if batch.num_rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,14 @@ from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument
 from semistream.kernels.types import Int32s, Int64s
 from semistream.kernels.window_join import join_rows
-from semistream.kernels.window_load import ORIGIN_COLUMN, SIDE_COLUMN, TIME_COLUMN
+from semistream.kernels.window_load import (
+    ARRIVAL_COLUMN,
+    CODE_COLUMN,
+    COST_COLUMN,
+    ORIGIN_COLUMN,
+    SIDE_COLUMN,
+    TIME_COLUMN,
+)
 from semistream.kernels.window_memory import (
     ARRIVAL,
     BY_TUPLES,
@@ -42,6 +49,7 @@ from semistream.kernels.window_memory import (
     SERVICE_PER,
     VARIABLE,
     WINDOW,
+    Floats,
 )
 from semistream.kernels.window_queue import ARRIVED, CURSOR_WORDS, DEPARTED_COLUMNS, FOREVER, UNTIL
 from semistream.windows.archive import Archive
@@ -49,7 +57,15 @@ from semistream.windows.arrivals import BEGINNING, Arrivals, ReadyRows, no_rows
 from semistream.windows.arriving_rows import largest_instant, merge_rows
 from semistream.windows.capacity import Allocation, Capacity, Memory
 from semistream.windows.condition import Condition
-from semistream.windows.join_memory import CLASS_BYTES, SLOT_BYTES, dump_tuples, enlarge, make_memory
+from semistream.windows.join_memory import (
+    CLASS_BYTES,
+    ROOMY_SLOT_BYTES,
+    SLOT_BYTES,
+    dump_tuples,
+    enlarge,
+    make_memory,
+    nbytes,
+)
 from semistream.windows.lengths import WindowLength
 from semistream.windows.policy import Policy, WeighingPolicy
 from semistream.windows.probabilities import LearntProbabilities
@@ -88,7 +104,7 @@ class WindowEngine:
         self.queue = (no_rows(schemas[0]), no_rows(schemas[1]))
         self.results = results
         self._worth = Worth.of(policy, condition, weighted=results.weight is not None)
-        self._least_tuple_bytes = SLOT_BYTES + COPIES * min(len(schemas[0]), len(schemas[1]))
+        self._least_tuple_bytes = ROOMY_SLOT_BYTES + COPIES * min(len(schemas[0]), len(schemas[1]))
         source = policy.probabilities if isinstance(policy, WeighingPolicy) else None
         learns = isinstance(source, LearntProbabilities)
         sizes = source.sized(self._tuples_meant(memory)) if isinstance(source, LearntProbabilities) else (0, 0, 0)
@@ -96,14 +112,15 @@ class WindowEngine:
         self.capacity = self._capacity(memory)
         self.windows = windows
         self.memory = make_memory(
-            min(self.capacity.most_tuples(self._least_tuple_bytes) + 2, _FIRST_SLOTS if self.capacity.limited else 0),
+            min(self._most_tuples + 2, _FIRST_SLOTS) if self.capacity.limited and not isinstance(memory, str) else 0,
             self._worth.values,
             sketch_width=self._sketch_width,
             weighted=results.weight is not None and learns,
             pooled=isinstance(policy, Random),
         )
         state = self.memory.state
-        state[POLICY], state[LEARNT], state[KEEP_DEPARTED] = policy.code, learns, archive is not None
+        state[POLICY], state[LEARNT] = policy.code, learns
+        self.keep_departed()
         state[HALF_LIFE], state[REFRESH] = state[DECAY_AT], state[REFRESH_AT] = sizes[:2]
         state[RANDOM] = policy.seed if isinstance(policy, Random) else 0
         state[NOW] = BEGINNING
@@ -115,6 +132,10 @@ class WindowEngine:
         self.first_instant = 0
         if archive is not None:
             archive.begin(windows)
+
+    def keep_departed(self) -> None:
+        """Have the kernel note what leaves, if there is an archive for it."""
+        self.memory.state[KEEP_DEPARTED] = self._archive is not None
 
     def set_windows(self, windows: tuple[WindowLength, WindowLength]) -> None:
         """Change the windows from the next instant on."""
@@ -132,8 +153,10 @@ class WindowEngine:
 
     def set_memory(self, memory: Memory) -> None:
         """Change the capacity, and evict what is over it."""
-        self.capacity = self._capacity(memory)
+        before, self.capacity = self.capacity, self._capacity(memory)
         self._write_limits()
+        if before.unit_is_bytes != self.capacity.unit_is_bytes:
+            self._count_anew()
         if self._has_begun:  # a pass without new tuples does it; what is in the queue stays there
             for _ in self._join(self.queue, int(self.memory.state[CLOCK]) + 1):
                 raise AssertionError("no tuple has arrived")
@@ -152,9 +175,8 @@ class WindowEngine:
             return
         tuples, _ = dump_tuples(self.memory)
         departed = np.empty((tuples.shape[0], DEPARTED_COLUMNS), np.int64)
-        departed[:, :2] = tuples[:, [SIDE_COLUMN, ORIGIN_COLUMN]]
-        departed[:, 2], departed[:, 3] = tuples[:, 4], FOREVER
-        departed[:, 4] = tuples[:, TIME_COLUMN]
+        departed[:, 3] = FOREVER
+        departed[:, [0, 1, 2, 4]] = tuples[:, [SIDE_COLUMN, ORIGIN_COLUMN, ARRIVAL_COLUMN, TIME_COLUMN]]
         self.memory.state[DEPARTED] = tuples.shape[0]
         self._archive_departed(departed, (no_rows(self._schemas[0]).batch, no_rows(self._schemas[1]).batch))
 
@@ -220,22 +242,38 @@ class WindowEngine:
             left_over = [rows.number[rows.queued & (rows.side == side)] for side in range(2)]
             self.queue = (ready[0].taken(left_over[0]), ready[1].taken(left_over[1]))
 
-    def _weights(self, side: int, batch: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
+    def _weights(self, side: int, batch: pa.RecordBatch) -> Floats | None:
         return None if self.results.weight is None else self.results.weight.of_tuples(side, batch)
 
     def _costs(self, batch: pa.RecordBatch) -> Int32s | None:
         if not self.capacity.unit_is_bytes:
             return None
-        return np.minimum(SLOT_BYTES + COPIES * row_bytes(batch), 2**31 - 1).astype(np.int32)
+        return np.minimum(ROOMY_SLOT_BYTES + COPIES * row_bytes(batch), 2**31 - 1).astype(np.int32)
 
     def _store(self, side: int, batch: pa.RecordBatch, slots: Int32s) -> None:
         """Keep the rows of tuples that are still in memory."""
         records, links = self.memory.records, self.memory.links
         here = (slots >= 0) & (records[slots, ORIGIN] == ~np.arange(slots.size)) & (records[slots, ARRIVAL] >= 0)
         here &= (links[slots, CLASS] & 1) == side
-        kept = batch if here.all() else batch.take(pa.array(np.flatnonzero(here)))
+        # A batch that is kept as it is may be a part of a larger one, which would be kept with it.
+        whole = here.all() and not self.capacity.unit_is_bytes
+        kept = batch if whole else batch.take(pa.array(np.flatnonzero(here)))
         live = int(self.memory.state[LIVE + side])
         self.results.columns[side].add(kept, slots[here], records, links, live)
+
+    def _count_anew(self) -> None:
+        """Give every tuple in memory the cost that it has in the unit of the capacity."""
+        tuples, weights = dump_tuples(self.memory)
+        for side in range(2):
+            own = tuples[:, SIDE_COLUMN] == side
+            costs = self._costs(self._rows_of(side, tuples[own, ORIGIN_COLUMN], no_rows(self._schemas[side]).batch))
+            tuples[own, COST_COLUMN] = 1 if costs is None else costs
+        self._reload(self.memory.records.shape[0], tuples, weights)
+
+    def _rows_of(self, side: int, origins: Int64s, arriving: pa.RecordBatch) -> pa.RecordBatch:
+        schema = self._schemas[side]
+        columns = self.results.columns[side].gather(np.ascontiguousarray(origins), arriving, schema.names)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _room_for_departed(self, arriving: int) -> Int64s:
         if self._archive is None:
@@ -249,25 +287,35 @@ class WindowEngine:
             return
         for side in range(2):
             gone = departed[:count][departed[:count, 0] == side]
-            schema = self._schemas[side]
-            columns = self.results.columns[side].gather(np.ascontiguousarray(gone[:, 1]), arriving[side], schema.names)
-            batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-            self._archive.add(side, batch, *(np.ascontiguousarray(gone[:, i]) for i in (4, 2, 3)))
+            _, origin, arrival, until, time = np.ascontiguousarray(gone.T)
+            self._archive.add(side, self._rows_of(side, origin, arriving[side]), time, arrival, until)
 
     def _make_room(self, times: Int64s) -> None:
         """See that there are slots for all tuples that can be in memory while these arrive."""
         live = int(self.memory.state[LIVE] + self.memory.state[LIVE + 1])
-        most = self.capacity.most_tuples(self._least_tuple_bytes)
+        most = self._most_tuples
         at_once = largest_instant(times) if self._cpu is None else times.size
         need = min(live + times.size, max(most, live) + at_once)
-        if need > self.memory.records.shape[0]:
-            self._enlarge(max(need, min(2 * self.memory.records.shape[0], most)))
+        slots = self.memory.records.shape[0]
+        if need > slots:
+            self._enlarge(max(need, min(slots + slots // 4 if self.capacity.unit_is_bytes else 2 * slots, most)))
 
     def _enlarge(self, slots: int) -> None:
-        tuples, weights = dump_tuples(self.memory)
+        self._reload(slots, *dump_tuples(self.memory))
+
+    def _reload(self, slots: int, tuples: Int64s, weights: Floats) -> None:
         self.memory = enlarge(self.memory, slots, tuples, self.cells(tuples), weights)
         for store in self.results.columns:
             store.relocate(self.memory.records, self.memory.links)
+
+    @property
+    def _most_tuples(self) -> int:
+        return self.capacity.most_tuples(self._least_tuple_bytes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tuples in memory, of their rows, and of what is known about them."""
+        return nbytes(self.memory) + sum(store.nbytes for store in self.results.columns)
 
     def note_windows(self) -> None:
         """Tell the archive which windows hold from now on."""
@@ -276,7 +324,7 @@ class WindowEngine:
 
     def cells(self, tuples: Int64s) -> Int64s:
         """The cells of tuples that were dumped, empty if they are their codes."""
-        cells = [self._condition.cells(side, np.ascontiguousarray(tuples[:, 1])) for side in range(2)]
+        cells = [self._condition.cells(side, np.ascontiguousarray(tuples[:, CODE_COLUMN])) for side in range(2)]
         return np.where(tuples[:, SIDE_COLUMN] == 0, cells[0], cells[1]) if cells[0].size else cells[0]
 
     def _write_limits(self) -> None:
@@ -291,9 +339,10 @@ class WindowEngine:
         if isinstance(memory, str):
             columns = len(self._schemas[0]) + len(self._schemas[1])
             beside_classes = max(parse_bytes(memory) - self._worth.values.size * CLASS_BYTES, 0)
-            return beside_classes // (SLOT_BYTES + COPIES * 4 * columns)
-        if isinstance(memory, dict):
-            return sum(tuples for tuples in memory.values() if isinstance(tuples, int))
+            return beside_classes // (ROOMY_SLOT_BYTES + COPIES * 4 * columns)
+        if isinstance(memory, Mapping):
+            given: list[object] = [*memory.values()]
+            return sum(tuples for tuples in given if isinstance(tuples, int))
         return memory if isinstance(memory, int) else _USUAL_TUPLES
 
     def _capacity(self, memory: Memory) -> Capacity:

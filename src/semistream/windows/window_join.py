@@ -242,6 +242,11 @@ class WindowJoin:
             counts.rows_in = self._arrivals[number].rows + counts.late
         return stats
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held for tuples in memory: their rows, and all that is known about them. Tuples that wait are not."""
+        return self._engine.nbytes
+
     def state(self) -> Tables:
         """All that the operator knows, as Arrow tables: `restore` goes on from there as if nothing had happened."""
         self._require_idle("state")

@@ -13,6 +13,7 @@ import pyarrow as pa
 from semistream.errors import InvalidArgument
 from semistream.kernels.types import Int64s
 from semistream.kernels.window_load import DUMPED_COLUMNS, ORIGIN_COLUMN, SIDE_COLUMN, load_tuples
+from semistream.kernels.window_memory import LEARNT, POLICY, QUEUE_MODEL
 from semistream.windows.arrivals import Arrivals, ReadyRows, no_rows
 from semistream.windows.capacity import Capacity
 from semistream.windows.join_memory import dump_tuples, make_memory, take_over
@@ -72,9 +73,21 @@ def unpack_state(
     tuples = np.ascontiguousarray(tuples.reshape(-1, DUMPED_COLUMNS))
     sketch, sums = tables["sketch"].column(0).to_numpy(), tables["sums"].column(0).to_numpy()
     state = tables["state"].column(0).to_numpy()
+    for word, what in ((POLICY, "policy"), (LEARNT, "source of probabilities"), (QUEUE_MODEL, "queue")):
+        if state[word] != old.state[word]:
+            raise InvalidArgument(f"the state is that of an operator with another {what}. Make one with the same.")
+    for side, own in zip(SIDES, arrivals, strict=True):
+        if tables[f"{side} memory"].schema.names != own.schema.names:
+            raise InvalidArgument(
+                f"the state has the columns {tables[f'{side} memory'].schema.names} in its {side} stream, this "
+                f"operator {own.schema.names}."
+            )
     for found, wanted, what in (
         (sketch.size, old.counters.size, "counters of its sketch"),
         (numbers["classes"], old.values.size, "classes of priority"),
+        (tables["weights"].num_rows, tuples.shape[0] if old.weights.size else 0, "weights"),
+        (state.size, old.state.size, "numbers"),
+        (sums.size, old.sums.size, "sums"),
     ):
         if found != wanted:
             raise InvalidArgument(
@@ -96,6 +109,7 @@ def unpack_state(
     weights = tables["weights"].column(0).to_numpy().astype(np.float64)
     load_tuples(memory, tuples, engine.cells(tuples), weights)
     engine.memory = memory
+    engine.keep_departed()
     engine.results.count, engine.results.total_weight = numbers["results"], float.fromhex(numbers["weight"])
     engine.first_instant = numbers["first"]
     for number, side in enumerate(SIDES):
