@@ -157,6 +157,16 @@ def test_a_silent_stream_holds_the_other_until_it_is_told() -> None:
     assert pairs_of(found) == {(5, 1): 1, (6, 1): 1, (7, 1): 1, (8, 1): 1, (9, 1): 1, (10, 1): 1}
 
 
+def test_a_stream_without_times_leaves_out_instants() -> None:
+    made = join(time=None, window=3)
+    left = [batch_of([(0, 1)] * n, 0, first) for first, n in ((0, 8), (8, 2))]
+    assert list(made.push_left(left[0])) == []
+    assert list(made.advance(6, side="right")) == []
+    assert made.stats.left.waiting == 2
+    found = [*made.push_right(batch_of([(0, 1)], 1)), *made.push_left(left[1]), *made.finish()]
+    assert pairs_of(found) == {(position, 0): 1 for position in range(4, 9)}  # of instants 4 to 8, it being at 6
+
+
 def test_empty_streams_and_batches() -> None:
     made = join()
     assert [*made.push_left(batch_of([], 0)), *made.push_right(batch_of([], 1)), *made.finish()] == []

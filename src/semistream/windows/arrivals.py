@@ -46,7 +46,8 @@ class Arrivals:
     ``watermark`` is the time before which no more rows are expected: the greatest time seen less ``lateness``
     (None: nothing follows from the rows), or what `advance` was told, if that is greater. A row is late if its time is
     before the watermark that the rows before it have made: this depends on the stream alone, not on how it is cut into
-    batches, nor on the other stream. If ``numbered``, times are the rows' positions in the stream, and none is late.
+    batches, nor on the other stream. If ``numbered``, times are the rows' positions in the stream, and none is late;
+    what `advance` is told are positions that are left out.
     """
 
     def __init__(self, schema: pa.Schema, *, lateness: int | None, numbered: bool) -> None:
@@ -56,6 +57,7 @@ class Arrivals:
         self.greatest = BEGINNING
         self.told = BEGINNING
         self.rows = 0
+        self.next_number = 0
         self.waiting = 0
         self._batches: list[pa.RecordBatch] = []
         self._times: list[Int64s] = []
@@ -66,7 +68,7 @@ class Arrivals:
     def watermark(self) -> int:
         """The time before which all rows have come."""
         if self.numbered:
-            return max(self.rows, self.told)
+            return self.next_number
         if self.lateness is None or self.greatest == BEGINNING:
             return self.told
         return max(self.greatest - self.lateness, self.told)
@@ -74,11 +76,13 @@ class Arrivals:
     def advance(self, instant: int) -> None:
         """No more rows come before this time."""
         self.told = max(self.told, instant)
+        self.next_number = max(self.next_number, instant)
 
     def take(self, batch: pa.RecordBatch, times: Int64s | None) -> pa.RecordBatch:
         """Keep rows until they are ready; gives those that are late. ``times`` is None if rows are numbered."""
         if times is None:
-            times = np.arange(self.rows, self.rows + batch.num_rows, dtype=np.int64)
+            times = np.arange(self.next_number, self.next_number + batch.num_rows, dtype=np.int64)
+            self.next_number += batch.num_rows
         late = batch.slice(0, 0)
         if not self.numbered and batch.num_rows:
             limit = np.full(times.size, self.told)

@@ -25,7 +25,10 @@ Length = int | timedelta | str
 Instant = int | date | datetime
 
 LAST_INSTANT = 2**62
-"""Instants are from -2**62 to 2**62, so that differences of them do not overflow."""
+"""Instants are between -2**62 and 2**62, so that differences of them do not overflow."""
+
+LONGEST = 2**61
+"""The longest window and lateness."""
 
 _DAY_S = 86_400
 _SECONDS = {
@@ -79,7 +82,7 @@ class EventTime:
         values = exact_values(column, self.type_)
         assert isinstance(values, OrderedValues)
         codes = values.codes
-        wrong = (codes < -LAST_INSTANT) | (codes > LAST_INSTANT)
+        wrong = (codes <= -LAST_INSTANT) | (codes >= LAST_INSTANT)
         if values.possible is not None:
             wrong |= ~values.possible
         if wrong.any():
@@ -109,7 +112,7 @@ class EventTime:
                 instants = operator.index(value)  # type: ignore[arg-type]
             except TypeError:
                 instants = least - 1
-            if isinstance(value, bool) or not least <= instants <= LAST_INSTANT:
+            if isinstance(value, bool) or not least <= instants <= LONGEST:
                 raise InvalidArgument(f"{name} is {value!r}; give a whole number of instants, {limit}.")
             return instants
         seconds = duration_seconds(value)
@@ -119,7 +122,7 @@ class EventTime:
             )
         per_second = Fraction(1, _DAY_S) if pa.types.is_date32(self.type_) else UNITS_PER_SECOND[self.type_.unit]
         exact = seconds * per_second
-        if exact.denominator != 1 or not least <= exact <= LAST_INSTANT:
+        if exact.denominator != 1 or not least <= exact <= LONGEST:
             raise InvalidArgument(
                 f"{name} is {value!r}, which is {float(exact):g} units of {self.type_}; give a whole number of units, "
                 f"{limit}."

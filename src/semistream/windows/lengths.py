@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from semistream.errors import InvalidArgument
 from semistream.kernels.window_memory import UNBOUNDED
 from semistream.streams.zipf import whole_number
-from semistream.windows.event_time import LAST_INSTANT, EventTime, Length
+from semistream.windows.event_time import LONGEST, EventTime, Length
 from semistream.windows.sides import SIDES
 
 
@@ -18,13 +18,13 @@ class Tuples:
 
     >>> Tuples(0)
     Traceback (most recent call last):
-    semistream.errors.InvalidArgument: a window of tuples is 0; give a whole number from 1 to 4611686018427387904.
+    semistream.errors.InvalidArgument: a window of tuples is 0; give a whole number from 1 to 2305843009213693952.
     """
 
     count: int
 
     def __post_init__(self) -> None:
-        whole_number("a window of tuples", self.count, least=1, most=LAST_INSTANT)
+        whole_number("a window of tuples", self.count, least=1, most=LONGEST)
 
 
 OneWindow = Length | Tuples | None

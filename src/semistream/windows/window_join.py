@@ -192,6 +192,7 @@ class WindowJoin:
         """Say that no tuple with an earlier time will come in a stream, or in both: a watermark from outside.
 
         This is how a stream that is silent lets the other one go on. Earlier tuples that come nevertheless are late.
+        Without time columns the stream leaves out the instants up to then: its next tuple arrives at ``time``.
         """
         self._require_idle("advance")
         instant = self._time.instant(time)
@@ -227,7 +228,7 @@ class WindowJoin:
         return min(arrivals.watermark for arrivals in self._arrivals)
 
     def take_late(self, side: Side) -> list[pa.RecordBatch]:
-        """Hand out the tuples of a stream that came too late since this was last called."""
+        """Hand out the tuples of a stream that came too late since this was last called; they are kept until then."""
         late = self._late[side_number(side)]
         taken, late[:] = list(late), []
         return taken

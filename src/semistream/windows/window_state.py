@@ -53,7 +53,7 @@ def pack_state(engine: WindowEngine, arrivals: Sequence[Arrivals], late: Late, l
         "classes": memory.values.size,
         "capacity": asdict(engine.capacity),
         "windows": [asdict(window) for window in engine.windows],
-        "arrivals": [[side.greatest, side.told, side.rows] for side in arrivals],
+        "arrivals": [[side.greatest, side.told, side.rows, side.next_number] for side in arrivals],
         "late": list(late_rows),
         "results": engine.results.count,
         "weight": engine.results.total_weight.hex(),
@@ -115,7 +115,8 @@ def unpack_state(
     for number, side in enumerate(SIDES):
         _restore_rows(engine, number, tuples, tables[f"{side} memory"])
         arrivals[number].hold(_rows(tables, f"{side} waiting"))
-        arrivals[number].greatest, arrivals[number].told, arrivals[number].rows = numbers["arrivals"][number]
+        own = arrivals[number]
+        own.greatest, own.told, own.rows, own.next_number = numbers["arrivals"][number]
         late[number][:] = [batch for batch in tables[f"{side} late"].to_batches() if batch.num_rows]
         late_rows[number] = numbers["late"][number]
     engine.note_windows()
