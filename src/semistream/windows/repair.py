@@ -51,6 +51,7 @@ def repair(
         where=_missed(suffix) if where is None else where & _missed(suffix),
         time=TIME_COLUMN,
         window=_as_given(archive.changes[0].windows),
+        policy="random",  # nobody leaves, so there is nothing to learn
         lateness=None,
         suffix=suffix,
         max_waiting=2**62,

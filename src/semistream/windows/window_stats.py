@@ -30,8 +30,9 @@ class StreamCounts:
 class WindowStats:
     """Counts of both streams, results with their total weight, and an estimate of the results that evictions cost.
 
-    The estimate adds up, for each evicted tuple, the partners that were to be expected in the rest of its life, by the
-    policy's own probabilities; it is None where these are not known (policy ``random``, unbounded windows).
+    The estimate adds up, for each evicted tuple, the partners that were to be expected in the rest of its life (or if
+    results have weights, the weight of these), by the policy's own probabilities. It is None where these are not known
+    (policy ``random``, unbounded windows), and knows nothing of what a queue has dropped.
     """
 
     left: StreamCounts = field(default_factory=StreamCounts)
