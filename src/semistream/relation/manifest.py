@@ -7,6 +7,7 @@ A relation is a folder::
     versions/000003.json         the manifest: what this version is made of
     versions/000003-9f2c41d0.pages.arrow its page table
     versions/000003-9f2c41d0.changes.arrow key codes that the update touched, if an update made this version
+    versions/000003-9f2c41d0.counts.arrow rows of each key, if shedding has counted them
     data/000003-9f2c41d0-0.arrow pages; a version refers to the files of earlier ones too
     data/000003-9f2c41d0-0-1.arrow their columns of group 1, if there are column groups
     lmdb/000003-9f2c41d0         the same pages as a B+tree, if a nested loop join has asked for it
@@ -117,6 +118,11 @@ def manifest_name(version: int) -> str:
 def lmdb_folder(manifest: Manifest) -> str:
     """Where the B+tree of a version stands, if there is one. No two versions ever share the name."""
     return f"{LMDB}/{Path(manifest.page_table.name).name.removesuffix('.pages.arrow')}"
+
+
+def match_counts_name(manifest: Manifest) -> str:
+    """Where the rows of each key of a version are counted, if they were."""
+    return f"{manifest.page_table.name.removesuffix('.pages.arrow')}.counts.arrow"
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -17,6 +17,7 @@ from semistream.relation.manifest import (
     list_versions,
     lmdb_folder,
     manifest_name,
+    match_counts_name,
     read_manifest,
 )
 
@@ -35,7 +36,7 @@ def vacuum_relation(folder: Path, keep: int) -> list[str]:
         needed = {manifest_name(v) for v in kept}
         for version in kept:
             manifest = read_manifest(folder, version)
-            needed |= manifest.file_names | {lmdb_folder(manifest)}
+            needed |= manifest.file_names | {lmdb_folder(manifest), match_counts_name(manifest)}
         removed = [path.name for path in sorted(leftovers(folder / CURRENT))]
         for name in removed:
             (folder / name).unlink()

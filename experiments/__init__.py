@@ -1,0 +1,1 @@
+"""Experiments: the figures and tables of the papers, one file each."""

@@ -1,0 +1,108 @@
+"""ClusterSampling: rows by chance, the more likely the more results they give."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from semistream.kernels.types import Int64s
+from semistream.shedding.cluster_decision import ClusterDecision
+from semistream.shedding.decision import Account, Decision, SampleDesign
+from semistream.shedding.quotas import chance_quotas
+from semistream.shedding.strategy import Strategy, require_rows
+from semistream.shedding.stream_part import StreamPart
+from semistream.shedding.summary import BatchSummary, PartSummary
+
+
+class ClusterSampling(Strategy):
+    """Keeps a row with a probability proportional to its matches, and exactly ``min(w, rows)`` rows.
+
+    The probability is ``min(1, c m)`` for m matches, with the c for which they add up to w: rows with so many matches
+    that c m would exceed 1 are kept for certain. Rows without a match are kept only if all others are, as many as
+    there is room for. Each row's probability is exact, in whole numbers, so that `estimate` is unbiased, also if the
+    matches are not exact (`MatchCounts.bound`); if they are, a count of all results has no error beyond rounding.
+
+    The paper, after Srivastava and Widom, does not say how to draw; if each row were drawn by itself, how many are kept
+    would vary by sqrt(w), which the join has no time for. This is randomised systematic sampling: rows lie on a line in
+    the order of their ranks, each as long as its probability, and those are kept where a comb of step 1 with a random
+    start has a tooth.
+
+    MESH 4.1, Table 2: Many-to-Many / RANDOM-SAMPLE. U. Srivastava & J. Widom, VLDB 2004. H. O. Hartley & J. N. K. Rao,
+    Sampling with unequal probabilities and without replacement, Ann. Math. Statist. 33(2), 1962.
+
+    >>> import numpy as np
+    >>> kept = ClusterSampling().shed(StreamPart(4, matches=np.array([1, 2, 1, 8])), 2, seed=3)
+    >>> kept.rows, kept.inclusion.tolist()
+    (2, [0.25, 0.5, 0.25, 1.0])
+    """
+
+    name = "cluster_sampling"
+    is_sample = True
+
+    def summarize(self, part: StreamPart) -> PartSummary:
+        """How many rows there are with each number of matches."""
+        return PartSummary.of_matches(part, self.name)
+
+    def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
+        w, rows = require_rows(limit), batch.rows
+        drawn = _draws(batch.matches, rows, w)
+        by_chance = (batch.matches > 0) & (batch.matches < drawn.certain)
+        matches, some = batch.matches[by_chance], rows[by_chance]
+        total = int(matches @ some)
+        generator = np.random.Generator(np.random.PCG64([seed, 1]))
+        place = int(generator.integers(total)) if total else 0
+        unmatched = batch.rows_in_parts(batch.matches == 0)
+        unmatched_quotas = chance_quotas(unmatched, min(drawn.spare, sum(unmatched)), seed)
+        starts, kept = [], []
+        for of_part, always, spare in zip(
+            batch.results_in_parts(by_chance),
+            batch.rows_in_parts(batch.matches >= drawn.certain),
+            unmatched_quotas,
+            strict=True,
+        ):
+            starts.append(place)
+            teeth, place = divmod(place + of_part * drawn.draws, total) if total else (0, 0)
+            kept.append(always + teeth + spare)
+        chances = matches * (drawn.draws / total) if total else np.zeros(0)
+        certain = batch.matches >= drawn.certain
+        all_rows, results = int(rows.sum()), int(batch.matches @ rows)
+        kept_results = int(batch.matches[certain] @ rows[certain]) + round(float((matches * some) @ chances))
+        keep = min(w, all_rows)
+        return ClusterDecision(
+            strategy=self.name,
+            seed=seed,
+            parts=batch.numbers,
+            rows=batch.rows_in_parts(),
+            kept=tuple(kept),
+            results=batch.results_in_parts(),
+            account=Account(keep, all_rows - keep, kept_results, results - kept_results),
+            design=SampleDesign(drawn.draws, float(some @ (chances * (1 - chances)))),
+            certain=drawn.certain,
+            draws=drawn.draws,
+            total=total,
+            starts=tuple(starts),
+            unmatched=sum(unmatched),
+            unmatched_quotas=unmatched_quotas,
+        )
+
+
+class _Draws(NamedTuple):
+    certain: int  # matches from which on rows are kept for certain
+    draws: int  # how many are drawn of the others that match
+    spare: int  # how many rows there is room for beyond all that match
+
+
+def _draws(matches: Int64s, rows: Int64s, w: int) -> _Draws:
+    """From the most matches down, a class is kept for certain while its fair share of the places left is one or more.
+
+    That never takes more places than are left: a class of n rows with m matches has n m of the ``total`` left, so if
+    m * places >= total, n <= places.
+    """
+    places, total = w, int(matches @ rows)
+    certain = int(matches.max(initial=0)) + 1
+    for m, n in zip(matches[::-1].tolist(), rows[::-1].tolist(), strict=True):
+        if m == 0 or m * places < total:
+            break
+        certain, places, total = m, places - n, total - m * n
+    return _Draws(certain, places if total else 0, 0 if total else places)
