@@ -4,6 +4,7 @@ from semistream.windows.archive import Archive, FileArchive, MemoryArchive
 from semistream.windows.archive_metric import archive_metric
 from semistream.windows.average_degree import adg
 from semistream.windows.band import Band
+from semistream.windows.exact_memory import exact_memory
 from semistream.windows.expected import Expected
 from semistream.windows.independent import independent_truncation
 from semistream.windows.lengths import Tuples
@@ -29,7 +30,7 @@ from semistream.windows.slow_cpu import SlowCpu
 from semistream.windows.transport_measures import earth_movers_distance, match_and_compare
 from semistream.windows.truncated import TruncatedJoin
 from semistream.windows.window_join import POLICIES, WindowJoin
-from semistream.windows.window_pairs import WindowPairs, window_pairs
+from semistream.windows.window_pairs import WindowPairs, count_window_pairs, window_pairs
 from semistream.windows.window_stats import WindowStats
 
 __all__ = [
@@ -56,8 +57,10 @@ __all__ = [
     "adg",
     "archive_metric",
     "cosine",
+    "count_window_pairs",
     "dice",
     "earth_movers_distance",
+    "exact_memory",
     "independent_truncation",
     "jaccard",
     "match_and_compare",

@@ -211,7 +211,8 @@ class WindowJoin:
     def set_window(self, window: Windows) -> None:
         """Change the windows, with effect from the next instant on (WINDOW 6.1.1: varying window size).
 
-        Tuples that have expired before stay so, also if the window grows.
+        Tuples that have expired before stay so, also if the window grows: they do with the last instant that can use
+        them in the window as it is then.
         """
         self._require_idle("set_window")
         self._engine.set_windows(self._windows(window))
