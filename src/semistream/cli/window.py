@@ -50,7 +50,7 @@ def window(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="When rows arrive, also as LEFT_COLUMN=RIGHT_COLUMN. Else the row number says it: one of each at a time.",
+            help="When rows arrive, also LEFT_COLUMN=RIGHT_COLUMN. Else by row number: one of each at a time.",
         ),
     ] = None,
     probabilities: Annotated[
@@ -90,6 +90,7 @@ def window(
     trial = WindowTrial(streams, span, allocation.value, learnt=probabilities is Frequencies.learnt)
     joined = streams if out is not None else streams.narrowed()
     join = trial.operator(policy.value, kept, joined)
+    trial.load_kernels(policy.value, kept)
     out_bytes = None
     start = perf_counter()
     with counting("window join", lambda: join.stats.left.rows_in + join.stats.right.rows_in):

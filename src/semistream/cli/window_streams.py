@@ -90,6 +90,11 @@ class WindowStreams:
             at[side] += piece.num_rows
         yield from join.finish()
 
+    def head(self, rows: int) -> WindowStreams:
+        """The first rows of both."""
+        tables = self.tables[0].slice(0, rows), self.tables[1].slice(0, rows)
+        return WindowStreams(tables, (self.times[0][:rows], self.times[1][:rows]), self.on, self.time, self.unordered)
+
     def keys(self) -> tuple[pa.Table, pa.Table]:
         """Key columns of both, of types that are the same: those that differ become codes, equal where the keys are."""
         pairs = [_alike(self.tables[0].column(name), self.tables[1].column(other)) for name, other in self.on.items()]
