@@ -18,10 +18,10 @@ from experiments.window_runs import (
     WARM_UP,
     Keys,
     Rows,
-    batches,
     operator,
     plot_lines,
     policies,
+    push,
     window_of,
 )
 from semistream.streams import ZipfPair
@@ -67,10 +67,8 @@ _NAMES = ("PROB", "EXPECTED")
 def _by_policy(keys: Keys, window: int, policy: Policy, instants: list[int]) -> Iterator[float]:
     join = operator(window, window, policy, "variable")
     for begin, end in pairwise([0, *instants]):
-        left, right = batches(keys, begin, end)
-        for results in (join.push_left(left), join.push_right(right)):
-            for _ in results:
-                pass
+        for _ in push(join, keys, begin, end):
+            pass
         stats = join.stats
         yield stats.left.in_memory / max(stats.left.in_memory + stats.right.in_memory, 1)
 

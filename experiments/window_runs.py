@@ -55,24 +55,20 @@ def operator(window: int, memory: int | None, policy: Policy, allocation: str = 
     return WindowJoin(_LEFT, _RIGHT, on="key", window=window, memory=memory, policy=policy, allocation=allocation)
 
 
-def batches(keys: Keys, begin: int = 0, end: int | None = None) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """A stretch of both streams."""
-    left, right = (
-        pa.record_batch([pa.array(side[begin:end]), pa.array(np.arange(side.size)[begin:end])], schema=schema)
-        for side, schema in zip(keys, (_LEFT, _RIGHT), strict=True)
-    )
-    return left, right
+def push(join: WindowJoin, keys: Keys, begin: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Push a stretch of both streams, and give the results."""
+    for take, side, schema in zip((join.push_left, join.push_right), keys, (_LEFT, _RIGHT), strict=True):
+        positions = np.arange(side.size)[begin:end]
+        yield from take(pa.record_batch([pa.array(side[begin:end]), pa.array(positions)], schema=schema))
 
 
 def kept(keys: Keys, window: int, memory: int, policy: Policy, allocation: str = "fixed") -> int:
-    """Results that a policy gives after the warm-up."""
+    """Results that a policy gives after the warm-up; the streams are as long as each other, so that none wait."""
     join = operator(window, memory, policy, allocation)
-    left, right = batches(keys)
     counted = 0
-    for results in (join.push_left(left), join.push_right(right), join.finish()):
-        for batch in results:
-            time = np.maximum(batch["left"].to_numpy(), batch["right"].to_numpy())
-            counted += int(np.count_nonzero(time >= WARM_UP * window))
+    for batch in push(join, keys):
+        time = np.maximum(batch["left"].to_numpy(), batch["right"].to_numpy())
+        counted += int(np.count_nonzero(time >= WARM_UP * window))
     return counted
 
 
@@ -113,7 +109,7 @@ def check_bounds(result: Rows) -> None:
 
 
 def plot_lines(result: Rows, path: Path, *, by: str, x: str, names: Sequence[str], of: str | None, title: str) -> None:
-    """Lines for ``names`` against ``x``, a part of the figure for each value of ``by``, as a share of ``of`` if given."""
+    """Lines for ``names`` against ``x``, or for their shares of ``of``; a part of the figure for each ``by``."""
     import matplotlib as mpl  # noqa: PLC0415  # an extra of its own
 
     mpl.use("Agg")
