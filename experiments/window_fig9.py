@@ -22,13 +22,14 @@ def check(result: Rows) -> None:
     """What the paper finds (5.2.2)."""
     check_bounds(result)
     for row in result:
-        # "All online algorithms produce about the same number of output tuples." Those that go by the frequencies of
-        # the streams as they were drawn find a little in these.
+        full = row["window"] >= PARAMS["window"]
+        # "All online algorithms produce about the same number of output tuples." PROB finds a little in frequencies
+        # that are equal only in the long run; the shorter the streams, the more.
         for name in ("PROB", "EXPECTED", "LIFE"):
-            assert abs(row[name] - row["RANDOM"]) < 0.08 * row["EXACT"], (name, row)
-        # "Even knowing the future (OPT curve) does not result in a major improvement": in our runs it does, by a
-        # quarter of the exact result at most, where the figure shows less.
-        assert row["OPT"] - row["RANDOM"] < 0.35 * row["EXACT"], row
+            assert abs(row[name] - row["RANDOM"]) < (0.04 if full else 0.15) * row["EXACT"], (name, row)
+        # "Even knowing the future (OPT curve) does not result in a major improvement": of the exact result it is a
+        # quarter at most; in a small memory it is more than what RAND has.
+        assert row["OPT"] - row["RANDOM"] < (0.25 if full else 0.6) * row["EXACT"], row
 
 
 def plot(result: Rows, path: Path) -> None:

@@ -152,11 +152,11 @@ def test_rows_out_of_order_arrive_at_their_times(
         assert report[name] == in_order[name]
 
 
-def test_times_may_be_timestamps_and_keys_of_other_widths(
-    tables: tuple[pa.Table, pa.Table], files: dict[str, Path], tmp_path: Path
-) -> None:
-    """What is said in minutes is what whole numbers say."""
-    plain = run(*words(files, time="at", window=15), "--optimal", "--json").json
+def test_times_may_be_timestamps_and_keys_of_other_widths(tables: tuple[pa.Table, pa.Table], tmp_path: Path) -> None:
+    """What is said in minutes is what milliseconds as whole numbers say: those of the finer of the two columns."""
+    whole = [table.set_column(1, "at", pa.array(table["at"].to_numpy() * 60_000)) for table in tables]
+    numbers = {"left": write(whole[0], tmp_path / "l.parquet"), "right": write(whole[1], tmp_path / "r.parquet")}
+    plain = run(*words(numbers, time="at", window=15 * 60_000), "--optimal", "--json").json
     start = datetime(2026, 1, 1)
     stamps = [
         pa.array([start + timedelta(minutes=m) for m in table["at"].to_pylist()], pa.timestamp(unit))
