@@ -17,6 +17,7 @@ BENCHMARKS = {
     "pages": "benchmarks.pages",
     "spark": "benchmarks.spark_join",
     "pipeline": "benchmarks.pipeline",
+    "window": "benchmarks.window",
     "window-optimum": "benchmarks.window_optimum",
     "overload": "benchmarks.overload",
 }

@@ -11,7 +11,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-EXPERIMENTS = ("mesh_fig11", "cost_aware_shedding")
+EXPERIMENTS = (
+    "mesh_fig11",
+    "cost_aware_shedding",
+    "window_fig7",
+    "window_fig9",
+    "window_fig10",
+    "window_fig12",
+    "window_fig13",
+    "window_fig15",
+    "window_fig17",
+)
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ def imported_by(*words: str) -> set[str]:
     [
         ["--help"],
         ["--version"],
-        *([command, "--help"] for command in ("relation", "join", "run", "explain", "calibrate", "demo")),
+        *([command, "--help"] for command in ("relation", "join", "window", "run", "explain", "calibrate", "demo")),
     ],
     ids=" ".join,
 )

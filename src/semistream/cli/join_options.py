@@ -32,14 +32,14 @@ def column_names(columns: str | None) -> list[str] | None:
     return None if columns is None else [name.strip() for name in columns.split(",")]
 
 
-def column_pairs(on: list[str] | None) -> dict[str, str] | None:
-    """The pairs (stream column -> relation column) of ``--on``; None if there are none."""
+def column_pairs(on: list[str] | None, sides: tuple[str, str] = ("S", "R")) -> dict[str, str] | None:
+    """The pairs (stream column -> relation column) of ``--on``, None if there are none; ``sides`` names the two."""
     pairs: dict[str, str] = {}
     for item in on or []:
         stream, equals, relation = item.partition("=")
         if not stream or (equals and not relation):
-            raise typer.BadParameter(f"--on is {item!r}; give COLUMN, or S_COLUMN=R_COLUMN.")
+            raise typer.BadParameter(f"--on is {item!r}; give COLUMN, or {sides[0]}_COLUMN={sides[1]}_COLUMN.")
         if stream in pairs:
-            raise typer.BadParameter(f"--on names the stream's column {stream!r} twice.")
+            raise typer.BadParameter(f"--on names the column {stream!r} of {sides[0]} twice.")
         pairs[stream] = relation or stream
     return pairs or None

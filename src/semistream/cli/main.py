@@ -19,6 +19,7 @@ from semistream.cli.join import join
 from semistream.cli.pipeline_commands import reconcile, status, vacuum, validate
 from semistream.cli.pipeline_commands import run as run_pipeline
 from semistream.cli.relation import app as relation
+from semistream.cli.window import window
 from semistream.errors import NotARelation, SemistreamError
 
 
@@ -76,6 +77,7 @@ app = typer.Typer(
 )
 app.add_typer(relation, name="relation")
 app.command()(join)
+app.command()(window)
 app.command()(validate)
 app.command()(run_pipeline)
 app.command()(reconcile)

@@ -85,6 +85,14 @@ def step_progress() -> Iterator[Callable[[str, float], None]]:
 
 
 @contextmanager
+def runs(description: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar over ``total`` runs; calling what it gives says that one more is done."""
+    with bars(TaskProgressColumn()) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda: progress.advance(task)
+
+
+@contextmanager
 def counting(description: str, count: Callable[[], int]) -> Iterator[None]:
     """A line that asks ``count`` for the rows done whenever it is drawn."""
     with bars() as progress:

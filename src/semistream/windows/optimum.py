@@ -16,7 +16,7 @@ from semistream.windows.flow import least_cost_flow, whole_costs
 from semistream.windows.row_codes import Rows, row_codes
 from semistream.windows.slots import Allocation, Slots, change_times, pools_of, slots_at
 from semistream.windows.timeline import Arrivals, Timeline, Times, Unit, Window, arrival_times
-from semistream.windows.window_pairs import WindowPairs, equal_pairs, given_pairs
+from semistream.windows.window_pairs import WindowPairs, codes_in_window, equal_pairs, given_pairs
 
 _STRIDES = [4**level for level in range(12)]
 Val: TypeAlias = Callable[[Int64s, Int64s], npt.NDArray[Any]]
@@ -59,12 +59,13 @@ def optimal_offline(
 ) -> OfflineOptimum:
     """The most results that a window join of two known streams can give in a memory of so many tuples, and how.
 
-    The model is the paper's fast CPU (WINDOW 2.1, 2.3). All that arrives at an instant t arrives together. First, what
-    has left the window is gone: a tuple that arrived at i, with window w, is there while t < i + w. Then each arriving
-    tuple joins the other stream's tuples that are in memory, and those that arrive with it: for this it needs no
-    memory, as it is always seen. Last, it is decided which tuples, old and new, stay in memory until the next instant:
-    at most ``memory`` of both streams, or each stream's part of it. What is dropped does not come back. Of all
-    schedules of this kind, the one returned gives the most.
+    The model is the paper's fast CPU (WINDOW 2.1, 2.3), and that of `WindowJoin`: no policy gives more in the same
+    memory. All that arrives at an instant t arrives together. First, what has left the window is gone: a tuple that
+    arrived at i, with window w, is there while t < i + w. Then each arriving tuple joins the other stream's tuples that
+    are in memory, and those that arrive with it: for this it needs no memory, as it is always seen. Last, it is decided
+    which tuples, old and new, stay in memory until the next instant: at most ``memory`` of both streams, or each
+    stream's part of it. What is dropped does not come back. Of all schedules of this kind, the one returned gives the
+    most.
 
     Parameters
     ----------
@@ -72,15 +73,17 @@ def optimal_offline(
         The keys of the two streams, in the order of arrival: an Arrow or NumPy column, or a table of key columns.
         Nulls never match.
     window
-        How long a tuple can join, in units of time: also one for each stream, an array with one for each tuple (a
-        window that changes is that in force when the tuple arrives, as in 6.1.1), or None for an unbounded join.
+        How long a tuple can join, in units of time: also one for each stream, an array with one for each tuple, or
+        None for an unbounded join. A window that changes is one for each tuple: in 6.1.1 that in force when it arrives;
+        for `WindowJoin.set_window`, which holds for the tuples in memory too (6.2), until it is first outside.
     memory
         How many tuples fit; a mapping such as ``{0: 400, 60: 100}`` says from which time on. Fixed allocation halves
-        it, or takes a tuple of two for the left and the right stream.
+        it, the left stream having one more if it is odd, or takes a tuple of two for the left and the right stream.
     allocation
         ``"fixed"``, or ``"variable"``: the streams share the memory in any ratio.
     unit
-        ``"time"``, or ``"tuples"``: the window is the last so many tuples of the same stream, at each instant.
+        ``"time"``, or ``"tuples"``: the window is the last so many tuples of the same stream at each instant, all that
+        arrive then included. If these are more, the first of them are in no window, and join nothing.
     left_times, right_times
         When each tuple arrives, ascending: several may at once, or none for long (6.1.1). By default one a time unit.
     pairs
@@ -118,6 +121,8 @@ def optimal_offline(
     changes = [time for pool in pools for time in change_times(pool)]
     line = Timeline.of(*times, window=window, unit=unit, changes=changes)
     counted = np.full(line.instants.size, True) if count_from is None else line.instants >= count_from
+    if pairs is None:
+        codes = [codes_in_window(own, side) for own, side in zip(codes, (line.left, line.right), strict=True)]
     if pairs is None and val is None and line.left.expire_in_order and line.right.expire_in_order:
         by_left = Chains.by_key(codes[0], line.left, codes[1], line.right, counted)
         by_right = Chains.by_key(codes[1], line.right, codes[0], line.left, counted)

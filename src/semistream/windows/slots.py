@@ -18,8 +18,10 @@ Allocation: TypeAlias = Literal["fixed", "variable"]
 def pools_of(memory: Slots | tuple[Slots, Slots], allocation: Allocation) -> list[Slots]:
     """The memory of each pool of tuples: one for both streams if it is shared, else the left's and the right's.
 
-    >>> pools_of(10, "variable"), pools_of(10, "fixed"), pools_of((3, {0: 5, 60: 2}), "fixed")
-    ([10], [5, 5], [3, {0: 5, 60: 2}])
+    The paper has M / 2 for each; of an odd M the left stream gets the one that is over, as in `Capacity`.
+
+    >>> pools_of(10, "variable"), pools_of(11, "fixed"), pools_of((3, {0: 5, 60: 2}), "fixed")
+    ([10], [6, 5], [3, {0: 5, 60: 2}])
     """
     if allocation == "variable":
         if isinstance(memory, tuple):
@@ -31,8 +33,10 @@ def pools_of(memory: Slots | tuple[Slots, Slots], allocation: Allocation) -> lis
         if len(memory) != 2:
             raise InvalidArgument(f"memory has {len(memory)} parts; give two: of the left stream, of the right.")
         return list(memory)
-    half = {since: _half(slots) for since, slots in memory.items()} if isinstance(memory, Mapping) else _half(memory)
-    return [half, half]
+    if not isinstance(memory, Mapping):
+        return list(_halves(memory))
+    halves = {since: _halves(slots) for since, slots in memory.items()}
+    return [{since: parts[side] for since, parts in halves.items()} for side in range(2)]
 
 
 def change_times(memory: Slots) -> list[float]:
@@ -64,10 +68,6 @@ def _whole(slots: Any) -> int:
     return int(slots)
 
 
-def _half(slots: int) -> int:
-    if _whole(slots) % 2:
-        raise InvalidArgument(
-            f"memory of {slots} tuples cannot be halved for fixed allocation; give an even number, or a part for each "
-            f"stream, such as {(slots - slots // 2, slots // 2)}."
-        )
-    return slots // 2
+def _halves(slots: int) -> tuple[int, int]:
+    whole = _whole(slots)
+    return whole - whole // 2, whole // 2

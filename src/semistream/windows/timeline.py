@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.errors import InvalidArgument
-from semistream.kernels.types import Int64s
+from semistream.kernels.types import Bools, Int64s
 
 Times: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 Window: TypeAlias = float | npt.NDArray[Any] | None
@@ -22,7 +22,8 @@ class Arrivals:
     """A stream's tuples in the order of arrival.
 
     ``at`` is the number of the instant at which each arrives, and ``end`` that of the first instant at which it has
-    left the window, or the number of instants if it never does.
+    left the window, or the number of instants if it never does. They are the same for a tuple that is in no window at
+    all: one of a window of tuples, of which more came with it than the window has.
     """
 
     at: Int64s
@@ -32,6 +33,11 @@ class Arrivals:
     def expire_in_order(self) -> bool:
         """Whether no tuple leaves the window before one that arrived earlier."""
         return bool((np.diff(self.end) >= 0).all())
+
+    @property
+    def in_window(self) -> Bools:
+        """Which tuples are in the window when they arrive: the others join nothing."""
+        return self.end > self.at
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,7 @@ def _arrivals(name: str, times: Times, window: Window, unit: Unit, instants: Tim
             expiry = times + length
         end = np.searchsorted(instants, expiry)
         end[expiry < times] = instants.size  # beyond what 64 bits count
+        end = np.maximum(end, at + 1)  # below what a float tells apart
     elif unit == "tuples":
         if length.dtype.kind == "f":
             raise InvalidArgument(f"window of {name} is {window!r} tuples; give a whole number.")

@@ -1,0 +1,131 @@
+"""What the figures of WINDOW 5.2 share: its streams, its policies, the optimum, and results without the warm-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.windows import (
+    Expected,
+    GivenProbabilities,
+    Life,
+    Policy,
+    Prob,
+    Random,
+    WindowJoin,
+    count_window_pairs,
+    optimal_offline,
+)
+
+Rows = list[dict[str, Any]]
+Int64s = npt.NDArray[np.int64]
+Keys = tuple[Int64s, Int64s]
+
+MEMORIES = (0.1, 0.25, 0.5, 1.0, 1.5)  # of the window: "we vary it as 0.1w, 0.25w, 0.5w, w and 1.5w"; 2 w is exact
+ROWS_OF_WINDOW = 14  # 5600 tuples of each stream to a window of 400
+WARM_UP = 2  # windows whose results are not counted
+POLICIES = ("PROB", "EXPECTED", "LIFE", "RANDOM")
+_LEAST_WINDOW = 40
+_LEFT = pa.schema([("key", pa.int64()), ("left", pa.int64())])
+_RIGHT = pa.schema([("key", pa.int64()), ("right", pa.int64())])
+
+
+def window_of(window: int, scale: float) -> int:
+    """The window at a scale, in steps in which a tenth of it is even: each stream has half of the memory."""
+    return max(round(window * scale / _LEAST_WINDOW), 1) * _LEAST_WINDOW
+
+
+def policies(keys: Keys, names: Iterable[str] = POLICIES) -> Iterator[tuple[str, Policy]]:
+    """Policies that know the frequencies of the whole streams, as in the paper."""
+    left, right = (pa.table({"key": side}) for side in keys)
+    given = GivenProbabilities.of_streams(left, right, on="key")
+    made: dict[str, Policy] = {
+        "PROB": Prob(given), "EXPECTED": Expected(given), "LIFE": Life(given), "RANDOM": Random(1)
+    }  # fmt: skip
+    return ((name, made[name]) for name in names)
+
+
+def operator(window: int, memory: int | None, policy: Policy, allocation: str = "fixed") -> WindowJoin:
+    """A join of streams with one tuple of each at every instant, whose results say where both were."""
+    return WindowJoin(_LEFT, _RIGHT, on="key", window=window, memory=memory, policy=policy, allocation=allocation)
+
+
+def push(join: WindowJoin, keys: Keys, begin: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
+    """Push a stretch of both streams, and give the results."""
+    for take, side, schema in zip((join.push_left, join.push_right), keys, (_LEFT, _RIGHT), strict=True):
+        positions = np.arange(side.size)[begin:end]
+        yield from take(pa.record_batch([pa.array(side[begin:end]), pa.array(positions)], schema=schema))
+
+
+def kept(keys: Keys, window: int, memory: int, policy: Policy, allocation: str = "fixed") -> int:
+    """Results that a policy gives after the warm-up; the streams are as long as each other, so that none wait."""
+    join = operator(window, memory, policy, allocation)
+    counted = 0
+    for batch in push(join, keys):
+        time = np.maximum(batch["left"].to_numpy(), batch["right"].to_numpy())
+        counted += int(np.count_nonzero(time >= WARM_UP * window))
+    return counted
+
+
+def optimum(keys: Keys, window: int, memory: int, allocation: str = "fixed") -> int:
+    """The most that any policy could give after the warm-up."""
+    best = optimal_offline(*keys, window=window, memory=memory, allocation=allocation, count_from=WARM_UP * window)
+    return int(best.results)
+
+
+def exact(keys: Keys, window: int) -> int:
+    """Results after the warm-up in a memory that holds all: those of the whole streams less those of the beginning."""
+    begin = keys[0][: WARM_UP * window], keys[1][: WARM_UP * window]
+    return count_window_pairs(*keys, window=window) - count_window_pairs(*begin, window=window)
+
+
+def memory_sweep(keys: Sequence[Keys], window: int, names: Iterable[str] = POLICIES, *, optimal: bool = True) -> Rows:
+    """Results of policies, of the optimum and exactly, in each of `MEMORIES`: sums over several pairs of streams."""
+    rows = []
+    for share in MEMORIES:
+        memory = round(share * window)
+        row: dict[str, Any] = {"window": window, "memory": memory, "memory / w": share}
+        for each in keys:
+            found = {name: kept(each, window, memory, policy) for name, policy in policies(each, names)}
+            found |= {"OPT": optimum(each, window, memory)} if optimal else {}
+            for name, results in {**found, "EXACT": exact(each, window)}.items():
+                row[name] = row.get(name, 0) + results
+        rows.append(row)
+    return rows
+
+
+def check_bounds(result: Rows) -> None:
+    """No policy gives more than the optimum, and that not more than all; more memory gives more."""
+    for row in result:
+        names = [name for name in row if name.startswith(("PROB", "EXPECTED", "LIFE", "RANDOM"))]
+        for name in names:
+            most = "OPTV" if name.endswith("V") and "OPTV" in row else "OPT" if "OPT" in row else "EXACT"
+            assert 0 <= row[name] <= row[most] <= row["EXACT"], (name, row)
+
+
+def plot_lines(result: Rows, path: Path, *, by: str, x: str, names: Sequence[str], of: str | None, title: str) -> None:
+    """Lines for ``names`` against ``x``, or for their shares of ``of``; a part of the figure for each ``by``."""
+    import matplotlib as mpl  # noqa: PLC0415  # an extra of its own
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    values = list(dict.fromkeys(row[by] for row in result))
+    figure, parts = plt.subplots(1, len(values), figsize=(1 + 4 * len(values), 4), squeeze=False)
+    for axes, value in zip(parts[0], values, strict=True):
+        rows = [row for row in result if row[by] == value]
+        for name in names:
+            heights = [row[name] / (row[of] or 1) if of else row[name] for row in rows]
+            axes.plot([row[x] for row in rows], heights, "--" if name == "EXPECTED" else "-", marker=".", label=name)
+        axes.set(title=f"{by} {value}", xlabel=x, ylabel=f"results / {of}" if of else "results")
+        axes.set_ylim(bottom=0)
+        axes.legend(loc="lower right", fontsize=8)
+    figure.suptitle(title, fontsize=10)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

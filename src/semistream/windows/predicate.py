@@ -1,0 +1,61 @@
+"""Predicate: an Arrow expression over the joined row (WINDOW 6.1.2), and what it reads of either stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import acero
+
+from semistream.errors import InvalidArgument
+
+
+@dataclass(frozen=True, eq=False)  # expressions compare to expressions
+class RowExpression:
+    """An expression over the joined row, of a type, and the columns of the row that it reads."""
+
+    expression: pc.Expression
+    names: tuple[str, ...]
+    type_: pa.DataType
+
+    @classmethod
+    def of(cls, expression: pc.Expression, schema: pa.Schema, *, what: str) -> RowExpression:
+        """Bind an expression to the joined row.
+
+        >>> row = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string())])
+        >>> RowExpression.of(pc.field("a") + 1 > pc.field("b"), row, what="where").names
+        ('a', 'b')
+        """
+        if "FieldPath(" in str(expression):
+            raise InvalidArgument(
+                f"{what} has columns by position: {expression}. Name them: pyarrow.compute.field('x')."
+            )
+        try:
+            type_ = evaluate(expression, schema.empty_table()).type
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise InvalidArgument(
+                f"{what} cannot be evaluated: {expression}: {error}. The joined row has the columns "
+                f"{', '.join(f'{field.name}: {field.type}' for field in schema)}."
+            ) from error
+        names = tuple(name for i, name in enumerate(schema.names) if not _binds(expression, schema.remove(i)))
+        return cls(expression, names, type_)
+
+    def values(self, table: pa.Table) -> pa.ChunkedArray:
+        """The value of the expression for each row of a table that has the columns it reads."""
+        return evaluate(self.expression, table)
+
+
+def evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
+    """The value of an expression for each row."""
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+    project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"]), [source])
+    return project.to_table(use_threads=False).column(0)
+
+
+def _binds(expression: pc.Expression, schema: pa.Schema) -> bool:
+    try:
+        evaluate(expression, schema.empty_table())
+    except pa.ArrowInvalid:
+        return False
+    return True

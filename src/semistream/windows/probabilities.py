@@ -1,0 +1,175 @@
+"""Where policies take the probabilities of WINDOW 4.2 from: given, computed, or learnt from the past."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.errors import ColumnNotFound, InvalidArgument
+from semistream.kernels.search import positions_of
+from semistream.kernels.types import Int64s
+from semistream.streams.zipf import whole_number
+from semistream.windows.condition import Condition, RowCodes
+from semistream.windows.sides import SIDES, Side
+
+Floats = npt.NDArray[np.float64]
+
+FREQUENCY_COLUMN = "frequency"
+"""The column of a table of frequencies that is not a key."""
+
+
+class Probabilities:
+    """How likely a tuple of a stream has a given key: p_R and p_S of WINDOW 4.2.1."""
+
+
+@dataclass(frozen=True)
+class LearntProbabilities(Probabilities):
+    """Learnt from the past: a sketch of how often keys came in either stream, in which old counts decay.
+
+    The sketch is charged to the memory. What a tuple is worth is looked up when it arrives, and again for all tuples in
+    memory every ``refresh`` tuples: so it is never older than that. All this goes by the number of tuples, not by
+    batches. A key that did not come of late is worth nothing, and of those the youngest are kept. In a join by a band
+    the sketch counts cells, and what a tuple is worth is what it was when it arrived.
+
+    Parameters: ``half_life`` tuples (of both streams) after which a count is worth half, by default 4 for each tuple of
+    the memory's capacity; ``refresh`` by default a quarter of the half-life; ``width`` counters in each of the two rows
+    of a stream's sketch, a power of two, by default one for every four tuples of the memory.
+    """
+
+    half_life: int | None = None
+    refresh: int | None = None
+    width: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("half_life", "refresh", "width"):
+            value = getattr(self, name)
+            if value is not None:
+                whole_number(name, value, least=1)
+        if self.width is not None and self.width & (self.width - 1):
+            raise InvalidArgument(
+                f"width is {self.width}; give a power of two, such as {1 << self.width.bit_length()}."
+            )
+
+    def sized(self, capacity: int) -> tuple[int, int, int]:
+        """Half-life, refresh and width for a memory of so many tuples."""
+        half_life = self.half_life or max(4 * capacity, 256)
+        refresh = self.refresh or max(half_life // 4, 1)
+        width = self.width or max(64, 1 << max(capacity // 4 - 1, 0).bit_length())
+        return half_life, refresh, width
+
+
+@dataclass(frozen=True)
+class ComputedProbabilities(Probabilities):
+    """Computed by the user: ``function(side, batch)`` gives for each tuple of a batch the probability that a tuple of
+    the other stream is its partner. For predicates that are neither equality nor a band there is no other way."""
+
+    function: Callable[[Side, pa.RecordBatch], Any]
+
+    def of_rows(self, side: int, batch: pa.RecordBatch) -> Floats:
+        """The probabilities of a batch, checked."""
+        values = np.asarray(self.function(SIDES[side], batch), np.float64)
+        if values.shape != (batch.num_rows,) or np.isnan(values).any():
+            raise InvalidArgument(
+                f"the probabilities of {batch.num_rows} tuples of the {SIDES[side]} stream have shape {values.shape}"
+                f"{' and NaN among them' if np.isnan(values).any() else ''}; give one number for each tuple."
+            )
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class GivenProbabilities(Probabilities):
+    """Given for each key: ``left`` and ``right`` are tables with the key columns of that stream and `FREQUENCY_COLUMN`.
+
+    Only ratios matter. A key that is not in the table has probability 0. If one stream brings more tuples than the
+    other, give arrivals per instant rather than probabilities: that is what `of_streams` does.
+
+    >>> stream = pa.table({"k": [1, 1, 2]})
+    >>> GivenProbabilities.of_streams(stream, stream, on="k").left.to_pydict()
+    {'k': [1, 2], 'frequency': [0.666..., 0.333...]}
+    """
+
+    left: pa.Table
+    right: pa.Table
+
+    def __post_init__(self) -> None:
+        for side, table in zip(SIDES, (self.left, self.right), strict=True):
+            if FREQUENCY_COLUMN not in table.column_names:
+                raise ColumnNotFound(FREQUENCY_COLUMN, table.column_names, where=f"the {side} probabilities")
+            values = table.column(FREQUENCY_COLUMN).cast(pa.float64())
+            least = pc.min(values).as_py()
+            if values.null_count or pc.any(pc.is_nan(values)).as_py() or (least is not None and least < 0):
+                raise InvalidArgument(
+                    f"{FREQUENCY_COLUMN!r} of the {side} probabilities has nulls, NaN or numbers below 0; "
+                    "give how often each key comes."
+                )
+
+    @classmethod
+    def of_streams(
+        cls, left: pa.Table, right: pa.Table, *, on: str | Sequence[str] | Mapping[str, str]
+    ) -> GivenProbabilities:
+        """Those of the whole streams, as in the paper's experiments (WINDOW 5.2): tuples of a key for each tuple of the
+        longer stream. ``on`` are the columns that the join compares, by equality or by a band."""
+        pairs = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {n: n for n in on}
+        most = max(left.num_rows, right.num_rows, 1)
+        return cls(_frequencies(left, list(pairs), most), _frequencies(right, list(pairs.values()), most))
+
+    def bind(self, condition: Condition) -> tuple[_Frequencies, _Frequencies]:
+        """Frequencies by code, of the left and of the right stream."""
+        return _Frequencies.of(self.left, condition, 0), _Frequencies.of(self.right, condition, 1)
+
+
+class _Frequencies:
+    """How often the keys of one stream come, by their codes in ascending order."""
+
+    def __init__(self, codes: Int64s, frequency: Floats) -> None:
+        self.codes = codes
+        self.frequency = frequency
+        self._before = np.concatenate([[0.0], np.cumsum(frequency)])
+
+    @classmethod
+    def of(cls, table: pa.Table, condition: Condition, side: int) -> _Frequencies:
+        names = condition.keys[side] or ((condition.band_sides[side].column,) if condition.band_sides else ())
+        if not names:
+            raise InvalidArgument(
+                "probabilities of keys need a join by equality or by a band; for other predicates give "
+                "ComputedProbabilities."
+            )
+        for name in names:
+            if name not in table.column_names:
+                raise ColumnNotFound(name, table.column_names, where=f"the {SIDES[side]} probabilities")
+        batch = table.combine_chunks().to_batches()
+        if not batch:
+            return cls(np.empty(0, np.int64), np.empty(0))
+        rows = condition.codes(side, batch[0])
+        frequency = batch[0].column(FREQUENCY_COLUMN).cast(pa.float64()).to_numpy()
+        code = rows.code
+        if rows.possible is not None:
+            code, frequency = code[rows.possible], frequency[rows.possible]
+        distinct, at = np.unique(code, return_inverse=True)
+        return cls(distinct, np.bincount(at, weights=frequency, minlength=distinct.size).astype(np.float64))
+
+    def near(self, rows: RowCodes) -> Floats:
+        """For tuples of the other stream, how often partners of theirs come."""
+        if rows.cell.size or not rows.code.size:
+            begin = np.searchsorted(self.codes, rows.low)
+            end = np.searchsorted(self.codes, rows.high, side="right")
+            return np.asarray(self._before[np.maximum(end, begin)] - self._before[begin])
+        present, at = positions_of(rows.code, self.codes)
+        values = np.zeros(rows.code.size)
+        values[present] = self.frequency[at[present]]
+        return values
+
+
+def _frequencies(stream: pa.Table, names: list[str], rows: int) -> pa.Table:
+    for name in names:
+        if name not in stream.column_names:
+            raise ColumnNotFound(name, stream.column_names, where="the stream")
+    counted = stream.select(names).group_by(names, use_threads=False).aggregate([([], "count_all")])
+    share = pc.divide(pc.cast(counted.column("count_all"), pa.float64()), float(rows))
+    return counted.drop_columns(["count_all"]).append_column(FREQUENCY_COLUMN, share)
