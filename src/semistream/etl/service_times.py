@@ -68,8 +68,8 @@ class ServiceTimes:
     >>> times = ServiceTimes()
     >>> for rows in (100_000, 200_000, 400_000):
     ...     times.add(Observation(1.0 + rows * 1e-5, rows, 0))
-    >>> round(times.model.fixed_s, 1), round(times.model.joined_s * 1e6)
-    (1.0, 10)
+    >>> round(times.model.fixed_s), round(times.model.joined_s * 1e6)
+    (1, 10)
     """
 
     def __init__(self, seen: Sequence[Observation] = ()) -> None:
