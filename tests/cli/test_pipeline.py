@@ -153,7 +153,7 @@ def test_explain_says_what_to_expect_of_every_join(folder: Path) -> None:
     assert (found["slots"], found["batch_rows"], found["total_memory_bytes"]) == (3, 6000, 24_000_000)
     keys, products = found["steps"]
     assert (keys["worker"], keys["note"]) == (None, "it has no rows yet: nothing is read")
-    assert 1_000_000 <= products["worker"]["memory_bytes"] < 8_000_000
+    assert 500_000 <= products["worker"]["memory_bytes"] < 8_000_000  # it is small, and is held as a whole
     assert products["rows_per_s"] > 0
     text = run("explain", folder / "p.yaml", "--memory", "1MB")
     assert "route: range" in text.out

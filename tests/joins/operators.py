@@ -42,6 +42,11 @@ class Maker:
         """Whether it takes a range of R's key as well as equality."""
         return not (isinstance(self.kind, type) and issubclass(self.kind, SemiStreamJoin) and self.kind.needs_equality)
 
+    @property
+    def lets_tuples_wait(self) -> bool:
+        """Whether tuples may wait between two calls, so that there are deadlines to be kept."""
+        return self.kind is not ResidentJoin
+
     def make(self, relation: Relation, case: Case, memory: int | str, **more: Any) -> SemiStreamJoin:
         options = {**self.options, **more}
         return self.kind(relation, case.stream_schema, on=case.on, how=case.how, memory=memory, **options)
@@ -135,6 +140,7 @@ RESTLESS = pytest.param(Maker(RestlessEngineJoin, {"seed": 3}), id="engine-restl
 """For what must hold however memory is split: its split is another one each time."""
 
 every_operator = pytest.mark.parametrize("maker", OPERATORS)
+every_waiting_operator = pytest.mark.parametrize("maker", [p for p in OPERATORS if p.values[0].lets_tuples_wait])
 every_range_operator = pytest.mark.parametrize("maker", [p for p in OPERATORS if p.values[0].takes_ranges])
 
 

@@ -21,7 +21,7 @@ from semistream.relation import DiskCosts, SimulatedDisk
 from tests.joins import checks
 from tests.joins.cases import Case, cases
 from tests.joins.clocks import FakeClock
-from tests.joins.operators import Maker, every_operator, every_operator_with
+from tests.joins.operators import Maker, every_operator, every_operator_with, every_waiting_operator
 from tests.oracle import multiset
 
 KEYS = 1000
@@ -95,7 +95,7 @@ def _polled(operator: SemiStreamJoin, clock: DiskClock, until_s: float) -> Itera
         yield from operator.poll()
 
 
-@every_operator
+@every_waiting_operator
 @pytest.mark.parametrize("spread", [2 * KEYS, 100])
 def test_no_tuple_is_late_if_the_rate_allows(maker: Maker, spread: int) -> None:
     case = stream_case(random_batches(60, 20, spread))
@@ -126,7 +126,7 @@ def test_deadlines_of_single_rows_by_a_column(maker: Maker) -> None:
         assert operator.stats.late == 0
 
 
-@every_operator
+@every_waiting_operator
 def test_rows_without_a_deadline_wait_for_ever(maker: Maker) -> None:
     case = stream_case(random_batches(1, 20, within_s=pa.nulls(20, pa.int32())))
     with case.built() as relation:
@@ -141,7 +141,7 @@ def test_rows_without_a_deadline_wait_for_ever(maker: Maker) -> None:
             assert operator.stats.late == 0
 
 
-@every_operator
+@every_waiting_operator
 def test_poll_does_nothing_before_it_is_due_and_drains_after(maker: Maker) -> None:
     case = stream_case(random_batches(1, 50))
     with case.built() as relation:
@@ -358,7 +358,7 @@ def test_rules_that_make_no_sense_are_refused(tmp_path: Any) -> None:
         MeshJoin(relation, own, on="k", memory="1MB", deadline_s=1)
 
 
-@every_operator
+@every_waiting_operator
 def test_deadlines_are_kept_over_versions_and_budgets(maker: Maker) -> None:
     case = stream_case(random_batches(4, 20))
     with case.built() as relation:

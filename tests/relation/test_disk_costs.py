@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from semistream.errors import InvalidArgument
@@ -80,6 +80,7 @@ def test_no_other_costs_are_nearer_to_the_requests(
 
 @given(seek_s=st.floats(0, 1e-2), byte_s=st.floats(1e-12, 1e-6), sizes=st.sets(st.integers(0, 1 << 24), min_size=2))
 def test_the_costs_of_exact_requests_are_found(seek_s: float, byte_s: float, sizes: set[int]) -> None:
+    assume(seek_s > 0 or 0 not in sizes)  # a request that took no time tells nothing
     fit = DiskCosts.fitted((nbytes, seek_s + byte_s * nbytes) for nbytes in sizes)
     for nbytes in sizes:
         assert fit.request_s(nbytes, 1) == pytest.approx(seek_s + byte_s * nbytes, rel=1e-4)
