@@ -44,10 +44,9 @@ def test_the_examples_run_and_the_commands_print_what_is_shown(
     assert Path("joined.parquet").exists()
 
 
-def test_every_policy_is_described_and_no_other() -> None:
-    assert set(re.findall(r"^\| `(\w+)` \| .* \| .* \|$", TEXT, re.MULTILINE)) & {*map(str.title, POLICIES)} == {
-        name.title() for name in POLICIES
-    }
+def test_every_policy_is_described() -> None:
+    described = set(re.findall(r"^\| `(\w+)` \| .* \| .* \|$", TEXT, re.MULTILINE))
+    assert {name.title() for name in POLICIES} <= described
 
 
 def test_the_experiments_that_it_names_are_there() -> None:
