@@ -53,4 +53,4 @@ def test_the_figures_of_window_joins_have_ours_beside_the_papers(experiment: Mod
         with pytest.raises(AssertionError):
             experiment.check([{**row, name: 2 * row["EXACT"]} for row in result])
     with pytest.raises(AssertionError):
-        experiment.check([{**row, "PROB": 0, "EXPECTED": row["EXPECTED"] // 2} for row in result])
+        experiment.check([{**row, "PROB": row["PROB"] // 2} for row in result])

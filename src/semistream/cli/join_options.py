@@ -40,6 +40,6 @@ def column_pairs(on: list[str] | None, sides: tuple[str, str] = ("S", "R")) -> d
         if not stream or (equals and not relation):
             raise typer.BadParameter(f"--on is {item!r}; give COLUMN, or {sides[0]}_COLUMN={sides[1]}_COLUMN.")
         if stream in pairs:
-            raise typer.BadParameter(f"--on names the column {stream!r} of {sides[0]} twice.")
+            raise typer.BadParameter(f"--on names the stream's column {stream!r} twice.")
         pairs[stream] = relation or stream
     return pairs or None
