@@ -67,11 +67,11 @@ class Load:
         return sum(batch.outcomes["shed"] for batch in self.settled) / rows if rows else 0.0
 
     @property
-    def joined_per_s(self) -> float:
-        """Rows joined a second while rows are shed, with the time between batches."""
+    def joined_per_s(self) -> float | None:
+        """Rows joined a second while rows are shed, with the time between batches; None if that was too short."""
         shedding = [batch for batch in self.settled if batch.outcomes["shed"]]
         if len(shedding) < 2:
-            return 0.0
+            return None
         joined = sum(batch.rows_in - batch.outcomes["shed"] for batch in shedding[1:])
         return joined / (shedding[-1].at - shedding[0].at)
 
@@ -108,10 +108,14 @@ def _tell(report: Report, load: Load, capacity: float) -> None:
     shed = f"{load.share_shed:.0%} shed, p50 {load.p50_s:.1f} s, p95 {load.p95_s:.1f} s"
     shed += f", repaired in {load.repair_s:.0f} s" if load.share_shed else ""
     rates = [batch.rows_per_s for batch in load.settled] or [0.0]
+    joined_per_s = load.joined_per_s
+    if load.times > 1 and joined_per_s is None:
+        shed += "; too few batches shed rows to tell the rate meanwhile"
     report.add(f"source at {load.times:g}x", rates, note=shed)
     if load.times > 1:
         report.require(f"{load.times:g}x: the goal over p95 latency", 1.0, GOAL_S / max(load.p95_s, 1e-9))
-        report.require(f"{load.times:g}x: joined rows over capacity", OF_CAPACITY, load.joined_per_s / capacity)
+        if joined_per_s is not None:
+            report.require(f"{load.times:g}x: joined rows over capacity", OF_CAPACITY, joined_per_s / capacity)
     elif load.times < 1:
         report.require(f"{load.times:g}x: rows not shed", 1.0, 1 - load.share_shed)
     report.require(f"{load.times:g}x: rows there after reconcile", 1.0, 1.0 if not load.missing else 0.0)
