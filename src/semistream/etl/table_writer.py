@@ -85,7 +85,6 @@ class TableWriter:
         """Complete all files, and describe them."""
         while self._files:
             self._complete(next(iter(self._files)))
-        self._work.finish()
         try:
             for folder in sorted(self._folders):
                 sync_folder(folder)

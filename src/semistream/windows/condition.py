@@ -14,10 +14,10 @@ from semistream.kernels.types import Bools, Int64s
 from semistream.keys import KeyCodec
 from semistream.keys.comparison import Comparison, within
 from semistream.keys.ranges import GREATEST, LEAST
+from semistream.keys.row_expression import RowExpression
 from semistream.keys.types import SUPPORTED, comparable, family_of, has_order
 from semistream.keys.values import Mask
 from semistream.windows.band import Band, BandSide
-from semistream.windows.predicate import RowExpression
 from semistream.windows.sides import SIDES
 
 JoinOn = str | Sequence[str] | Mapping[str, str]

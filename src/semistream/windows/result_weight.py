@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.errors import InvalidArgument
+from semistream.keys.row_expression import RowExpression
 from semistream.windows.condition import Condition
-from semistream.windows.predicate import RowExpression
 from semistream.windows.sides import LEFT
 
 Floats = npt.NDArray[np.float64]

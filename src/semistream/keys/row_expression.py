@@ -1,4 +1,4 @@
-"""Predicate: an Arrow expression over the joined row (WINDOW 6.1.2), and what it reads of either stream."""
+"""RowExpression: an Arrow expression over the joined row (for windows, WINDOW 6.1.2), and the columns it reads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from semistream.errors import InvalidArgument
 
 @dataclass(frozen=True, eq=False)  # expressions compare to expressions
 class RowExpression:
-    """An expression over the joined row, of a type, and the columns of the row that it reads."""
+    """An expression over the joined row, of a type, and the columns of the row that it reads, by place and by name."""
 
     expression: pc.Expression
+    columns: tuple[int, ...]
     names: tuple[str, ...]
     type_: pa.DataType
 
@@ -38,8 +39,8 @@ class RowExpression:
                 f"{what} cannot be evaluated: {expression}: {error}. The joined row has the columns "
                 f"{', '.join(f'{field.name}: {field.type}' for field in schema)}."
             ) from error
-        names = tuple(name for i, name in enumerate(schema.names) if not _binds(expression, schema.remove(i)))
-        return cls(expression, names, type_)
+        needed = tuple(i for i in range(len(schema)) if not _binds(expression, schema.remove(i)))
+        return cls(expression, needed, tuple(schema.names[i] for i in needed), type_)
 
     def values(self, table: pa.Table) -> pa.ChunkedArray:
         """The value of the expression for each row of a table that has the columns it reads."""
