@@ -2,6 +2,8 @@
 
 All read the same folder of Parquet files, one in a micro-batch. The ceiling is the same work without a ledger and
 without a table: a task that joins the rows and writes them to a Parquet file of its own, as a plain job for each file.
+Spark reads its R through the system's page cache, which has room for all of it here. So does the pipeline that is
+compared with it (``disk: buffered``); one that reads past that cache, so that all its memory is counted, runs beside it.
 Rates are rows of S per second of a micro-batch's whole execution, and of the whole job.
 """
 
@@ -40,16 +42,19 @@ def run(scale: float, folder: Path) -> Report:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         base = Path(scratch).absolute()
         files = write_stream(base, rows, batch, OURS.batches)
-        ours = report.add("pipeline into Delta", _pipeline(spark, r, files, base)[OURS.cold :]).median
+        rates = {disk: _pipeline(spark, r, files, base / disk, disk)[OURS.cold :] for disk in ("direct", "buffered")}
+        direct = report.add("pipeline into Delta, R past the system's cache", rates["direct"]).median
+        cached = report.add("pipeline into Delta, R through it", rates["buffered"]).median
         bare = report.add("worker-written Parquet, no ledger", _bare(spark, r, files, base)[CEILING.cold :]).median
         theirs = report.add("Spark's own join into Parquet", _sparks(spark, static, files, base)[SPARKS.cold :]).median
     spark.stop()
-    report.require("pipeline over Spark's own join", OVER_SPARK, ours / theirs)
-    report.require("pipeline over the ceiling", OF_CEILING, ours / bare)
+    report.require("pipeline over Spark's own join, R through the system's cache for both", OVER_SPARK, cached / theirs)
+    report.require("pipeline over Spark's own join, R past that cache for the pipeline only", OVER_SPARK, direct / theirs)
+    report.require("pipeline over the ceiling, R past the cache for both", OF_CEILING, direct / bare)
     return report
 
 
-def _pipeline(spark: SparkSession, r: Relation, files: list[Path], base: Path) -> list[float]:
+def _pipeline(spark: SparkSession, r: Relation, files: list[Path], base: Path, disk: str) -> list[float]:
     source = link_files(files, base / "pipeline")
     schema = {"key": "bigint", "seq": "bigint"}
     tables = {name: {"path": str(base / "tables" / name)} for name in ("sink", "unmatched", "quarantine")}
@@ -57,7 +62,7 @@ def _pipeline(spark: SparkSession, r: Relation, files: list[Path], base: Path) -
         {
             "name": "benchmark",
             "source": {"format": "parquet", "path": str(source), "schema": schema, "files_per_batch": 1},
-            "steps": [{"join": {"relation": str(r.path.absolute()), "on": "key"}}],
+            "steps": [{"join": {"relation": str(r.path.absolute()), "on": "key", "disk": disk}}],
             **tables,
             "checkpoint": str(base / "checkpoint"),
             "memory": WORKER_MEMORY,

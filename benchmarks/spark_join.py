@@ -103,7 +103,7 @@ def write_stream(folder: Path, keys: int, rows: int, batches: int) -> list[Path]
 
 def link_files(files: list[Path], folder: Path) -> Path:
     """A folder with these files and no others: a stream that ends."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     for file in files:
         (folder / file.name).hardlink_to(file)
     return folder

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from semistream.relation import Relation
+from semistream.relation import BufferedDisk, Relation
 
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
@@ -23,7 +23,7 @@ def relation(tmp_path):
     return Relation.build(pa.table({"k": range(2000), "v": range(2000)}), tmp_path / "r", key="k", page_bytes=1024)
 
 
-def plan_of(relation, *, on="k", where=None, how="inner", memory="200kB", operator=MeshJoin, **options):
+def plan_of(relation, *, on="k", where=None, how="inner", memory="200kB", operator=MeshJoin, disk="auto", **options):
     return JoinPlan.of(
         relation,
         STREAM,
@@ -34,6 +34,7 @@ def plan_of(relation, *, on="k", where=None, how="inner", memory="200kB", operat
         operator=operator,
         columns=None,
         suffix="_right",
+        disk=disk,
         options=options,
     )
 
@@ -59,6 +60,16 @@ def test_equal_plans_share_one_engine_and_every_task_drains_it(relation):
     assert run(plan_of(relation), engines, [7]) == [{"k": 7, "v": 7}]
     assert operator_of(engines, plan_of(relation)) is first
     assert len(engines) == 1
+
+
+@pytest.mark.parametrize("operator", [MeshJoin, ResidentJoin, "auto"])
+def test_the_disk_is_the_one_that_the_plan_names(relation, operator, monkeypatch):
+    opened = []
+    monkeypatch.setattr(Relation, "disk", lambda self, disk="auto": opened.append(disk) or BufferedDisk())
+    plan = pickle.loads(pickle.dumps(plan_of(relation, operator=operator, disk="buffered", memory="1MB")))
+    opened.clear()
+    assert run(plan, Engines(), [1, 2]) == [{"k": k, "v": k} for k in (1, 2)]
+    assert set(opened) == {"buffered"}
 
 
 def test_conditions_travel_and_equal_ones_share_an_engine(relation):

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError, NotARelation
-from semistream.relation import Relation
+from semistream.relation import BufferedDisk, Relation
 from semistream.spark import join
 
 pytestmark = pytest.mark.spark
@@ -51,6 +51,8 @@ def test_a_path_that_is_no_relation_is_refused(stream, tmp_path):
         ({"operator": "magic"}, "operator is 'magic'"),
         ({"route": "hash"}, "route is 'hash'; give one of 'none', 'range'"),
         ({"how": "outer"}, "how is 'outer'"),
+        ({"disk": "tape"}, "disk is 'tape'; give 'auto', 'direct', 'buffered'"),
+        ({"disk": BufferedDisk()}, "option 'disk' is a BufferedDisk"),
         ({"operator": "mesh", "pages": 3}, "'mesh' has no option 'pages'; it has .*pages_per_step"),
         ({"operator": "mesh", "pages_per_step": [3]}, "option 'pages_per_step' is a list"),
     ],

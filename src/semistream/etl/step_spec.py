@@ -42,7 +42,8 @@ class JoinStep(SpecPart):
     ``unmatched`` says what becomes of rows without a partner. With ``null`` they go on, with nulls for R's columns;
     with ``table`` they end in the pipeline's table of unmatched rows. With ``retry`` they wait, durable, are joined
     when R has a new version that has a partner for them, and end in that table if none has come within ``retry_for``.
-    ``updates`` are applied to R between batches, each exactly once.
+    ``updates`` are applied to R between batches, each exactly once. ``disk`` says whether R is read past the system's
+    page cache (``direct``; ``auto`` where the file system can) or through it (``buffered``).
     """
 
     relation: Path
@@ -52,6 +53,7 @@ class JoinStep(SpecPart):
     columns: tuple[str, ...] | None = None
     suffix: str = "_right"
     operator: str = "auto"
+    disk: Literal["auto", "direct", "buffered"] = "auto"
     unmatched: Literal["null", "table", "retry"] = "table"
     retry_for: str = "1 day"
     updates: UpdatesSpec | None = None

@@ -40,6 +40,7 @@ def join(
     route: str = "none",
     columns: Sequence[str] | None = None,
     suffix: str = "_right",
+    disk: str = "auto",
     **options: Any,
 ) -> DataFrame:
     """Join a DataFrame, batch or streaming, with a relation, exactly, within ``memory`` per Python worker.
@@ -76,6 +77,10 @@ def join(
         keys can lie in several parts, and other columns in all of them.
     columns, suffix
         R's columns to give out (all but those that ``on`` names), and what is added to a name that the stream has too.
+    disk
+        How R is read: ``"direct"``, past the system's page cache, so that ``memory`` is all that the join uses;
+        ``"buffered"``, through it, where the machine has memory to spare, as Spark reads its own files; ``"auto"``,
+        direct where the file system can.
 
     All that can be wrong with the arguments is found here, on the driver, and raised as a `SemistreamError`.
 
@@ -95,6 +100,7 @@ def join(
         operator=operator,
         columns=columns,
         suffix=suffix,
+        disk=disk,
         options=options,
     )
     stream = df

@@ -68,6 +68,7 @@ class JoinPlan:
         columns: Sequence[str] | None,
         suffix: str,
         options: Mapping[str, Any],
+        disk: str = "auto",
         holds_small: bool | None = None,
     ) -> JoinPlan:
         """Check a join as a user writes it, by making its operator once, as every worker will.
@@ -80,7 +81,7 @@ class JoinPlan:
         kind = choose_operator(operator, relation, spec, memory_bytes, machine=machine, batch_rows=_BATCH_ROWS)
         if operator == "auto" and kind is ResidentJoin:
             kind = usual_operator(spec)  # for versions that have outgrown the memory
-        _require_options(kind, options)
+        _require_options(kind, {**options, "disk": disk})
         arguments: dict[str, Hashable] = {
             "on": None if on is None else tuple(key_pairs(on).items()),
             "where": tuple(part if isinstance(part, str) else _Sent.of(part) for part in where_parts(where)),
@@ -88,6 +89,7 @@ class JoinPlan:
             "memory": memory_bytes,
             "columns": None if columns is None else tuple(columns),
             "suffix": suffix,
+            "disk": disk,
             **({"machine": machine} if issubclass(kind, EngineJoin) else {}),
             **options,
         }

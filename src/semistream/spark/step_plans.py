@@ -210,6 +210,7 @@ def _join(step: JoinStep, stream: pa.Schema, memory: int, *, hot_first: bool) ->
         operator=EngineJoin if cached else step.operator,
         columns=columns,
         suffix=step.suffix,
+        disk=step.disk,
         options={"cache_share": _CACHE_SHARE, **step.options} if cached else step.options,
         holds_small=step.operator == "auto" and not step.options,
     )
