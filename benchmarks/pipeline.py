@@ -3,7 +3,7 @@
 All read the same folder of Parquet files, one in a micro-batch. The ceiling is the same work without a ledger and
 without a table: a task that joins the rows and writes them to a Parquet file of its own, as a plain job for each file.
 Spark reads its R through the system's page cache, which has room for all of it here. So does the pipeline that is
-compared with it (``disk: buffered``); one that reads past that cache, so that all its memory is counted, runs beside it.
+compared with it (``disk: buffered``); another one reads past that cache, so that all its memory is counted.
 Rates are rows of S per second of a micro-batch's whole execution, and of the whole job.
 """
 
@@ -48,9 +48,9 @@ def run(scale: float, folder: Path) -> Report:
         bare = report.add("worker-written Parquet, no ledger", _bare(spark, r, files, base)[CEILING.cold :]).median
         theirs = report.add("Spark's own join into Parquet", _sparks(spark, static, files, base)[SPARKS.cold :]).median
     spark.stop()
-    report.require("pipeline over Spark's own join, R through the system's cache for both", OVER_SPARK, cached / theirs)
-    report.require("pipeline over Spark's own join, R past that cache for the pipeline only", OVER_SPARK, direct / theirs)
-    report.require("pipeline over the ceiling, R past the cache for both", OF_CEILING, direct / bare)
+    report.require("pipeline over Spark's own join, both with R in the system's cache", OVER_SPARK, cached / theirs)
+    report.require("pipeline past that cache over Spark's own join in it", OVER_SPARK, direct / theirs)
+    report.require("pipeline over the ceiling, both past the cache", OF_CEILING, direct / bare)
     return report
 
 

@@ -72,10 +72,12 @@ def decide(shedding, name, inputs, w):
     return replace(shedding, decision=decision.to_json())
 
 
-def run(folder, relations, shedding, inputs, batch=7, rules=()):
+def run(folder, relations, shedding, inputs, batch=7, rules=(), routed=None, takes_copies=False):
     plan, chain = task_plan(folder, [STEP], relations, at=AT, batch=batch, rules=rules)
-    archive = TableLayout(str(folder / "shed"), archive_schema(SOURCE), ("shed_by", "batch_id"))
-    task = BatchTask(replace(plan, tables={**plan.tables, "shed": archive}, shedding=shedding), chain)
+    partition_by = ("shed_by", "batch_id")
+    archive = TableLayout(str(folder / "shed"), archive_schema(SOURCE), partition_by, takes_copies=takes_copies)
+    plan = replace(plan, tables={**plan.tables, "shed": archive}, shedding=shedding, routed=routed)
+    task = BatchTask(plan, chain)
     assert list(task.run(inputs)) == []
     return task.work()
 

@@ -27,7 +27,7 @@ from semistream.shedding import (
 )
 from tests.shedding.batches import SECONDS, applied, cut, decide, ids_of, kept_of, matches_lists, part_ends, seeds
 
-BY_ROWS = [KeepW(), SampleW(), TopW(), ClusterSampling()]
+BY_ROWS = [KeepW(), KeepW(whole_parts=True), SampleW(), TopW(), ClusterSampling()]
 EVERY = [*BY_ROWS, CostAwareTopW()]
 
 

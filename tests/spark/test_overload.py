@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from semistream.errors import PipelineError
+from semistream.etl.ledger import Ledger
 from semistream.etl.pipeline_state import pipeline_state
 from semistream.relation import Relation
 from semistream.shedding import estimate
@@ -34,6 +35,8 @@ def test_what_is_shed_is_archived_and_repaired_so_that_nothing_is_missing(spark,
     seen = warehouse.table("sink").column("id").to_pylist() + warehouse.table("unmatched").column("id").to_pylist()
     shed = archive_ids(warehouse.folder)
     assert Counter(seen + shed) == Counter(range(700)), "each row is in one table or in the archive"
+    pieces = [piece for each in Ledger.read(warehouse.folder / "checkpoint", "orders").archived for piece in each.files]
+    assert any(piece.part is not None for piece in pieces) == (source == "parquet"), "a whole file is copied"
     line = warehouse.metrics()[-1]
     assert line["shed"] == line["overload"]["archived_rows"] == len(shed)
     assert 0 < line["overload"]["p50_s"] <= line["overload"]["p99_s"]

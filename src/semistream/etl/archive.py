@@ -14,6 +14,7 @@ from semistream.errors import PipelineError
 from semistream.etl.carried_types import convert_batch
 from semistream.etl.faults import reached
 from semistream.etl.ledger_entries import ArchivedFile
+from semistream.etl.parquet_writing import ParquetWriting
 from semistream.etl.row_flags import Numbers
 from semistream.etl.spec import ARCHIVED_BY, ARCHIVED_IN
 from semistream.etl.table_writer import TableLayout
@@ -28,6 +29,11 @@ def archive_schema(source: pa.Schema) -> pa.Schema:
     """The columns of the archive: the source's, when the row came, its number in the batch, and whose batch it was."""
     own = [(CAME_AT, pa.timestamp("us", "UTC")), (ROW_ID, pa.int64())]
     return pa.schema([*source, *own, (ARCHIVED_BY, pa.string()), (ARCHIVED_IN, pa.int64())])
+
+
+def first_id(part: int) -> int:
+    """The number in the batch of a part's first row."""
+    return part << 40
 
 
 def archived_rows(
@@ -54,24 +60,57 @@ class ArchiveSplit:
         return sum(file.rows for file in self.files) * 64
 
     def read(self, source: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
-        """Rows with the source's columns, when each of them came in milliseconds, and their numbers."""
+        """Rows with the source's columns, when each of them came in milliseconds, and their numbers.
+
+        Of a copy of a file of the source, which nobody has read so far, the content may turn out to be no rows: then
+        there is an error of Arrow's.
+        """
         for file in self.files:
             try:
-                with pq.ParquetFile(Path(self.folder) / file.path, memory_map=False) as opened:
-                    for batch in opened.iter_batches(_READ_ROWS, columns=[*source.names, CAME_AT, ROW_ID]):
-                        came = batch.column(CAME_AT).cast(pa.int64()).to_numpy() // 1000
-                        rows = convert_batch(batch.select(source.names), source)
-                        yield rows, came, batch.column(ROW_ID).to_numpy().astype(np.int64)
+                if file.part is None:
+                    yield from self._read_rows(file, source)
+                else:
+                    yield from self._read_copy(file, file.part, source)
             except (OSError, pa.ArrowException) as error:
+                if file.part is not None and getattr(error, "errno", None) is None:
+                    raise
                 raise PipelineError(
                     f"{file.path}, {file.rows} rows of the archive {self.folder}, cannot be read: {error}. Nothing of "
                     "the repair was committed; restore the file, and start again."
                 ) from error
 
+    def _read_rows(self, file: ArchivedFile, source: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
+        with pq.ParquetFile(Path(self.folder) / file.path, memory_map=False) as opened:
+            for batch in opened.iter_batches(_READ_ROWS, columns=[*source.names, CAME_AT, ROW_ID]):
+                came = batch.column(CAME_AT).cast(pa.int64()).to_numpy() // 1000
+                rows = convert_batch(batch.select(source.names), source)
+                yield rows, came, batch.column(ROW_ID).to_numpy().astype(np.int64)
+
+    def _read_copy(
+        self, file: ArchivedFile, part: int, source: pa.Schema
+    ) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
+        """Some rows of a copy; row groups before them are not read."""
+        with pq.ParquetFile(Path(self.folder) / file.path, memory_map=False) as opened:
+            sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
+            ends = np.cumsum(sizes)
+            groups = np.flatnonzero((ends > file.begin) & (ends - sizes < file.begin + file.rows))
+            row = int(ends[groups[0]] - sizes[groups[0]])
+            for batch in opened.iter_batches(_READ_ROWS, row_groups=groups.tolist(), columns=source.names):
+                first, end = max(file.begin - row, 0), min(file.begin + file.rows - row, batch.num_rows)
+                if first < end:
+                    wanted = batch.slice(first, end - first).select(source.names)
+                    ids = np.arange(row + first, row + end, dtype=np.int64) + first_id(part)
+                    yield convert_batch(wanted, source), np.full(end - first, file.came_ms, np.int64), ids
+                row += batch.num_rows
+
 
 def archive_layout(table: Table, file_rows: int) -> TableLayout:
-    """Where and how files of the archive are written: small enough that some of them can be repaired at a time."""
-    return replace(table.layout, file_rows=min(max(file_rows, _LEAST_FILE), _MOST_FILE))
+    """Where and how files of the archive are written: small enough that some of them can be repaired at a time.
+
+    And quickly, as there is no time.
+    """
+    writing = ParquetWriting(quick=True, counted=(CAME_AT, ROW_ID))
+    return replace(table.layout, file_rows=min(max(file_rows, _LEAST_FILE), _MOST_FILE), writing=writing)
 
 
 def leave_archive(table: Table, batch: int, files: Sequence[ArchivedFile], emptied: Sequence[int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from semistream.etl.routed_keys import RoutedKeys
 from semistream.etl.row_flags import Numbers
 from semistream.etl.row_rules import RowRule, first_broken
 from semistream.etl.source_spec import RESERVED
+from semistream.etl.split_owners import archives, can_copy, own_rows
 from semistream.etl.splits import RowsSplit, SourceSplit, Split
 from semistream.etl.table_writer import TableLayout, TableWriter
 from semistream.etl.task_shedding import TaskShedding
@@ -147,12 +149,28 @@ class BatchTask:
 
     def _repair(self, split: ArchiveSplit) -> Iterator[Stopped]:
         """Rows that were shed, as if they came now."""
-        for rows, came_ms, ids in split.read(self._plan.source):
+        found = split.read(self._plan.source)
+        while True:
+            try:
+                batch = next(found, None)
+            except (pa.ArrowException, OSError) as error:  # of a file that nobody had read before
+                names = pa.record_batch({"file": [file.path for file in split.files]})
+                self._refuse_all(names, f"the rest of the file cannot be read: {error}")
+                return
+            if batch is None:
+                return
+            rows, came_ms, ids = batch
             yield from self._enter(rows, None, ArrivedRows(came_ms, ids, repaired=True))
 
     def _read_source(self, split: SourceSplit) -> Iterator[Stopped]:
         names = self._plan.source.names
         shedding = self._plan.shedding
+        if shedding is not None and shedding.sheds_all(split):
+            if not archives(split, self._plan.routed):
+                return
+            if can_copy(split, self._plan.tables["shed"], shedding):
+                self._shed_file(shedding, split)
+                return
         arrived = None if shedding is None else shedding.split(split)
         batches, begin = split.read(names if split.reason is None else None), 0
         while True:
@@ -185,9 +203,27 @@ class BatchTask:
                 self._refuse_all(batch, str(error.__cause__ or error))
             return
         if split.owner is not None and self._plan.routed is not None:
-            owned = self._plan.routed.parts(rows) == split.owner
-            rows, arrived = rows.filter(pa.array(owned)), None if arrived is None else arrived.where(owned)
+            mine = own_rows(rows, split, self._plan.routed, arrived)
+            rows, arrived = rows.filter(pa.array(mine)), None if arrived is None else arrived.where(mine)
         yield from self._enter(rows, None, arrived)
+
+    def _shed_file(self, shedding: TaskShedding, split: SourceSplit) -> None:
+        """A file of the source goes to the archive. Which of its rows are invalid turns out when they are repaired."""
+        assert split.part is not None
+        self._accounts.end("shed", self._accounts.enter(split.rows))
+        bounds = None if shedding.valued is None else shedding.valued.bounds_of_any(split.rows)
+        self._count_missing(bounds, split.rows)
+        try:
+            self._writers["shed"].copy(
+                Path(split.path),
+                split.rows,
+                (shedding.pipeline, str(self._plan.batch)),
+                part=split.part,
+                came_ms=shedding.came_ms(split),
+            )
+        except OSError as error:
+            require_readable(split.path, error)
+            raise
 
     def _refuse_all(self, rows: pa.RecordBatch, reason: str) -> None:
         self._refuse(rows, None, pa.repeat(reason, rows.num_rows), self._accounts.enter(rows.num_rows))
@@ -236,7 +272,8 @@ class BatchTask:
             kept = arrived.kept.mask
             shed, fate = rows.filter(pa.array(~kept)), arrived.where(~kept)
             self._accounts.end("shed", numbers[~kept])
-            self._count_missing(shedding, shed)
+            bounds = None if shedding.valued is None else shedding.valued.bounds(shed)
+            self._count_missing(bounds, shed.num_rows)
             schema, batch = plan.tables["shed"].schema, plan.batch
             self._writers["shed"].write(
                 archived_rows(shed, fate.came_ms, fate.ids, pipeline=shedding.pipeline, batch=batch, schema=schema)
@@ -246,13 +283,9 @@ class BatchTask:
             self._arrivals[tick] = self._arrivals.get(tick, 0) + came
         return rows, numbers, arrived
 
-    def _count_missing(self, shedding: TaskShedding, shed: pa.RecordBatch) -> None:
-        """How many results rows that are shed would have had."""
-        if shedding.valued is None:
-            found = {"unvalued": shed.num_rows}
-        else:
-            low, high = shedding.valued.bounds(shed)
-            found = {"missing_low": low, "missing_high": high}
+    def _count_missing(self, bounds: tuple[int, int] | None, rows: int) -> None:
+        """How many results rows that are shed would have had, within bounds if they are known."""
+        found = {"unvalued": rows} if bounds is None else {"missing_low": bounds[0], "missing_high": bounds[1]}
         for name, count in found.items():
             self._counts[name] = self._counts.get(name, 0) + count
 

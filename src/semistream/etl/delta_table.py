@@ -38,7 +38,7 @@ class DeltaSink(Table):
     @property
     def layout(self) -> TableLayout:
         """Files lie in the table's folder, where no reader sees them before the log names them."""
-        return TableLayout(str(self.path), self.schema, self.partition_by, owner=self._files)
+        return TableLayout(str(self.path), self.schema, self.partition_by, owner=self._files, takes_copies=True)
 
     def open(self) -> None:
         """Make the table if there is none, and refuse one with other columns, or of another checkpoint."""

@@ -13,7 +13,8 @@ from semistream.errors import PipelineError
 class WrittenFile:
     """A file of results that a worker wrote for a table, and what a commit must say of it.
 
-    ``path`` is relative to the table's folder; ``stats`` are those of its columns, as Delta has them.
+    ``path`` is relative to the table's folder; ``stats`` are those of its columns, as Delta has them. A file of the
+    source that was copied as it is has its number in the batch, ``part``, and when it came, ``came_ms``.
     """
 
     path: str
@@ -21,6 +22,8 @@ class WrittenFile:
     nbytes: int
     partition: dict[str, str | None] = field(default_factory=dict)
     stats: dict[str, Any] = field(default_factory=dict)
+    part: int | None = None
+    came_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,28 @@ class WaitingFile:
 
 @dataclass(frozen=True)
 class ArchivedFile:
-    """A file of rows that a ``batch`` has shed; ``path`` is relative to the archive's folder."""
+    """Rows that a ``batch`` has shed, in a file; ``path`` is relative to the archive's folder.
+
+    Of a copy of the source's file they are the ``rows`` from the row ``begin`` on, and ``part`` and ``came_ms`` say of
+    them what columns say of others: see `WrittenFile`.
+    """
 
     path: str
     rows: int
     batch: int
+    part: int | None = None
+    came_ms: int | None = None
+    begin: int = 0
+
+    @classmethod
+    def of(cls, path: str, written: WrittenFile, batch: int, most_rows: int) -> list[Self]:
+        """The rows of a file that was written; those of a copy in pieces of ``most_rows``."""
+        if written.part is None:
+            return [cls(path, written.rows, batch)]
+        return [
+            cls(path, min(most_rows, written.rows - begin), batch, written.part, written.came_ms, begin)
+            for begin in range(0, written.rows, most_rows)
+        ]
 
 
 @dataclass(frozen=True)

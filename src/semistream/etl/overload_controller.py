@@ -10,6 +10,7 @@ from semistream.etl.service_times import Observation, ServiceModel, ServiceTimes
 _HEADROOM = 0.8  # of the goal, that a steady overload takes: batches are up to a quarter longer than was thought
 _TIGHT = 0.9  # of the goal, that the oldest row of a batch may take when the batch before was late
 _LEAST = 0.5  # of a full batch, that one is cut to when the one before was late
+_FOR_ROWS = 0.5  # of a batch's time, that goes to rows that are joined, whatever it takes to shed the others
 _GAP_S = 0.3  # from the end of a batch to the next, as long as none was seen
 _SMOOTHED = 0.5
 
@@ -30,7 +31,8 @@ class OverloadController:
     overload every batch gets the time D for which that is within the goal (with headroom); more rows in larger batches
     lose fewer, as each batch costs a fixed time, and equal batches do not oscillate. If the batch before took longer,
     this one is cut so that its own oldest row is in time, but not below half of D; if that row is late already, nothing
-    is gained by losing more, and the batch gets D. A batch that fits is not touched.
+    is gained by losing more, and the batch gets D. Nor is anything gained where to shed rows takes most of the time:
+    half of it is for rows that are joined in any case. A batch that fits is not touched.
 
     Seconds are those of a clock that never jumps; ages come from other clocks, and whatever they are, a batch gets
     between half of D and D.
@@ -126,7 +128,8 @@ class OverloadController:
         seconds = full if oldest_s > self.goal_s else min(max(left_s, _LEAST * full), full)
         seconds = max(seconds, 2 * model.fixed_s)  # where the goal is not attainable, half of the time goes to rows
         for_rows = seconds - spent_s - model.joined_s * owed
-        joined = model.joinable(rows, for_rows)
+        least = int(max(_FOR_ROWS * for_rows - model.fixed_s, 0.0) / max(model.joined_s, 1e-12))
+        joined = max(model.joinable(rows, for_rows), min(rows, least))
         return Allowance(joined, model.seconds(joined + owed, rows - joined))
 
     def spare_rows(self) -> int:

@@ -45,6 +45,7 @@ class _File:
     group_rows: tuple[int, ...]
     reason: str | None
     new_columns: tuple[str, ...] = ()
+    same_types: bool = False
 
     @classmethod
     def open(cls, path: str, schema: pa.Schema) -> _File:
@@ -62,7 +63,9 @@ class _File:
             require_readable(path, error)
             return cls(path, (), (), f"the file cannot be read: {error}")
         reason = "; ".join(_differences(found, schema)) or None
-        return cls(path, sizes, rows, reason, tuple(name for name in found.names if name not in schema.names))
+        new = tuple(name for name in found.names if name not in schema.names)
+        same = reason is None and all(found.field(each.name).type == each.type for each in schema)
+        return cls(path, sizes, rows, reason, new, same)
 
     def splits(self, most: int) -> Iterator[SourceSplit]:
         if self.reason is not None:
@@ -80,7 +83,14 @@ class _File:
             yield self._split(groups, held)
 
     def _split(self, groups: Sequence[int], nbytes: int) -> SourceSplit:
-        return SourceSplit(self.path, tuple(groups), nbytes, rows=sum(self.group_rows[group] for group in groups))
+        rows = sum(self.group_rows[group] for group in groups)
+        return SourceSplit(
+            self.path,
+            tuple(groups),
+            nbytes,
+            rows=rows,
+            is_file=self.same_types and len(groups) == len(self.group_rows),
+        )
 
 
 def require_readable(path: str, error: Exception) -> None:

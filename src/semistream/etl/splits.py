@@ -22,6 +22,7 @@ class SourceSplit:
     If there is a ``reason``, its columns are not those of the source, and all its rows are invalid for it.
     If what cannot be read is to ``stop`` the pipeline, it does not go to the quarantine. ``rows`` is how many the file
     says there are. Under a goal for latency, ``part`` is its number in the batch, and ``came_ms`` when its rows came.
+    A split ``is_file`` if it is all of a file, whose columns have the source's types.
     If there is an ``owner``, the task takes only the rows of that part of R (`RoutedKeys`), and others read the same
     rows for the rest.
     """
@@ -35,6 +36,7 @@ class SourceSplit:
     part: int | None = None
     came_ms: int | None = None
     owner: int | None = None
+    is_file: bool = False
 
     @property
     def tells(self) -> bool:

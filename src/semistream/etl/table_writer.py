@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +22,7 @@ from semistream.etl.background_work import BackgroundWork
 from semistream.etl.faults import reached
 from semistream.etl.file_stats import file_stats
 from semistream.etl.ledger_entries import WrittenFile
+from semistream.etl.parquet_writing import SMALL_FILES, ParquetWriting
 from semistream.relation.durable import sync_file, sync_folder
 
 _GROUP_ROWS = 1 << 16  # of a row group, which is held in memory until it is written, while the next one gathers
@@ -38,7 +40,8 @@ class TableLayout:
     Their names begin with the ``owner``, where others write to the same folder.
 
     Values of the columns ``partition_by`` are in the names of folders, as in Hive's and Delta's tables, and not in the
-    files. A file has ``file_rows`` at most, or a few more.
+    files. A file has ``file_rows`` at most, or a few more. If the table ``takes_copies``, files may have fewer columns:
+    readers see nulls in the others.
     """
 
     path: str
@@ -47,6 +50,8 @@ class TableLayout:
     staging: str = ""
     owner: str = ""
     file_rows: int = _FILE_ROWS
+    takes_copies: bool = False
+    writing: ParquetWriting = SMALL_FILES
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -58,7 +63,8 @@ class TableWriter:
     """Writes batches of a table to files, each with a name that no other writer has.
 
     A file is complete, synced and described by `WrittenFile` when the writer is closed; if it is abandoned, its files
-    are removed. What a worker leaves that is killed no table shows. Rows are encoded and compressed in a thread.
+    are removed. What a worker leaves that is killed no table shows. Rows are encoded and compressed, and files copied,
+    in a thread.
     """
 
     def __init__(self, layout: TableLayout, prefix: str) -> None:
@@ -66,6 +72,7 @@ class TableWriter:
         self._prefix = prefix
         self._files: dict[tuple[str | None, ...], _File] = {}
         self._written: list[WrittenFile] = []
+        self._copied: list[WrittenFile] = []
         self._folders: set[Path] = set()
         self._work = BackgroundWork()
 
@@ -81,10 +88,33 @@ class TableWriter:
             if file.rows >= self._layout.file_rows:
                 self._complete(values)
 
+    def copy(self, source: Path, rows: int, values: tuple[str | None, ...], *, part: int, came_ms: int) -> None:
+        """Add a file of so many rows that lies elsewhere, as it is, to the partition with these values."""
+        name = _file_name(self._layout, values, self._prefix)
+        partition = dict(zip(self._layout.partition_by, values, strict=True))
+        counted = {"numRecords": rows}
+        copied = WrittenFile(name, rows, source.stat().st_size, partition, counted, part, came_ms)
+        self._copied.append(copied)
+        self._folders |= _folders_of(self._layout, name)
+        self._work.submit(self._copy, source, copied)
+
+    def _copy(self, source: Path, copied: WrittenFile) -> None:
+        path = Path(self._layout.path) / copied.path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, path)
+            sync_file(path)
+            if path.stat().st_size != copied.nbytes:
+                raise OSError(f"{source} has changed meanwhile")
+        except OSError as error:
+            raise _refused(path, error) from error
+
     def close(self) -> list[WrittenFile]:
         """Complete all files, and describe them."""
         while self._files:
             self._complete(next(iter(self._files)))
+        self._work.finish()
+        self._written += self._copied
         try:
             for folder in sorted(self._folders):
                 sync_folder(folder)
@@ -106,8 +136,9 @@ class TableWriter:
         for file in self._files.values():
             file.abandon()
         self._files.clear()
-        for written in self._written:
-            (Path(self._layout.path) / written.path).unlink(missing_ok=True)
+        for written in [*self._written, *self._copied]:
+            with suppress(OSError):  # of a copy that could not be made
+                (Path(self._layout.path) / written.path).unlink(missing_ok=True)
 
 
 class _File:
@@ -117,10 +148,7 @@ class _File:
         self._layout = layout
         self._work = work
         self._values = dict(zip(layout.partition_by, values, strict=True))
-        folders = [_folder(name, value, shortened=not layout.staging) for name, value in self._values.items()]
-        self._name = "/".join(
-            [*filter(None, [layout.staging]), *folders, f"{layout.owner}{prefix}-{uuid.uuid4().hex}.parquet"]
-        )
+        self._name = _file_name(layout, values, prefix)
         self._path = Path(layout.path) / self._name
         self._unbounded: set[str] = set()
         self._floating = [field.name for field in layout.file_schema if pa.types.is_floating(field.type)]
@@ -129,7 +157,7 @@ class _File:
         self.rows = 0
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._path, layout.file_schema, compression="zstd", compression_level=1)
+            self._writer = pq.ParquetWriter(self._path, layout.file_schema, **layout.writing.options)
         except OSError as error:
             raise self._refused(error) from error
 
@@ -173,7 +201,7 @@ class _File:
     @property
     def folders(self) -> set[Path]:
         """Those that have the file's name, and the names of its folders."""
-        return {self._path.parents[i] for i in range(self._name.count("/") + 1)}
+        return _folders_of(self._layout, self._name)
 
     def abandon(self) -> None:
         with suppress(OSError, pa.ArrowException):  # its end cannot be written, as on a full disk
@@ -181,10 +209,26 @@ class _File:
         self._path.unlink(missing_ok=True)
 
     def _refused(self, error: OSError) -> PipelineError:
-        return PipelineError(
-            f"{self._path} cannot be written: {error}. Nothing of the batch was committed; make room or give the right "
-            "to write, and start the pipeline again."
-        )
+        return _refused(self._path, error)
+
+
+def _refused(path: Path, error: OSError) -> PipelineError:
+    return PipelineError(
+        f"{path} cannot be written: {error}. Nothing of the batch was committed; make room or give the right to write, "
+        "and start the pipeline again."
+    )
+
+
+def _file_name(layout: TableLayout, values: tuple[str | None, ...], prefix: str) -> str:
+    """A name that no other file has, below the table's folder."""
+    partition = zip(layout.partition_by, values, strict=True)
+    folders = [_folder(name, value, shortened=not layout.staging) for name, value in partition]
+    return "/".join([*filter(None, [layout.staging]), *folders, f"{layout.owner}{prefix}-{uuid.uuid4().hex}.parquet"])
+
+
+def _folders_of(layout: TableLayout, name: str) -> set[Path]:
+    """Those that have a file's name, and the names of its folders."""
+    return {(Path(layout.path) / name).parents[i] for i in range(name.count("/") + 1)}
 
 
 def _partitions(
@@ -196,6 +240,9 @@ def _partitions(
         return
     rows = batch.drop_columns(list(partition_by))
     coded = [pc.dictionary_encode(batch.column(name), null_encoding="encode") for name in partition_by]
+    if all(len(column.dictionary) == 1 for column in coded):
+        yield tuple(partition_text(batch.column(name)[0]) for name in partition_by), rows
+        return
     number = np.zeros(batch.num_rows, np.int64)
     for column in coded:
         number = number * len(column.dictionary) + column.indices.to_numpy(zero_copy_only=False)

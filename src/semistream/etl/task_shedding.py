@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import PipelineError
+from semistream.etl.archive import first_id
 from semistream.etl.arrived_rows import ArrivedRows
 from semistream.etl.parquet_splits import require_readable
 from semistream.etl.row_flags import Numbers
@@ -65,9 +66,13 @@ class TaskShedding:
         if self.decided is not None:
             matches = self.split_matches(split) if self.needs_matches else None
             kept = self._applied(split.part, split.rows, matches)
-        came = int(self.at * 1000) if split.came_ms is None else split.came_ms
-        ids = np.arange(split.rows, dtype=np.int64) + (split.part << 40)
+        came = self.came_ms(split)
+        ids = np.arange(split.rows, dtype=np.int64) + first_id(split.part)
         return ArrivedRows(np.full(split.rows, came, np.int64), ids, kept)
+
+    def came_ms(self, split: SourceSplit) -> int:
+        """When the rows of a split came."""
+        return int(self.at * 1000) if split.came_ms is None else split.came_ms
 
     def split_matches(self, split: SourceSplit) -> Numbers:
         """How many results each row of a split gives; those that cannot be read give as few as any."""
@@ -97,7 +102,7 @@ class TaskShedding:
                 if kept is not None and begin + rows > kept.mask.size:
                     break
                 arrived = batch.column(batch.num_columns - 1).fill_null(int(self.at * 1000))
-                ids = np.arange(begin, begin + rows, dtype=np.int64) + (part << 40)
+                ids = np.arange(begin, begin + rows, dtype=np.int64) + first_id(part)
                 own = None if kept is None else kept.slice(begin, rows)
                 yield batch.remove_column(batch.num_columns - 1), ArrivedRows(arrived.to_numpy(), ids, own)
                 begin += rows
@@ -120,6 +125,15 @@ class TaskShedding:
     def _decided_rows(self, part: int) -> int:
         assert self.decided is not None
         return dict(zip(self.decided.parts, self.decided.rows, strict=True)).get(part, 0)
+
+    def sheds_all(self, split: SourceSplit) -> bool:
+        """Whether nothing is kept of a split, which then need not be read to know what becomes of its rows."""
+        return self.decided is not None and split.part is not None and self.decided.keeps_none(split.part, split.rows)
+
+    @property
+    def reads_shed(self) -> bool:
+        """Whether rows that are shed have to be looked at, to know how many results are missing."""
+        return self.valued is not None and not self.valued.unique
 
     def _set_aside(
         self, batches: Iterable[pa.RecordBatch], aside: IO[bytes]

@@ -56,8 +56,7 @@ class ValuedRows:
     def bounds(self, rows: pa.RecordBatch) -> tuple[int, int]:
         """The least and the most results that rows of the source give all together."""
         if self.unique:
-            least = 0 if self.more_conditions else self.least_results
-            return least * rows.num_rows, rows.num_rows
+            return self.bounds_of_any(rows.num_rows)
         counts, codec = _counts(self.path, self.version, self.counts_bytes)
         codes, possible = codec.encode([rows.column(name) for name in self.on])
         low, high = counts.bounds(codes)
@@ -67,6 +66,12 @@ class ValuedRows:
             low[:] = 0
         low, high = np.maximum(low, self.least_results), np.maximum(high, self.least_results)
         return int(low.sum()), int(high.sum())
+
+    def bounds_of_any(self, rows: int) -> tuple[int, int]:
+        """The least and the most results of so many rows, whichever they are, where keys are unique."""
+        assert self.unique
+        least = 0 if self.more_conditions else self.least_results
+        return least * rows, rows
 
 
 @lru_cache(maxsize=2)

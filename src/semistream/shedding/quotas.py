@@ -42,3 +42,16 @@ def even_quotas(rows: Sequence[int], keep: int) -> tuple[int, ...]:
     for part in by_remainder[: keep - sum(quotas)]:
         quotas[part] += 1
     return tuple(quotas)
+
+
+def last_quotas(rows: Sequence[int], keep: int) -> tuple[int, ...]:
+    """``keep`` rows in as few parts as can be, the last ones: all parts but one keep all of their rows or none.
+
+    >>> last_quotas([50, 30, 20], 35)
+    (0, 15, 20)
+    """
+    quotas = [0] * len(rows)
+    for part in range(len(rows) - 1, -1, -1):
+        quotas[part] = min(rows[part], keep)
+        keep -= quotas[part]
+    return tuple(quotas)

@@ -28,7 +28,7 @@ from semistream.etl.tables import Table
 from semistream.etl.task_shedding import TaskShedding
 from semistream.etl.valued_rows import ValuedRows
 from semistream.relation import Relation
-from semistream.shedding import MatchCounts, Strategy, batch_seed, choose_strategy, read_decision
+from semistream.shedding import KeepW, MatchCounts, Strategy, batch_seed, choose_strategy, read_decision
 from semistream.spark.batch_source import BatchInput
 from semistream.spark.offset_log import rows_by_offsets
 from semistream.spark.part_summaries import summarize_parts
@@ -109,7 +109,7 @@ class Overload:
         if decided is None and expected is not None and self._joinable(plan, expected) >= expected:
             return splits, shedding
         valued = self._valued(plan)
-        strategy = self._strategy(valued)
+        strategy = self._strategy(valued, whole_parts=rows is None)
         by_matches = replace(shedding, valued=valued if strategy.name in _BY_MATCHES else None)
         parts = summarize_parts(spark, by_matches, strategy.name, rows, splits)
         total = sum(part.total for part in parts)
@@ -123,7 +123,8 @@ class Overload:
             decision = strategy.decide(parts, joined, batch_seed(self._spec.name, plan.batch))
             decided = ShedPlan(joined, decision.to_json())
             self._ledger.write_shed(plan.batch, decided)
-        return splits, replace(shedding, decision=decided.decision, valued=valued)
+        shedding = replace(shedding, decision=decided.decision, valued=valued)
+        return [*(_weighed(split, shedding) for split in own), *others], shedding
 
     def repaired_splits(self, plan: Plan) -> list[ArchiveSplit]:
         """What tasks read of rows that were shed."""
@@ -134,7 +135,12 @@ class Overload:
         work = manifest.work
         if shed := work.files.get("shed", []):
             paths = self._archive.shown(plan.batch, shed)
-            files = [ArchivedFile(path, file.rows, plan.batch) for path, file in zip(paths, shed, strict=True)]
+            most = self.layout().file_rows
+            files = [
+                piece
+                for path, file in zip(paths, shed, strict=True)
+                for piece in ArchivedFile.of(path, file, plan.batch, most)
+            ]
             counts = [work.counts.get(name, 0) for name in ("missing_low", "missing_high", "unvalued")]
             oldest = self._oldest(plan)
             self._ledger.write_archived(ArchivedBatch(plan.batch, files, work.outcomes["shed"], oldest, *counts))
@@ -261,9 +267,11 @@ class Overload:
             valuing.more_conditions,
         )
 
-    def _strategy(self, valued: ValuedRows | None) -> Strategy:
+    def _strategy(self, valued: ValuedRows | None, *, whole_parts: bool) -> Strategy:
+        """The strategy for the loss; whole files are shed where rows are worth the same and no task is bound to one."""
         unique = valued is None or valued.unique
-        return choose_strategy(self._setting.loss, unique_keys=unique, name=self._setting.strategy)
+        chosen = choose_strategy(self._setting.loss, unique_keys=unique, name=self._setting.strategy)
+        return KeepW(whole_parts=True) if whole_parts and isinstance(chosen, KeepW) else chosen
 
 
 def _valuing(spec: PipelineSpec, steps: StepPlans) -> _Valuing | None:
@@ -300,6 +308,11 @@ def _arrived(split: SourceSplit, part: int) -> SourceSplit:
     with suppress(OSError):
         came_ms = int(Path(split.path).stat().st_mtime * 1000)
     return replace(split, part=part, came_ms=came_ms)
+
+
+def _weighed(split: SourceSplit, shedding: TaskShedding) -> SourceSplit:
+    """A split by what it takes to read: one whose rows are all shed takes next to nothing."""
+    return replace(split, nbytes=0) if shedding.sheds_all(split) else split
 
 
 def _is_of(decided: ShedPlan, cut: dict[int, int]) -> bool:
