@@ -3,7 +3,7 @@
 import math
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from semistream.etl.invalid_rows import invalid_rows
@@ -32,6 +32,7 @@ def broken(rule, value):
 
 @settings(deadline=None, max_examples=60)
 @given(rows=st.lists(st.tuples(numbers, numbers), max_size=10), held=st.lists(rules, max_size=3))
+@example(rows=[(-0.0, None)], held=[RowRule("a", one_of=(0, 1))])
 def test_the_first_rule_that_is_broken_is_the_reason(rows, held):
     batch = pa.record_batch({name: pa.array([row[i] for row in rows], pa.float64()) for i, name in enumerate("ab")})
     expected = [

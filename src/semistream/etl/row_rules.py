@@ -69,7 +69,7 @@ class RowRule:
             yield pc.fill_null(pc.invert(holds), False)
         if self.one_of is not None:
             known = pa.array([_scalar(value, values.type, self.column) for value in self.one_of], values.type)
-            yield pc.and_(pc.invert(pc.is_in(values, known)), pc.is_valid(values))
+            yield pc.and_(pc.invert(pc.is_in(_one_zero(values), _one_zero(known))), pc.is_valid(values))
 
     @cached_property
     def _parts(self) -> list[str]:
@@ -111,6 +111,11 @@ def readable_time(column: str, type_: pa.DataType) -> RowRule | None:
         zone = None if type_.tz is None else UTC
         return RowRule(column, least=datetime.min.replace(tzinfo=zone), most=datetime.max.replace(tzinfo=zone))
     return None
+
+
+def _one_zero(values: pa.Array) -> pa.Array:
+    """Values as they are, but for -0.0, which equals 0.0 and yet is another value to a look-up."""
+    return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 def _scalar(value: Any, type_: pa.DataType, column: str) -> pa.Scalar:
