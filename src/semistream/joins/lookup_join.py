@@ -51,7 +51,9 @@ class LookupJoin(SemiStreamJoin):
     def _push(self, batch: pa.RecordBatch) -> Results:
         done = 0
         while done < batch.num_rows:
-            admitted = self._intake.admit(batch, done, self._split.slots - self.stats.rows_waiting)
+            room = self._split.slots - self.stats.rows_waiting
+            whole = min(self._split.admit_rows, batch.num_rows - done)  # few at a time would share fewer pages
+            admitted = self._intake.admit(batch, done, room) if room >= whole or not self._waiting else None
             if admitted is None:
                 yield from self._step()
                 continue
