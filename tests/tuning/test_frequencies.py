@@ -40,6 +40,21 @@ def test_the_pages_that_a_stream_asks_for(exponent: float, tuples: int) -> None:
     assert expected == pytest.approx(np.mean(counted), rel=0.05, abs=2)
 
 
+@pytest.mark.parametrize("page_rows", [1, 2, 10])
+def test_pages_of_few_keys(page_rows: int) -> None:
+    """As many pages of one key are needed as there are different keys: pages are full, not hit at random."""
+    frequencies, tuples = KeyFrequencies.zipf(0.5, 20_000), 15_000
+    stream = Zipf(0.5, 20_000, seed=5)
+    counted = [np.unique(stream.keys(tuples) // page_rows).size for _ in range(8)]
+    assert frequencies.pages(20_000 // page_rows, tuples) == pytest.approx(np.mean(counted), rel=0.01)
+
+
+def test_keys_in_a_cache_still_have_a_place_in_pages() -> None:
+    rest = KeyFrequencies.zipf(1.0, 1000).rest(400)
+    assert (rest.num_keys, rest.asked_keys) == (pytest.approx(1000), pytest.approx(600))
+    assert KeyFrequencies.uniform(100).pages(1000, 1e9) == pytest.approx(1000)  # ten pages for each key
+
+
 @given(counts=st.lists(st.integers(1, 50), min_size=1, max_size=40), unseen=st.integers(0, 30))
 def test_counts_are_a_distribution(counts: list[int], unseen: int) -> None:
     measured = KeyFrequencies.counted(counts, unseen)

@@ -108,27 +108,36 @@ class KeyFrequencies:
         return float(np.interp(share, self._share_upto, self._keys_upto))
 
     def rest(self, hottest: float) -> Self:
-        """What is asked of all others if so many of the hottest keys are answered by a cache; at least one is left."""
+        """What is asked of all others if so many of the hottest keys are answered by a cache; at least one is left.
+
+        Those in the cache are still keys of R, which nobody asks for any more.
+        """
         left = np.minimum(np.maximum(self._keys_upto[1:] - hottest, 0.0), self.keys)
         some = left > 0
         if left.sum() < 1 or not (left @ self.probability) > 0:
             return type(self)(np.array([1.0]), np.array([1.0]))
-        return self._of_weights(left[some], self.probability[some])
+        answered = self.num_keys - float(left.sum())
+        keys, weights = left[some], self.probability[some]
+        if answered > 0:
+            keys, weights = np.append(keys, answered), np.append(weights, 0.0)
+        return self._of_weights(keys, weights)
 
     def distinct(self, tuples: float) -> float:
         """How many different keys so many tuples are expected to ask for."""
         return float(self.keys @ self._asked(tuples))
 
     def pages(self, num_pages: int, tuples: float) -> float:
-        """In how many of R's pages, of equally many keys, the keys of so many tuples are expected to lie.
+        """In how many of R's pages the keys of so many tuples are expected to lie.
 
-        A key lies in a page with probability 1 / P, so the page is needed by none of a group's keys with
-        ``(1 - asked / P) ** keys``.
+        A page has K / P of R's K keys, any of them. Each is asked for with probability D / K, where D different ones
+        are, so that none is with ``(1 - D / K) ** (K / P)``. Keys with rows in several pages need all of these.
         """
         if num_pages <= 1:
             return float(num_pages) * float(tuples > 0)
-        none = self.keys @ np.log1p(-self._asked(tuples) / num_pages)
-        return float(-num_pages * np.expm1(none))
+        asked = min(self.distinct(tuples) / self.num_keys, 1.0)
+        if asked == 1.0:
+            return float(num_pages)
+        return float(-num_pages * np.expm1(max(self.num_keys / num_pages, 1.0) * np.log1p(-asked)))
 
     def in_pages(self, num_pages: float) -> Self:
         """How often pages of R are asked for, if it has so many, each with equally many keys that lie anywhere.
