@@ -16,7 +16,7 @@ _ROWS = 400  # of a file, of which some 230 go on
 
 
 class OverloadScenario:
-    """A join and surrogate keys over a source that grows; drivers believe that rows take them long (`SLOW_ROW_S`)."""
+    """A join and surrogate keys over a source that grows; drivers believe that rows take them long (`believe_slow`)."""
 
     def __init__(self, folder: Path, format: str = "delta") -> None:
         self.folder, self._format = folder, format

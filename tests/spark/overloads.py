@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from semistream.etl import service_times
 from semistream.etl.ledger import Ledger
+from semistream.etl.service_times import ServiceModel, ServiceTimes
 from tests.spark.warehouse import Warehouse, read_table
 
 if TYPE_CHECKING:
@@ -26,11 +26,16 @@ MOST_JOINED = 237
 
 @contextmanager
 def slow_service(row_s: float = ROW_S) -> Iterator[None]:
-    """Whatever is measured, a row is believed to take so many seconds."""
+    """Whatever is measured, a row is believed to have taken so many seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service_times, "_PRIOR", np.array([0.1, row_s, 1e-9]))
-        patch.setattr(service_times, "_PRIOR_WEIGHT", 1e9)
+        believe_slow(row_s, patch.setattr)
         yield
+
+
+def believe_slow(row_s: float, setattr: Callable[[Any, str, Any], None]) -> None:
+    """Let all models of what batches take say so, by a way to set an attribute."""
+    setattr(service_times, "_fitted", lambda *_: ServiceModel(0.1, row_s, 1e-9))
+    setattr(ServiceTimes, "measured", True)
 
 
 def overloaded(warehouse: Warehouse, *steps: dict[str, Any], format: str = "delta", **changes: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from semistream.etl.ledger import Ledger
 from semistream.etl.ledger_entries import ArchivedBatch, ArchivedFile, Manifest, Plan, ShedPlan
 from semistream.etl.overload_controller import OverloadController
 from semistream.etl.overload_report import Latencies, Missing, OverloadReport
-from semistream.etl.service_times import Observation
+from semistream.etl.service_times import Observation, ServiceModel
 from semistream.etl.spec import PipelineSpec
 from semistream.etl.splits import SourceSplit, Split
 from semistream.etl.table_writer import TableLayout
@@ -30,6 +30,7 @@ from semistream.etl.valued_rows import ValuedRows
 from semistream.relation import Relation
 from semistream.shedding import MatchCounts, Strategy, batch_seed, choose_strategy, read_decision
 from semistream.spark.batch_source import BatchInput
+from semistream.spark.expected_times import expected_times
 from semistream.spark.offset_log import rows_by_offsets
 from semistream.spark.part_summaries import summarize_parts
 from semistream.spark.step_plans import StepPlans
@@ -73,7 +74,9 @@ class Overload:
         self._archive, self._ledger, self._clock = archive, ledger, clock
         learnt = ledger.learnt
         seen = [Observation(*each) for each in learnt.get("seen", [])]
-        self.controller = OverloadController(self._setting.goal_s, parse_duration(spec.every), monotonic, seen)
+        prior = ServiceModel(*learnt["expected"]) if "expected" in learnt else expected_times(steps)
+        self.controller = OverloadController(self._setting.goal_s, parse_duration(spec.every), monotonic, seen, prior)
+        self._guessed: str | None = None
         self._rows_per_byte: float | None = learnt.get("rows_per_byte")
         self._taken_in: float | None = None
         self._valuing = _valuing(spec, steps)
@@ -123,6 +126,7 @@ class Overload:
             decision = strategy.decide(parts, joined, batch_seed(self._spec.name, plan.batch))
             decided = ShedPlan(joined, decision.to_json())
             self._ledger.write_shed(plan.batch, decided)
+            self._guessed = None if self.controller.measured else _guess(self.controller.model, total - joined, total)
         return splits, replace(shedding, decision=decided.decision, valued=valued)
 
     def repaired_splits(self, plan: Plan) -> list[ArchiveSplit]:
@@ -159,7 +163,11 @@ class Overload:
         owed = _owed(plan)
         if plan.files and (nbytes := _bytes_of(plan.files)):
             self._rows_per_byte = max(work.rows_in - owed, 0) / nbytes
-        return {"seen": [list(each) for each in self.controller.seen], "rows_per_byte": self._rows_per_byte}
+        return {
+            "seen": [list(each) for each in self.controller.seen],
+            "expected": [self.controller.prior.fixed_s, self.controller.prior.joined_s, self.controller.prior.shed_s],
+            "rows_per_byte": self._rows_per_byte,
+        }
 
     def report(self, manifest: Manifest) -> OverloadReport:
         """How the pipeline does after a batch."""
@@ -177,13 +185,15 @@ class Overload:
 
     def remarks(self) -> list[str]:
         """What the one who runs the pipeline should know of the goal."""
-        controller = self.controller
+        controller, guessed = self.controller, [self._guessed] if self._guessed else []
+        self._guessed = None
         if controller.attainable or not controller.seen:
-            return []
+            return guessed
         return [
+            *guessed,
             f"the goal of {controller.goal_s:g} s cannot be kept: a batch takes {controller.model.fixed_s:.1f} s "
             "beside its rows, and a row waits for the batch before its own too. Raise overload.latency to at least "
-            f"{controller.least_goal_s:.0f}s, or give Spark more or faster cores"
+            f"{controller.least_goal_s:.0f}s, or give Spark more or faster cores",
         ]
 
     @property
@@ -264,6 +274,13 @@ class Overload:
     def _strategy(self, valued: ValuedRows | None) -> Strategy:
         unique = valued is None or valued.unique
         return choose_strategy(self._setting.loss, unique_keys=unique, name=self._setting.strategy)
+
+
+def _guess(model: ServiceModel, shed: int, rows: int) -> str:
+    return (
+        f"{shed:,} of {rows:,} rows were shed before it was measured what rows take, by what the joins are expected to: "
+        f"{1 / model.joined_s:,.0f} rows/s. `semistream reconcile` joins them; the next batches go by what this one took"
+    )
 
 
 def _valuing(spec: PipelineSpec, steps: StepPlans) -> _Valuing | None:

@@ -61,6 +61,8 @@ class StepPlans:
     read_by_owners: bool = False
     """Whether tasks read the source's files themselves, each for the part of the first relation that it owns."""
     counts_bytes: int = 0
+    slots: int = 1
+    """How many tasks run at a time."""
 
     @property
     def is_routed(self) -> bool:
@@ -128,6 +130,7 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
         constants,
         read_by_owners=by_owners and bool(steps[0].join.cuts),
         counts_bytes=counts_bytes,
+        slots=slots,
     )
 
 
