@@ -174,10 +174,11 @@ class PipelineSpec(SpecPart):
                 )
         if self.latency is not None:
             raise ValueError("overload does not go with latency, which lets rows wait on purpose; give one of them")
-        if self.route == "range":
+        if self.route == "range" and self.source.format != "parquet":
             raise ValueError(
-                "overload does not go with route: range: rows that are sent to other workers come there in no fixed "
-                "order, and a replay would shed others"
+                f"overload goes with route: range for Parquet, which workers read themselves, not for "
+                f"{self.source.format}: rows that are sent to other workers come there in no fixed order, and a replay "
+                "would shed others. Leave route out"
             )
         for step in self.steps:
             if step.deduplicate is not None:
