@@ -84,11 +84,6 @@ class OverloadController:
         return self._times.model
 
     @property
-    def prior(self) -> ServiceModel:
-        """What batches were taken to take before any was seen."""
-        return self._times.prior
-
-    @property
     def seen(self) -> list[Observation]:
         """What is remembered of batches, to begin with the next time."""
         return self._times.seen

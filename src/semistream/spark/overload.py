@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from semistream.budget import MemoryBudget
 from semistream.errors import PipelineError
 from semistream.etl.archive import ArchiveSplit, archive_layout, leave_archive
+from semistream.etl.batch_task import SHED_AGE_MS
 from semistream.etl.durations import parse_duration
 from semistream.etl.ledger import Ledger
 from semistream.etl.ledger_entries import ArchivedBatch, ArchivedFile, Manifest, Plan, ShedPlan
@@ -74,8 +75,8 @@ class Overload:
         self._archive, self._ledger, self._clock = archive, ledger, clock
         learnt = ledger.learnt
         seen = [Observation(*each) for each in learnt.get("seen", [])]
-        prior = ServiceModel(*learnt["expected"]) if "expected" in learnt else expected_times(steps)
-        self.controller = OverloadController(self._setting.goal_s, parse_duration(spec.every), monotonic, seen, prior)
+        every_s, expected = parse_duration(spec.every), expected_times(steps)
+        self.controller = OverloadController(self._setting.goal_s, every_s, monotonic, seen, expected)
         self._guessed: str | None = None
         self._rows_per_byte: float | None = learnt.get("rows_per_byte")
         self._taken_in: float | None = None
@@ -140,7 +141,7 @@ class Overload:
             paths = self._archive.shown(plan.batch, shed)
             files = [ArchivedFile(path, file.rows, plan.batch) for path, file in zip(paths, shed, strict=True)]
             counts = [work.counts.get(name, 0) for name in ("missing_low", "missing_high", "unvalued")]
-            oldest = self._oldest(plan)
+            oldest = plan.at - work.peaks.get(SHED_AGE_MS, 0) / 1000
             self._ledger.write_archived(ArchivedBatch(plan.batch, files, work.outcomes["shed"], oldest, *counts))
         if plan.repaired:
             taken = set(plan.repaired)
@@ -163,11 +164,7 @@ class Overload:
         owed = _owed(plan)
         if plan.files and (nbytes := _bytes_of(plan.files)):
             self._rows_per_byte = max(work.rows_in - owed, 0) / nbytes
-        return {
-            "seen": [list(each) for each in self.controller.seen],
-            "expected": [self.controller.prior.fixed_s, self.controller.prior.joined_s, self.controller.prior.shed_s],
-            "rows_per_byte": self._rows_per_byte,
-        }
+        return {"seen": [list(each) for each in self.controller.seen], "rows_per_byte": self._rows_per_byte}
 
     def report(self, manifest: Manifest) -> OverloadReport:
         """How the pipeline does after a batch."""
@@ -278,8 +275,9 @@ class Overload:
 
 def _guess(model: ServiceModel, shed: int, rows: int) -> str:
     return (
-        f"{shed:,} of {rows:,} rows were shed before it was measured what rows take, by what the joins are expected to: "
-        f"{1 / model.joined_s:,.0f} rows/s. `semistream reconcile` joins them; the next batches go by what this one took"
+        f"{shed:,} of {rows:,} rows were shed before it was measured what rows take, by what is expected: "
+        f"{1 / model.joined_s:,.0f} rows/s. `semistream reconcile` joins them; the next batches go by what this one "
+        "took"
     )
 
 

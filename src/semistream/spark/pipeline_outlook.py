@@ -13,7 +13,6 @@ from semistream.joins.outlook import explain as explain_join
 from semistream.relation import Relation
 from semistream.spark.dry_plan import DryStep, dry_plan
 from semistream.spark.explain import MICRO_BATCH_ROWS, SparkExplanation, explain_workers
-from semistream.spark.step_plans import StepPlans
 from semistream.tuning.explanation import Explanation, require_rate
 
 
@@ -79,20 +78,6 @@ def explain_pipeline(
         steps = tuple(_outlook(step, slots, batch_rows, rate, zipf) for step in plan.steps)
         route = "range" if plan.steps[0].plan.join.cuts else "none"
         return PipelineOutlook(spec.name, slots, batch_rows, plan.memory_bytes, route, steps)
-
-
-def expected_rate(steps: StepPlans, batch_rows: int = MICRO_BATCH_ROWS) -> float | None:
-    """Rows per second that the joins of a pipeline that is planned are expected to take, if something can be said.
-
-    That is their time alone: rows are read and written besides. Keys are taken to be asked for equally often, so a
-    stream with hot ones is faster.
-    """
-    outlooks = tuple(
-        _outlook(DryStep(step, Relation.open(path), path, new=False), steps.slots, batch_rows, None, 0.0)
-        for step, path in ((step, Path(step.join.path)) for step in steps.steps)
-    )
-    memory, route = sum(step.join.memory_bytes for step in steps.steps), "range" if steps.is_routed else "none"
-    return PipelineOutlook("", steps.slots, batch_rows, memory, route, outlooks).rate
 
 
 def _outlook(step: DryStep, slots: int, batch_rows: int, rate: float | None, zipf: float) -> StepOutlook:
