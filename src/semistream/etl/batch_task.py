@@ -36,8 +36,10 @@ SINCE = "__since"
 
 _RAISE = "raise `memory` to load such rows"
 BATCH, STOPPED_AT = "batch_id", "stopped_at"
+SHED_AGE_MS = "shed_age_ms"
+"""Of rows that were shed: how long before the batch was planned the first of them came, in milliseconds."""
 
-__all__ = ["INVALID_SCHEMA", "RAW", "SINCE", "BatchTask", "TaskPlan", "stopped_schema"]
+__all__ = ["INVALID_SCHEMA", "RAW", "SHED_AGE_MS", "SINCE", "BatchTask", "TaskPlan", "stopped_schema"]
 
 
 def stopped_schema(source: pa.Schema) -> pa.Schema:
@@ -89,6 +91,7 @@ class BatchTask:
         self._writers = {name: TableWriter(layout, plan.prefix) for name, layout in plan.tables.items()}
         self._waiting = WaitingWriter(plan)
         self._counts: dict[str, int] = {}
+        self._peaks: dict[str, int] = {}
         self._arrivals: dict[str, int] = {}
 
     def run(self, inputs: Iterable[pa.RecordBatch | Split]) -> Iterator[pa.RecordBatch]:
@@ -113,8 +116,8 @@ class BatchTask:
         except BaseException:
             self.abandon()
             raise
-        rows, counts, arrivals = self._accounts.rows, self._counts, self._arrivals
-        return Work(rows, outcomes, files, waiting, stalled, stalled_rows, counts, arrivals=arrivals)
+        rows, counts, peaks, arrivals = self._accounts.rows, self._counts, self._peaks, self._arrivals
+        return Work(rows, outcomes, files, waiting, stalled, stalled_rows, counts, peaks, arrivals)
 
     def abandon(self) -> None:
         """Remove all that was written."""
@@ -237,6 +240,9 @@ class BatchTask:
             shed, fate = rows.filter(pa.array(~kept)), arrived.where(~kept)
             self._accounts.end("shed", numbers[~kept])
             self._count_missing(shedding, shed)
+            if shed.num_rows:
+                waited_ms = int(plan.at * 1000) - int(fate.came_ms.min())
+                self._peaks[SHED_AGE_MS] = max(waited_ms, self._peaks.get(SHED_AGE_MS, 0))
             schema, batch = plan.tables["shed"].schema, plan.batch
             self._writers["shed"].write(
                 archived_rows(shed, fate.came_ms, fate.ids, pipeline=shedding.pipeline, batch=batch, schema=schema)
