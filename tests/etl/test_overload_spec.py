@@ -53,6 +53,11 @@ def test_what_is_wrong_is_said(overload, changes, said):
         make_spec(overloaded(overload, **changes))
 
 
+@pytest.mark.parametrize(("every", "latency"), [("100ms", "300ms"), ("1s", "3s"), ("700ms", "2100ms")])
+def test_the_least_goal_that_is_told_is_taken(every, latency):
+    assert make_spec(overloaded({"latency": latency}, every=every)).overload.latency == latency
+
+
 def test_workers_that_read_parquet_themselves_may_own_a_range_of_keys():
     assert make_spec(overloaded(route="range")).route == "range"
 

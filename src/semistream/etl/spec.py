@@ -160,7 +160,7 @@ class PipelineSpec(SpecPart):
         if self.overload is None:
             return self
         goal_s, every_s = self.overload.goal_s, parse_duration(self.every)
-        if goal_s < _LEAST_TRIGGERS * every_s:
+        if goal_s < round(_LEAST_TRIGGERS * every_s, 9):  # thrice 0.1 is not 0.3
             raise ValueError(
                 f"overload: a latency of {self.overload.latency} cannot be kept with a batch every {self.every}: rows "
                 f"wait for their batch to begin, and then for it. Give at least {_LEAST_TRIGGERS * every_s:g}s, or a "
