@@ -18,8 +18,9 @@ CAPACITY = 100_000.0
 class World:
     """Rows come at ``rate(t)`` times the capacity; a batch takes a fixed time and one for each row, times ``slow(t)``.
 
-    When it begins, rows for ``backlog_s`` seconds of the service wait, the first of them for ``backlog_age_s``. Its first
-    batch takes ``start_s`` more. The wall clock, which ages are told by, is ``wall(t)``; measured times vary by ``noise``.
+    When it begins, rows for ``backlog_s`` seconds of the service wait, the first of them for ``backlog_age_s``. Its
+    first batch takes ``start_s`` more. The wall clock, which ages are told by, is ``wall(t)``; measured times vary by
+    ``noise``.
     """
 
     rate: Callable[[float], float]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from semistream.errors import PipelineError
 from semistream.etl import service_times
 from semistream.etl.ledger import Ledger
 from semistream.etl.service_times import ServiceModel, ServiceTimes
-from tests.spark.warehouse import Warehouse, read_table
+from tests.spark.warehouse import Warehouse, read_table, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +55,19 @@ def reconcile(spark: SparkSession, spec: dict[str, Any]) -> list[BatchReport]:
     reports: list[BatchReport] = []
     Pipeline.from_dict(spec).reconcile(spark, watch=reports.append)
     return reports
+
+
+def cut_short(spark: SparkSession, spec: dict[str, Any], point: str) -> None:
+    """Run a pipeline that fails at a point of the ledger's protocol."""
+
+    def fail(reached: str) -> None:
+        if reached == point:
+            raise RuntimeError(f"cut short {point}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("semistream.etl.ledger.reached", fail)
+        with pytest.raises(PipelineError, match=f"cut short {point}"):
+            run(spark, spec)
 
 
 def archive_ids(folder: Path) -> list[int]:

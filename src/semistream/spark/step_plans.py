@@ -125,9 +125,9 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
     if spec.route == "range" or (spec.route == "auto" and divides):
         if spec.overload is not None and not by_owners:
             raise InvalidArgument(
-                "overload does not go with route: range where Spark has to send rows to the workers that own them, as "
-                "it computes columns of them or the first step's key is none of the source: they come there in no fixed "
-                "order, and a replay would shed others. Leave route out."
+                "overload does not go with route: range where Spark has to send rows to the workers that own them, "
+                "since it computes columns, or the first step's key is none of the source: they come there in no "
+                "fixed order, and a replay would shed others. Leave route out."
             )
         steps[0] = _routed(steps[0], slots)
     return StepPlans(
