@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from semistream.etl.ledger import Ledger
 from semistream.relation import Relation
 from tests.spark.warehouse import SCHEMA, orders, products, put, read_table
 
@@ -22,6 +23,7 @@ class OverloadScenario:
         self.folder, self._format = folder, format
         self._sent: list[pa.Table] = []
         self._shown: dict[str, set[int]] = {}
+        self._decided: dict[str, str] = {}
         (folder / "orders").mkdir(parents=True)
         Relation.build(products(), folder / "products", key="id", page_bytes=2048)
 
@@ -54,7 +56,7 @@ class OverloadScenario:
         put(self._sent[-1], self.folder / "orders" / f"{number:05d}.parquet")
 
     def look(self) -> None:
-        """No order is in a table twice, and none that was there is gone."""
+        """No order is in a table twice, none that was there is gone, and what was decided is not decided anew."""
         found = Counter(self._ids("sink") + self._ids("unmatched"))
         twice = [order for order, times in found.items() if times > 1]
         assert not twice, f"orders {twice[:5]} came twice"
@@ -63,6 +65,9 @@ class OverloadScenario:
             lost = self._shown.get(name, set()) - now
             assert not lost, f"{name} has lost {sorted(lost)[:5]}"
             self._shown[name] = now
+        for entry in (self.folder / "checkpoint" / "batches").glob("*.shed.json"):
+            assert self._decided.setdefault(entry.name, entry.read_text()) == entry.read_text(), entry.name
+        self._shed_as_decided()
 
     def check(self) -> None:
         """All tables, after all rows were repaired."""
@@ -87,6 +92,16 @@ class OverloadScenario:
     def archived(self) -> list[int]:
         """The orders in the archive."""
         return self._ids("archive")
+
+    def _shed_as_decided(self) -> None:
+        """Batches of which all that was shed is in the archive have shed as many orders as was decided."""
+        ledger, table = Ledger.read(self.folder / "checkpoint", "orders"), self._table("archive")
+        held = Counter(table.column("batch_id").to_pylist()) if table.num_rows else Counter()
+        for archived in ledger.archived:
+            decided = ledger.shed(archived.batch)
+            if archived.rows == archived.shed_rows and decided is not None:
+                found = held[archived.batch]
+                assert found == archived.shed_rows, f"batch {archived.batch} has {found} in the archive"
 
     def _table(self, name: str) -> pa.Table:
         return read_table(self.folder / name)
