@@ -153,13 +153,13 @@ def test_a_first_backlog_that_takes_far_longer_than_was_thought_is_the_only_one(
 @pytest.mark.parametrize("times", [0.2, 1.0, 5.0])
 def test_after_quiet_hours_it_is_still_known_what_rows_take(times):
     def rate(second):
-        return 1.5 if second < 60 else 0.001 if second < 200 else 60.0 if second < 202 else 0.1
+        return 1.5 if second < 60 else 0.001 if second < 200 else 300.0 if second < 201 else 0.1
 
     world = World(rate)
     run, controller = simulate(world, 260, prior=expected(world, times))
     burst = run.after(200)
     assert burst.rows.max() > 60 * CAPACITY
-    assert burst.latency_s.max() <= 30
+    assert burst.latency_s.max() <= 1.2 * 30, "what is expected still counts for a little"
     assert burst.joined.max() >= 0.7 * controller.batch_s * CAPACITY
 
 
