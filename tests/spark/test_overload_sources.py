@@ -78,6 +78,12 @@ def test_what_is_expected_is_what_the_cost_model_says_of_the_joins(spark, wareho
     expected = expected_times(steps)
     assert expected.joined_s == pytest.approx(1 / told + 1e-6)
     assert 0 < expected.shed_s < expected.joined_s
+    where = {"relation": str(warehouse.folder / "products"), "where": "s.product = r.id"}
+    by_where = make_spec(overloaded(warehouse, {"join": where}))
+    assert expected_times(plan_steps(by_where, by_where.source.arrow_schema, slots=2)).joined_s > 1e-6
+    cheaper = {**where, "where": "r.price < s.amount"}
+    scanned = make_spec(overloaded(warehouse, {"join": cheaper}))
+    assert expected_times(plan_steps(scanned, scanned.source.arrow_schema, slots=2)) == PRIOR, "no model knows it"
     empty = make_spec(overloaded(warehouse, {"surrogate_key": _keys(warehouse)}))
     assert expected_times(plan_steps(empty, empty.source.arrow_schema, slots=2)) == PRIOR, "nothing is known of no rows"
 

@@ -41,9 +41,16 @@ def _row_s(plan: JoinPlan, slots: int) -> float | None:
     if plan.access != "equality" or not relation.num_pages:
         return None
     given: dict[str, Any] = dict(plan.arguments)
-    names = ("how", "columns", "suffix")
     part = relation.part(*part_bounds(plan.cuts, 0)) if plan.cuts else relation
-    spec = JoinSpec.of(part, plan.stream_schema, on=dict(given["on"]), **{name: given[name] for name in names})
+    spec = JoinSpec.of(
+        part,
+        plan.stream_schema,
+        on=None if given["on"] is None else dict(given["on"]),
+        where=list(given["where"]) or None,
+        how=given["how"],
+        columns=given["columns"],
+        suffix=given["suffix"],
+    )
     workload = workload_of(part, spec, zipf=0.0, batch_rows=MICRO_BATCH_ROWS / slots)
     tuner = join_tuner(part, spec, workload, machine_for(relation.path))
     try:
