@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ _SCHEMA = pa.schema([("key", pa.int64()), ("seq", pa.int64())])
 _WARM, _CORRECTED, _TIMED = 5, 5, 5  # batches
 _FEW = 8  # a batch with one miss in so many tells what they share
 _HALVED, _NEVER_S = 10, 1e9
+_ALIKE = 1.2  # times are about the same if the longer is at most so many times the other
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -131,18 +132,46 @@ def _most(kept: Callable[[float], Bools], batch: Batch, held: Bools, costs: Cost
 STRATEGIES: dict[str, Keep] = {"TopW": top, "CostAwareTopW": by_cost}
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """The share of results that each strategy loses, and the seconds that its batches take, of ``limit_s``."""
+
+    limit_s: float
+    lost: dict[str, float]
+    taken_s: dict[str, float]
+
+    @property
+    def fair(self) -> bool:
+        """Whether both took about the same time."""
+        first, second = self.taken_s.values()
+        return max(first, second) <= _ALIKE * min(first, second)
+
+    def __str__(self) -> str:
+        each = (f"{name} loses {lost:.1%} (in {self.taken_s[name] * 1e3:.0f} ms)" for name, lost in self.lost.items())
+        return f"in {self.limit_s * 1e3:.0f} ms {', '.join(each)}"
+
+
 def shedding_remarks(scale: float, folder: Path) -> list[str]:
-    """A line for each kind of hot keys and each skew of S: what both strategies lose."""
+    """A line for each kind of hot keys and each skew of S, what both strategies lose; and one for all of them."""
     size = max(scale, _LEAST)
     keys, rows, batch = int(_KEYS * size), int(_ROWS * size), int(_BATCH * size)
     relation, rows_of_key = _relation(folder, keys, rows)
+    lines, found = [], []
     orders = {"not those": np.random.default_rng(2).permutation(keys), "those": np.arange(keys)}
-    return [
-        f"shedding, S Zipf {skew:g}, its hot keys {hot} with most rows in R: "
-        + _Trial(relation, rows_of_key, key_of_rank, Zipf(skew, keys, seed=3, permute=False), batch).told()
-        for hot, key_of_rank in orders.items()
-        for skew in STREAM_SKEWS
-    ]
+    for hot, key_of_rank in orders.items():
+        for skew in STREAM_SKEWS:
+            trial = _Trial(relation, rows_of_key, key_of_rank, Zipf(skew, keys, seed=3, permute=False), batch)
+            told, compared = trial.run()
+            lines.append(f"shedding, S Zipf {skew:g}, its hot keys {hot} with most rows in R: {told}")
+            found += compared
+    return [*lines, _verdict(found)]
+
+
+def _verdict(found: Sequence[Comparison]) -> str:
+    fair = [each for each in found if each.fair]
+    less = sum(each.lost["CostAwareTopW"] < each.lost["TopW"] for each in fair)
+    unfair = f"; {len(found) - len(fair)} others took times that differ by more" if len(fair) < len(found) else ""
+    return f"shedding: in the same time CostAwareTopW loses less than TopW in {less} of {len(fair)} comparisons{unfair}"
 
 
 class _Trial:
@@ -153,7 +182,7 @@ class _Trial:
         self._rows = rows
         self._rows = int(rows * min(_MOST_RESULTS / self._next().matches.sum(), 1.0))
 
-    def told(self) -> str:
+    def run(self) -> tuple[str, list[Comparison]]:
         with self._open() as first, self._open() as second:
             for _ in range(_WARM):
                 batch = self._next()
@@ -161,11 +190,12 @@ class _Trial:
                 batch.joined(second)
             whole_s, hits, costs = self._measured(first)
             operators = dict(zip(STRATEGIES, (first, second), strict=True))
-            told = [self._compared(operators, costs, whole_s / ratio) for ratio in SPEED_RATIOS]
-        return (
+            found = [self._compared(operators, costs, whole_s / ratio) for ratio in SPEED_RATIOS]
+        told = (
             f"{self._rows:,} tuples, {hits:.0%} hits, {whole_s * 1e3:.0f} ms; a hit {costs.hit_s * 1e6:.2f} us, a miss "
-            f"{costs.miss_s * 1e6:.2f} us, a page that misses share {costs.page_s * 1e6:.0f} us; {'; '.join(told)}"
+            f"{costs.miss_s * 1e6:.2f} us, a page that misses share {costs.page_s * 1e6:.0f} us"
         )
+        return "; ".join([told, *map(str, found)]), found
 
     def _open(self) -> EngineJoin:
         memory = int(self._relation.nbytes * _MEMORY)
@@ -198,7 +228,7 @@ class _Trial:
         costs = Costs(each_s, float(miss_s), float(page_s))
         return statistics.median(whole), statistics.median(hits), costs
 
-    def _compared(self, operators: dict[str, EngineJoin], costs: Costs, limit_s: float) -> str:
+    def _compared(self, operators: dict[str, EngineJoin], costs: Costs, limit_s: float) -> Comparison:
         """What both lose, in turns, and in which seconds."""
         believed = dict.fromkeys(operators, limit_s)
         lost: dict[str, list[float]] = {name: [] for name in operators}
@@ -213,11 +243,11 @@ class _Trial:
                 else:
                     taken[name].append(seconds)
                     lost[name].append(1 - float(batch.matches[kept].sum() / batch.matches.sum()))
-        each = (
-            f"{name} loses {statistics.mean(lost[name]):.1%} (in {statistics.median(taken[name]) * 1e3:.0f} ms)"
-            for name in operators
+        return Comparison(
+            limit_s,
+            {name: statistics.mean(each) for name, each in lost.items()},
+            {name: statistics.median(each) for name, each in taken.items()},
         )
-        return f"in {limit_s * 1e3:.0f} ms {', '.join(each)}"
 
 
 def _relation(folder: Path, keys: int, rows: int) -> tuple[Relation, Int64s]:
