@@ -18,6 +18,7 @@ from benchmarks.bounded_run import (
 )
 from benchmarks.grid import Cell, Grid, GridReport, Setting
 from benchmarks.orderings import verdicts
+from benchmarks.shed_by_cost import shedding_remarks
 from benchmarks.workload import relation, relation_rows, stream_batches
 from semistream import AdaptiveMeshJoin, MeshFactors, Relation, SemiStreamJoin
 from semistream.errors import BudgetError
@@ -59,6 +60,7 @@ def run(scale: float, folder: Path) -> GridReport:
     _fill(simulated, small, on_simulated_disk)
     remarks = [f"this machine: {line}" for line in verdicts(real, auto)]
     remarks += [f"papers' disk: {line}" for line in verdicts(simulated, auto)]
+    remarks += shedding_remarks(scale, folder)
     setup = f"R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked; auto is {auto}"
     return GridReport("operators", scale, setup, [real, simulated], remarks)
 

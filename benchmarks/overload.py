@@ -4,11 +4,14 @@ The capacity is the rate of the same pipeline, without a goal, on batches as lar
 come at a steady rate; a row's latency is from when its file came until the tables show it, the worst p95 of a batch
 counts. When the source ends, what was shed is repaired, and the sink is compared with all rows that came. Spark's own
 stream-static join reads a source at the same capacity of ours, and its lag is what has come and is not done.
+
+What a goal costs that is not needed: the same files, one in a batch, by one pipeline with it and one without, in turns.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -33,9 +36,14 @@ from semistream.spark.pipeline import Pipeline
 TIMES = (0.5, 1.0, 2.0, 4.0)
 GOAL_S, SECONDS = 30, 60
 OF_CAPACITY = 0.85
+OF_SECONDS = 0.98  # that a batch takes without a goal, of those that it takes with one that is not needed
 _COLUMNS = ("c0", "c1", "c2")
 _SETTLED = 2  # batches with rows that warm up workers and tell the controller how fast they are
 _CAPACITY_ROWS, _CAPACITY_FILES = 8_000_000, 4
+_UNUSED_ROWS, _UNUSED_TURNS = 1_000_000, 8
+
+
+_WITH, _WITHOUT = "with a goal", "without a goal"
 
 
 @dataclass
@@ -93,10 +101,17 @@ def run(scale: float, folder: Path) -> Report:
     spark = start_spark()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         base = Path(scratch).absolute()
+        unused = _unused(spark, r, base / "unused", rows, scale)
         capacity = report.add("capacity", [_capacity(spark, r, base / "capacity", rows, scale)]).median
         loads = [_load(spark, r, base / f"{times:g}", rows, times, capacity * times, seconds) for times in TIMES]
         lag_s, done = _sparks(spark, static, base / "spark", rows, capacity, seconds)
     spark.stop()
+    for name, rates in unused.items():
+        report.add(f"no overload, {name}", rates)
+    medians = {name: statistics.median(rates) for name, rates in unused.items()}
+    report.require(
+        "rate with a goal over that without, if nothing is shed", OF_SECONDS, medians[_WITH] / medians[_WITHOUT]
+    )
     for load in loads:
         _tell(report, load, capacity)
     report.add("Spark's own join, source at 1x", [done], note=f"{lag_s:.0f} s behind at the end, and falling back")
@@ -146,6 +161,30 @@ def _capacity(spark: SparkSession, r: Relation, base: Path, keys: int, scale: fl
     reports: list[BatchReport] = []
     Pipeline.from_dict(spec).run(spark, once=True, watch=reports.append)
     return max(report.rows_per_s for report in reports[1:])
+
+
+def _unused(spark: SparkSession, r: Relation, base: Path, keys: int, scale: float) -> dict[str, list[float]]:
+    """Rows a second of each batch with a goal that is never in danger and without one; the first of each warms up."""
+    source = base / "source"
+    source.mkdir(parents=True)
+    goal = {"latency": f"{GOAL_S}s", "archive": {"path": str(base / _WITH / "archive")}}
+    pipelines = {
+        _WITHOUT: Pipeline.from_dict(_spec(r, source, base / _WITHOUT, name="without")),
+        _WITH: Pipeline.from_dict(_spec(r, source, base / _WITH, name="with", overload=goal)),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in pipelines}
+    size = max(int(_UNUSED_ROWS * scale), 50_000)
+    for number, batch in enumerate(stream_batches(keys, size, _UNUSED_TURNS + 1)):
+        pq.write_table(pa.Table.from_batches([batch]), source / f"{number}.parquet", row_group_size=-(-size // CORES))
+        for name in sorted(pipelines, reverse=number % 2 == 0):
+            reports: list[BatchReport] = []
+            pipelines[name].run(spark, once=True, watch=reports.append)
+            (report,) = reports
+            if report.outcomes.get("shed", 0) or report.rows_in != size:
+                raise RuntimeError(f"a batch of {size} rows came to {report.outcomes}, though there was time")
+            if number:
+                rates[name].append(report.rows_per_s)
+    return rates
 
 
 def _load(spark: SparkSession, r: Relation, base: Path, keys: int, times: float, rate: float, seconds: float) -> Load:

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from semistream.etl.overload_controller import OverloadController
 from semistream.etl.service_times import Observation, ServiceModel, ServiceTimes
-from tests.etl.overload_world import CAPACITY, World, simulate
+from tests.etl.overload_world import CAPACITY, World, expected, simulate
 
 SETTLED_S = 100.0
+MEASURED = [Observation(1 + rows * 1e-5, rows, 0) for rows in (10_000, 50_000, 200_000, 100_000)]
+"""Batches from which it is known that a row takes ten microseconds, and a batch one second besides."""
 
 
 @pytest.mark.parametrize("times", [0.1, 0.5, 0.7, 0.85])
@@ -85,8 +87,9 @@ def test_a_clock_that_jumps_changes_little(jump_s):
 @given(st.floats(-1e15, 1e15), st.integers(0, 10**9), st.integers(0, 10**6))
 def test_any_age_and_any_rows_get_a_sound_allowance(oldest_s, rows, owed):
     now = 0.0
-    controller = OverloadController(30.0, 1.0, lambda: now, [Observation(2.0, 100_000, 0)] * 4)
+    controller = OverloadController(30.0, 1.0, lambda: now, MEASURED)
     controller.begin()
+    assert controller.measured
     allowed = controller.allow(rows, oldest_s=oldest_s, owed=owed)
     assert 0 <= allowed.joined <= rows
     least = controller.model.joinable(rows, controller.batch_s / 2 - controller.model.joined_s * owed)
@@ -121,12 +124,77 @@ def test_a_goal_below_the_fixed_time_of_a_batch_is_not_attainable_and_rows_still
 
 
 def test_a_slow_first_batch_does_not_last():
-    times = ServiceTimes([Observation(1 + rows * 1e-5, rows, 0) for rows in (10_000, 50_000, 200_000, 100_000)])
+    times = ServiceTimes(MEASURED)
     times.add(Observation(25.0, 100_000, 0))  # 2 seconds are usual
     assert times.model.seconds(100_000) < 4
     for rows in (100_000, 120_000):
         times.add(Observation(1 + rows * 1e-5, rows, 0))
     assert times.model.seconds(100_000) == pytest.approx(2, rel=0.2)
+
+
+@pytest.mark.parametrize(("backlog_s", "times"), [(5.0, 0.5), (5.0, 3.0), (9.0, 2.0), (18.0, 1.0), (18.0, 0.1)])
+@pytest.mark.parametrize(("start_s", "age_s"), [(0.0, 0.0), (0.0, 3600.0), (6.0, 0.0)])
+def test_a_first_backlog_that_the_goal_has_time_for_is_joined(backlog_s, times, start_s, age_s):
+    world = World(lambda _: 0.5, backlog_s=backlog_s, backlog_age_s=age_s, start_s=start_s)
+    run, controller = simulate(world, prior=expected(world, times))
+    assert run.joined[0] == run.rows[0] == backlog_s * CAPACITY
+    assert controller.batch_s < 12, "a batch of a steady overload gets less than some of these take"
+    assert run.latency_s[1:].max() <= 30 + start_s, "those that came when it had begun are in time"
+    assert (run.joined[3:] == run.rows[3:]).all()
+
+
+@pytest.mark.parametrize("rate", [0.5, 2.0])
+@pytest.mark.parametrize("times", [1.0, 3.0])
+def test_of_a_first_backlog_that_is_too_large_so_much_is_shed_that_the_next_rows_are_in_time(rate, times):
+    world = World(lambda _: rate, backlog_s=600.0)
+    run, controller = simulate(world, prior=expected(world, times))
+    assert run.rows[0] == 600 * CAPACITY
+    assert run.joined[0] == pytest.approx((controller.first_s - 0.8 - 600 * 0.02) * CAPACITY / times, rel=0.1)
+    assert run.latency_s[1:].max() <= 30
+
+
+def test_a_first_backlog_that_takes_far_longer_than_was_thought_is_the_only_one():
+    world = World(lambda _: 2.0, backlog_s=600.0)
+    run, _ = simulate(world, prior=expected(world, 0.1))
+    assert run.seconds[0] > 60
+    assert run.latency_s[2:].max() <= 30
+    assert run.after(SETTLED_S + run.seconds[0]).joined_per_s >= 0.85 * CAPACITY
+
+
+@pytest.mark.parametrize("times", [0.2, 1.0, 5.0])
+def test_after_quiet_hours_it_is_still_known_what_rows_take(times):
+    def rate(second):
+        return 1.5 if second < 60 else 0.001 if second < 200 else 300.0 if second < 201 else 0.1
+
+    world = World(rate)
+    run, controller = simulate(world, 260, prior=expected(world, times))
+    burst = run.after(200)
+    assert burst.rows.max() > 60 * CAPACITY
+    assert burst.latency_s.max() <= 1.2 * 30, "what is expected still counts for a little"
+    assert burst.joined.max() >= 0.7 * controller.batch_s * CAPACITY
+
+
+def test_batches_in_which_rows_take_hardly_any_time_measure_nothing():
+    few = ServiceTimes([Observation(0.8, 10, 0), Observation(0.9, 40, 0), Observation(0.7, 0, 0)] * 5)
+    assert not few.measured
+    once = ServiceTimes(MEASURED[-1:])
+    assert not once.measured, "the first batch of a process starts workers"
+    assert ServiceTimes(MEASURED).measured
+
+
+def test_a_large_batch_is_remembered_until_another_is_as_large():
+    large, larger = Observation(11.0, 10**6, 0), Observation(9.0, 8 * 10**5, 0)
+    times = ServiceTimes([large])
+    for _ in range(40):
+        times.add(Observation(1.0, 100, 0))
+    assert len(times.seen) == 16
+    assert times.seen[0] == large
+    assert times.model.seconds(10**6) == pytest.approx(11.0, rel=0.3)
+    times.add(larger)
+    for _ in range(40):
+        times.add(Observation(1.0, 100, 0))
+    assert times.seen[0] == larger
+    assert large not in times.seen
 
 
 SIZES = st.tuples(st.integers(1, 10**7), st.integers(0, 10**7))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from dataclasses import replace
 
@@ -140,6 +141,29 @@ def test_rows_tell_when_they_came_and_whose_they_were(tmp_path, relations):
     assert [round(shed[i]["came_at"].timestamp() * 1000) for i in sorted(shed)] == [990_000, 995_000, 995_000]
     assert [file.partition for file in work.files["shed"]] == [{"shed_by": "p", "batch_id": "7"}]
     assert work.arrivals == {}
+
+
+def test_it_is_told_how_long_the_first_row_that_is_shed_has_waited(tmp_path, relations):
+    inputs = inputs_of(tmp_path, [[(0, 1)], [(0, 2)]], [(2, 3), (1, 1)])
+    bare = TaskShedding("p", GOAL_S, AT, SOURCE, valued=valued(relations))
+    assert run(tmp_path / "none", relations, bare, inputs).peaks == {}
+    work = run(tmp_path / "all", relations, decide(bare, "keep_w", inputs, 0), inputs)
+    assert work.peaks["shed_age_ms"] == 1_000_000 - 990_000
+    ahead = [replace(inputs[0], came_ms=2_000_000)]  # by a clock that jumped
+    assert run(tmp_path / "ahead", relations, decide(bare, "keep_w", ahead, 0), ahead).peaks["shed_age_ms"] == 0
+
+
+def test_an_archive_that_a_worker_cannot_write_ends_its_task_and_leaves_no_file(tmp_path, relations):
+    inputs = inputs_of(tmp_path, [[(1, 1), (2, 2), (3, 3)]], [(2, 3), (1, 1)])
+    bare = TaskShedding("p", GOAL_S, AT, SOURCE, valued=valued(relations))
+    folder = tmp_path / "t"
+    run(folder, relations, bare, inputs)
+    before = sorted(folder.rglob("*.parquet"))
+    shutil.rmtree(folder / "shed", ignore_errors=True)
+    (folder / "shed").write_text("in the way")
+    with pytest.raises(PipelineError, match=r"shed.* cannot be written"):
+        run(folder, relations, decide(bare, "keep_w", inputs, 2), inputs, batch=8)
+    assert sorted(folder.rglob("*.parquet")) == before
 
 
 def test_invalid_rows_are_refused_and_never_shed(tmp_path, relations):

@@ -12,6 +12,7 @@ from semistream.etl.spec_file import make_spec
 from tests.etl.specs import PIPELINE
 
 OVERLOAD = {"latency": "30s", "archive": {"path": "archive"}}
+JSON = {"format": "json", "path": "incoming", "schema": {"id": "bigint", "product": "bigint"}}
 
 
 def overloaded(overload=None, **changes):
@@ -44,12 +45,21 @@ def test_defaults():
         ({"archive": {"path": "tables/sales"}}, {}, r"sink and the archive share a folder"),
         ({"archive": {"path": "incoming/old"}}, {}, r"the archive and the source share a folder"),
         ({}, {"latency": "10s"}, r"overload does not go with latency"),
-        ({}, {"route": "range"}, r"overload does not go with route: range: .*no fixed order"),
+        ({}, {"route": "range", "source": JSON}, r"route: range for Parquet, .* not for json: .*no fixed order"),
     ],
 )
 def test_what_is_wrong_is_said(overload, changes, said):
     with pytest.raises(PipelineError, match=said):
         make_spec(overloaded(overload, **changes))
+
+
+@pytest.mark.parametrize(("every", "latency"), [("100ms", "300ms"), ("1s", "3s"), ("700ms", "2100ms")])
+def test_the_least_goal_that_is_told_is_taken(every, latency):
+    assert make_spec(overloaded({"latency": latency}, every=every)).overload.latency == latency
+
+
+def test_workers_that_read_parquet_themselves_may_own_a_range_of_keys():
+    assert make_spec(overloaded(route="range")).route == "range"
 
 
 def test_batches_take_in_all_that_waits():

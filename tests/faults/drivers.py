@@ -13,18 +13,15 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from semistream.etl import service_times
 from semistream.etl.faults import VARIABLE
 from semistream.spark.pipeline import Pipeline
 from semistream.spark.session import LOCAL_SETTINGS
+from tests.spark.overloads import ROW_S, believe_slow
 
-SLOW_ROW_S = 0.05
-"""What a row is believed to take where rows can be shed: with a goal of 30 s a batch joins some 230."""
 SETTINGS = {
     **LOCAL_SETTINGS,
     "spark.app.name": "semistream faults",
@@ -59,8 +56,7 @@ def drive(settings: dict[str, str], spec: dict[str, Any], fault: str, worker_fau
     is killed at a fault. One that can shed rows believes that each takes long, and so does.
     """
     os.environ[VARIABLE] = fault
-    service_times._PRIOR = np.array([0.1, SLOW_ROW_S, 1e-9])
-    service_times._PRIOR_WEIGHT = 1e9
+    believe_slow(ROW_S, setattr)
     spark = attach(settings)
     if worker_fault:
         spark.sparkContext.environment[VARIABLE] = worker_fault

@@ -16,12 +16,14 @@ _ROWS = 400  # of a file, of which some 230 go on
 
 
 class OverloadScenario:
-    """A join and surrogate keys over a source that grows; drivers believe that rows take them long (`SLOW_ROW_S`)."""
+    """A join and surrogate keys over a source that grows; drivers believe that rows take them long (`believe_slow`)."""
 
     def __init__(self, folder: Path, format: str = "delta") -> None:
         self.folder, self._format = folder, format
         self._sent: list[pa.Table] = []
         self._shown: dict[str, set[int]] = {}
+        self._decided: dict[str, str] = {}
+        self._archived: dict[int, set[int]] = {}
         (folder / "orders").mkdir(parents=True)
         Relation.build(products(), folder / "products", key="id", page_bytes=2048)
 
@@ -54,7 +56,7 @@ class OverloadScenario:
         put(self._sent[-1], self.folder / "orders" / f"{number:05d}.parquet")
 
     def look(self) -> None:
-        """No order is in a table twice, and none that was there is gone."""
+        """No order is in a table twice, none that was there is gone, and what was decided is not decided anew."""
         found = Counter(self._ids("sink") + self._ids("unmatched"))
         twice = [order for order, times in found.items() if times > 1]
         assert not twice, f"orders {twice[:5]} came twice"
@@ -63,6 +65,9 @@ class OverloadScenario:
             lost = self._shown.get(name, set()) - now
             assert not lost, f"{name} has lost {sorted(lost)[:5]}"
             self._shown[name] = now
+        for entry in (self.folder / "checkpoint" / "batches").glob("*.shed.json"):
+            assert self._decided.setdefault(entry.name, entry.read_text()) == entry.read_text(), entry.name
+        self._archived_once()
 
     def check(self) -> None:
         """All tables, after all rows were repaired."""
@@ -87,6 +92,18 @@ class OverloadScenario:
     def archived(self) -> list[int]:
         """The orders in the archive."""
         return self._ids("archive")
+
+    def _archived_once(self) -> None:
+        """No order comes to the archive for a batch that was committed, nor twice."""
+        table = self._table("archive")
+        if not table.num_rows:
+            return
+        ids, batches = table.column("id").to_pylist(), table.column("batch_id").to_pylist()
+        assert len(set(ids)) == len(ids), "an order was archived twice"
+        for batch in set(batches):
+            now = {order for order, own in zip(ids, batches, strict=True) if own == batch}
+            more = now - self._archived.setdefault(batch, now)
+            assert not more, f"batch {batch} has shed {sorted(more)[:5]} later"
 
     def _table(self, name: str) -> pa.Table:
         return read_table(self.folder / name)

@@ -162,14 +162,18 @@ def test_what_is_not_cached_can_be_given_back(relation: Relation, table: pa.Tabl
     with front(relation, SweepJoin, how=how) as join:
         cold = list(join.answer(skewed(1000, hot)))
         assert [answered for _, answered in cold] == [False] * len(cold)
+        assert not join.holds(skewed(1000, hot)).any()
         assert sum(rows.num_rows for rows, _ in cold) == 1000
         for seed in range(4):
             drain(join, skewed(4000, hot, seed=seed))
         before, batch = join.stats.pages_read, skewed(4000, hot, seed=9)
+        held = join.holds(batch)
+        assert join.stats.rows_in == 4 * 4000, "nothing has entered"
         given = list(join.answer(batch))
         results = pa.Table.from_batches([rows for rows, answered in given if answered], join.schema)
         missed = pa.Table.from_batches([rows for rows, answered in given if not answered], SCHEMA)
         assert results.num_rows > 0.8 * batch.num_rows
+        assert multiset(missed) == multiset(pa.table(batch.filter(pa.array(~held)))), "it was said which are held"
         assert (join.stats.pages_read, join.stats.rows_waiting) == (before, 0)
         again = pa.Table.from_batches(
             [each for rows in missed.to_batches() for each in join.push(rows)] + list(join.flush()), join.schema

@@ -63,12 +63,15 @@ class Broker:
         place, admin = TopicPartition(topic, 0, offset), self._admin()
         admin.delete_records([place])[place].result(_ANSWER_S)
 
-    def send(self, topic: str, messages: Iterable[tuple[Any, Any]], partition: int = -1) -> None:
-        """Send messages of key and value, and wait until the broker has them all."""
+    def send(
+        self, topic: str, messages: Iterable[tuple[Any, Any]], partition: int = -1, *, at_ms: int | None = None
+    ) -> None:
+        """Send messages of key and value, as of now or of ``at_ms``, and wait until the broker has them all."""
         producer = Producer({"bootstrap.servers": self.servers, "message.max.bytes": 20_000_000, "linger.ms": 1})
         refused: list[Any] = []
         for key, value in messages:
             place = {} if partition < 0 else {"partition": partition}
+            place |= {} if at_ms is None else {"timestamp": at_ms}
             producer.produce(topic, value, key, on_delivery=lambda error, _: error and refused.append(error), **place)
             producer.poll(0)
         assert producer.flush(_ANSWER_S) == 0

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
+from semistream.errors import PipelineError
 from semistream.etl import service_times
 from semistream.etl.ledger import Ledger
-from tests.spark.warehouse import Warehouse, read_table
+from semistream.etl.service_times import ServiceModel, ServiceTimes
+from tests.spark.warehouse import Warehouse, read_table, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,11 +27,16 @@ MOST_JOINED = 237
 
 @contextmanager
 def slow_service(row_s: float = ROW_S) -> Iterator[None]:
-    """Whatever is measured, a row is believed to take so many seconds."""
+    """Whatever is measured, a row is believed to have taken so many seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service_times, "_PRIOR", np.array([0.1, row_s, 1e-9]))
-        patch.setattr(service_times, "_PRIOR_WEIGHT", 1e9)
+        believe_slow(row_s, patch.setattr)
         yield
+
+
+def believe_slow(row_s: float, setattr: Callable[[Any, str, Any], None]) -> None:
+    """Let all models of what batches take say so, by a way to set an attribute."""
+    setattr(service_times, "_fitted", lambda *_: ServiceModel(0.1, row_s, 1e-9))
+    setattr(ServiceTimes, "measured", True)
 
 
 def overloaded(warehouse: Warehouse, *steps: dict[str, Any], format: str = "delta", **changes: Any) -> dict[str, Any]:
@@ -49,6 +55,19 @@ def reconcile(spark: SparkSession, spec: dict[str, Any]) -> list[BatchReport]:
     reports: list[BatchReport] = []
     Pipeline.from_dict(spec).reconcile(spark, watch=reports.append)
     return reports
+
+
+def cut_short(spark: SparkSession, spec: dict[str, Any], point: str) -> None:
+    """Run a pipeline that fails at a point of the ledger's protocol."""
+
+    def fail(reached: str) -> None:
+        if reached == point:
+            raise RuntimeError(f"cut short {point}")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("semistream.etl.ledger.reached", fail)
+        with pytest.raises(PipelineError, match=f"cut short {point}"):
+            run(spark, spec)
 
 
 def archive_ids(folder: Path) -> list[int]:

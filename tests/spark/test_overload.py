@@ -15,7 +15,15 @@ from semistream.etl.ledger import Ledger
 from semistream.etl.pipeline_state import pipeline_state
 from semistream.relation import Relation
 from semistream.shedding import estimate
-from tests.spark.overloads import MOST_JOINED, archive_ids, archived_rows, overloaded, reconcile, slow_service
+from tests.spark.overloads import (
+    MOST_JOINED,
+    archive_ids,
+    archived_rows,
+    cut_short,
+    overloaded,
+    reconcile,
+    slow_service,
+)
 from tests.spark.warehouse import orders, products, rows, run, star
 
 pytestmark = pytest.mark.spark
@@ -55,7 +63,39 @@ def test_what_is_shed_is_archived_and_repaired_so_that_nothing_is_missing(spark,
     assert reconcile(spark, spec) == []
 
 
-def test_a_replay_sheds_the_same_rows(spark, warehouse, monkeypatch):
+@pytest.mark.parametrize(
+    ("source", "loss", "routes"),
+    [
+        ("parquet", "max_subset", ("none", "none")),
+        ("parquet", "random_sample", ("range", "none")),
+        ("parquet", "random_sample", ("none", "range")),
+        ("json", "random_sample", ("none", "none")),
+    ],
+)
+def test_a_replay_sheds_the_same_rows(spark, warehouse, source, loss, routes):
+    """What workers had written of a batch when its driver died, and what they write when it is done again."""
+    stream = orders(600)
+    for i in range(3):
+        warehouse.put(stream.slice(i * 200, 200), f"{i}.{source}", source)
+    specs = [
+        overloaded(warehouse, format="parquet", source={"format": source}, overload={"loss": loss}, route=route)
+        for route in routes
+    ]
+    with slow_service():
+        cut_short(spark, specs[0], "before prepared")
+    written = (warehouse.folder / "tables" / "archive" / "_staging").rglob("*.parquet")
+    before = sorted(id for path in written for id in pq.ParquetFile(path).read().column("id").to_pylist())
+    assert len(before) > 300
+    assert archive_ids(warehouse.folder) == [], "nothing of it is to be seen"
+    with slow_service(row_s=1.0):  # it would be decided otherwise now
+        (report,) = run(spark, specs[1])
+    assert report.outcomes["shed"] == len(before)
+    assert archive_ids(warehouse.folder) == before
+    reconcile(spark, specs[1])
+    assert rows(warehouse.table("sink")) == star(stream)[0]
+
+
+def test_a_decision_is_kept_though_nothing_was_done_yet(spark, warehouse, monkeypatch):
     warehouse.put(orders(600), "0.parquet")
     spec = overloaded(warehouse)
 
@@ -133,6 +173,21 @@ def test_a_stream_of_one_key_and_no_time_at_all(spark, warehouse):
     assert (second.rows_in, second.outcomes["shed"]) == (300, 0), "once all is in, there is time"
     assert warehouse.table("sink").num_rows == 900, "three results for each"
     assert archived_rows(warehouse.folder) == 0
+
+
+def test_a_goal_below_the_time_of_a_batch_is_told_and_rows_still_go_on(spark, warehouse):
+    stream = orders(300)
+    warehouse.put(stream, "0.parquet")
+    spec = overloaded(warehouse, overload={"latency": "300ms"})
+    (report,) = run(spark, spec)
+    remark = report.remarks[-1]
+    assert "the goal of 0.3 s cannot be kept: a batch takes" in remark
+    assert "Raise overload.latency to at least" in remark
+    assert report.overload.latencies.p50_s > report.overload.goal_s == 0.3
+    assert report.outcomes["joined"] + report.outcomes["unmatched"] > 0
+    assert sum(report.outcomes.values()) == 300
+    reconcile(spark, spec)
+    assert rows(warehouse.table("sink")) == star(stream)[0]
 
 
 def test_a_sample_carries_weights_and_repaired_rows_stand_for_nothing(spark, warehouse):

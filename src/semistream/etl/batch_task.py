@@ -38,8 +38,10 @@ SINCE = "__since"
 
 _RAISE = "raise `memory` to load such rows"
 BATCH, STOPPED_AT = "batch_id", "stopped_at"
+SHED_AGE_MS = "shed_age_ms"
+"""Of rows that were shed: how long before the batch was planned the first of them came, in milliseconds."""
 
-__all__ = ["INVALID_SCHEMA", "RAW", "SINCE", "BatchTask", "TaskPlan", "stopped_schema"]
+__all__ = ["INVALID_SCHEMA", "RAW", "SHED_AGE_MS", "SINCE", "BatchTask", "TaskPlan", "stopped_schema"]
 
 
 def stopped_schema(source: pa.Schema) -> pa.Schema:
@@ -91,6 +93,7 @@ class BatchTask:
         self._writers = {name: TableWriter(layout, plan.prefix) for name, layout in plan.tables.items()}
         self._waiting = WaitingWriter(plan)
         self._counts: dict[str, int] = {}
+        self._peaks: dict[str, int] = {}
         self._arrivals: dict[str, int] = {}
 
     def run(self, inputs: Iterable[pa.RecordBatch | Split]) -> Iterator[pa.RecordBatch]:
@@ -115,8 +118,8 @@ class BatchTask:
         except BaseException:
             self.abandon()
             raise
-        rows, counts, arrivals = self._accounts.rows, self._counts, self._arrivals
-        return Work(rows, outcomes, files, waiting, stalled, stalled_rows, counts, arrivals=arrivals)
+        rows, counts, peaks, arrivals = self._accounts.rows, self._counts, self._peaks, self._arrivals
+        return Work(rows, outcomes, files, waiting, stalled, stalled_rows, counts, peaks, arrivals)
 
     def abandon(self) -> None:
         """Remove all that was written."""
@@ -212,7 +215,7 @@ class BatchTask:
         assert split.part is not None
         self._accounts.end("shed", self._accounts.enter(split.rows))
         bounds = None if shedding.valued is None else shedding.valued.bounds_of_any(split.rows)
-        self._count_missing(bounds, split.rows)
+        self._count_missing(bounds, split.rows, shedding.came_ms(split))
         try:
             self._writers["shed"].copy(
                 Path(split.path),
@@ -273,7 +276,7 @@ class BatchTask:
             shed, fate = rows.filter(pa.array(~kept)), arrived.where(~kept)
             self._accounts.end("shed", numbers[~kept])
             bounds = None if shedding.valued is None else shedding.valued.bounds(shed)
-            self._count_missing(bounds, shed.num_rows)
+            self._count_missing(bounds, shed.num_rows, int(fate.came_ms.min()))
             schema, batch = plan.tables["shed"].schema, plan.batch
             self._writers["shed"].write(
                 archived_rows(shed, fate.came_ms, fate.ids, pipeline=shedding.pipeline, batch=batch, schema=schema)
@@ -283,8 +286,10 @@ class BatchTask:
             self._arrivals[tick] = self._arrivals.get(tick, 0) + came
         return rows, numbers, arrived
 
-    def _count_missing(self, bounds: tuple[int, int] | None, rows: int) -> None:
-        """How many results rows that are shed would have had, within bounds if they are known."""
+    def _count_missing(self, bounds: tuple[int, int] | None, rows: int, oldest_ms: int) -> None:
+        """How many results rows that are shed would have had, within bounds if they are known, and since when."""
+        waited_ms = int(self._plan.at * 1000) - oldest_ms
+        self._peaks[SHED_AGE_MS] = max(waited_ms, self._peaks.get(SHED_AGE_MS, 0))
         found = {"unvalued": rows} if bounds is None else {"missing_low": bounds[0], "missing_high": bounds[1]}
         for name, count in found.items():
             self._counts[name] = self._counts.get(name, 0) + count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from semistream.etl.service_times import Observation, ServiceModel, ServiceTimes
+from semistream.etl.service_times import PRIOR, Observation, ServiceModel, ServiceTimes
 
 _HEADROOM = 0.8  # of the goal, that a steady overload takes: batches are up to a quarter longer than was thought
 _TIGHT = 0.9  # of the goal, that the oldest row of a batch may take when the batch before was late
@@ -34,8 +34,12 @@ class OverloadController:
     is gained by losing more, and the batch gets D. Nor is anything gained where to shed rows takes most of the time:
     half of it is for rows that are joined in any case. A batch that fits is not touched.
 
+    As long as it was not measured what rows take, it is measured first: a batch then gets all the time that the goal
+    allows one that none went before, after which the next, cut to half of D, is in time. That is nearly twice D, and
+    only what the ``prior`` has no time for even then is shed.
+
     Seconds are those of a clock that never jumps; ages come from other clocks, and whatever they are, a batch gets
-    between half of D and D.
+    between half of D and D, or before it was measured the time of a first one.
 
     Parameters
     ----------
@@ -47,6 +51,8 @@ class OverloadController:
         Seconds that only grow (`time.perf_counter`).
     seen
         What batches before have taken, if that is known.
+    prior
+        What batches are taken to take before any was seen.
 
     >>> seconds = iter([0.0, 3.0, 3.5, 3.5])
     >>> controller = OverloadController(30.0, 1.0, lambda: next(seconds))
@@ -59,11 +65,16 @@ class OverloadController:
     """
 
     def __init__(
-        self, goal_s: float, every_s: float, clock: Callable[[], float], seen: Sequence[Observation] = ()
+        self,
+        goal_s: float,
+        every_s: float,
+        clock: Callable[[], float],
+        seen: Sequence[Observation] = (),
+        prior: ServiceModel = PRIOR,
     ) -> None:
         self.goal_s, self.every_s = goal_s, every_s
         self._clock = clock
-        self._times = ServiceTimes(seen)
+        self._times = ServiceTimes(seen, prior)
         self._gap_s = _GAP_S
         self._began: float | None = None
         self._ended: float | None = None
@@ -78,6 +89,16 @@ class OverloadController:
     def seen(self) -> list[Observation]:
         """What is remembered of batches, to begin with the next time."""
         return self._times.seen
+
+    @property
+    def measured(self) -> bool:
+        """Whether it was measured what rows take, or is only thought."""
+        return self._times.measured
+
+    @property
+    def first_s(self) -> float:
+        """How long a batch may take that none went before: the next, of half of D, then is in time."""
+        return max(_TIGHT * self.goal_s - self._gap_s - _LEAST * self.batch_s, self.batch_s)
 
     @property
     def batch_s(self) -> float:
@@ -122,10 +143,10 @@ class OverloadController:
 
         Those others, which had to wait before, are joined in any case.
         """
-        model, full = self.model, self.batch_s
+        model, full = self.model, self.batch_s if self.measured else self.first_s
         spent_s = 0.0 if self._began is None else max(self._clock() - self._began, 0.0)
         left_s = _TIGHT * self.goal_s - max(oldest_s, 0.0)
-        seconds = full if oldest_s > self.goal_s else min(max(left_s, _LEAST * full), full)
+        seconds = full if oldest_s > self.goal_s else min(max(left_s, _LEAST * self.batch_s), full)
         seconds = max(seconds, 2 * model.fixed_s)  # where the goal is not attainable, half of the time goes to rows
         for_rows = seconds - spent_s - model.joined_s * owed
         least = int(max(_FOR_ROWS * for_rows - model.fixed_s, 0.0) / max(model.joined_s, 1e-12))

@@ -160,7 +160,7 @@ class PipelineSpec(SpecPart):
         if self.overload is None:
             return self
         goal_s, every_s = self.overload.goal_s, parse_duration(self.every)
-        if goal_s < _LEAST_TRIGGERS * every_s:
+        if goal_s < round(_LEAST_TRIGGERS * every_s, 9):  # thrice 0.1 is not 0.3
             raise ValueError(
                 f"overload: a latency of {self.overload.latency} cannot be kept with a batch every {self.every}: rows "
                 f"wait for their batch to begin, and then for it. Give at least {_LEAST_TRIGGERS * every_s:g}s, or a "
@@ -174,10 +174,11 @@ class PipelineSpec(SpecPart):
                 )
         if self.latency is not None:
             raise ValueError("overload does not go with latency, which lets rows wait on purpose; give one of them")
-        if self.route == "range":
+        if self.route == "range" and self.source.format != "parquet":
             raise ValueError(
-                "overload does not go with route: range: rows that are sent to other workers come there in no fixed "
-                "order, and a replay would shed others"
+                f"overload goes with route: range for Parquet, which workers read themselves, not for "
+                f"{self.source.format}: rows that are sent to other workers come there in no fixed order, and a replay "
+                "would shed others. Leave route out"
             )
         for step in self.steps:
             if step.deduplicate is not None:

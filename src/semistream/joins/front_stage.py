@@ -23,7 +23,7 @@ from semistream.joins.row_sizes import widest
 from semistream.joins.scattered_hot_keys import ScatteredHotKeys
 from semistream.joins.spec import JoinSpec
 from semistream.joins.tuple_cache import TupleCache
-from semistream.kernels.types import Int32s
+from semistream.kernels.types import Bools, Int32s
 from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 from semistream.tuning.work import OperatorModel
 
@@ -167,6 +167,18 @@ class FrontStage(SemiStreamJoin):
     def cached_rows(self) -> int:
         """Rows of R in the cache."""
         return self._front.cache.rows if self._front else 0
+
+    def holds(self, batch: pa.RecordBatch) -> Bools:
+        """Which tuples of a batch the cache would answer as it is now: those that cost no read.
+
+        What is dropped by cost is dropped by this (`semistream.shedding.CostAwareTopW`). No tuple enters, and none is
+        counted.
+        """
+        ranges = self.spec.condition.ranges(batch)
+        if self._front is None:
+            return np.zeros(batch.num_rows, np.bool_)
+        held = self._front.cache.holds(ranges.low)
+        return held if ranges.possible is None else held & ranges.possible
 
     @property
     def threshold(self) -> int:

@@ -149,8 +149,7 @@ class Batches:
 
     def reconcile(self, spark: SparkSession, stopping: Callable[[], bool]) -> None:
         """Repair all rows that were shed, in batches of their own, until none is left or somebody says so."""
-        if self._overload is None:
-            raise PipelineError(f"the pipeline {self._spec.name!r} sheds no rows: it has no `overload`.")
+        assert self._overload is not None
         with self._on_its_way:
             plan = self._ledger.open_plan
             if plan is not None and self._ledger.prepared(plan.batch) is None:

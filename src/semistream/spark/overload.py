@@ -15,12 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from semistream.budget import MemoryBudget
 from semistream.errors import PipelineError
 from semistream.etl.archive import ArchiveSplit, archive_layout, leave_archive
+from semistream.etl.batch_task import SHED_AGE_MS
 from semistream.etl.durations import parse_duration
 from semistream.etl.ledger import Ledger
 from semistream.etl.ledger_entries import ArchivedBatch, ArchivedFile, Manifest, Plan, ShedPlan
 from semistream.etl.overload_controller import OverloadController
 from semistream.etl.overload_report import Latencies, Missing, OverloadReport
-from semistream.etl.service_times import Observation
+from semistream.etl.service_times import Observation, ServiceModel
 from semistream.etl.spec import PipelineSpec
 from semistream.etl.splits import SourceSplit, Split
 from semistream.etl.table_writer import TableLayout
@@ -30,6 +31,7 @@ from semistream.etl.valued_rows import ValuedRows
 from semistream.relation import Relation
 from semistream.shedding import KeepW, MatchCounts, Strategy, batch_seed, choose_strategy, read_decision
 from semistream.spark.batch_source import BatchInput
+from semistream.spark.expected_times import expected_times
 from semistream.spark.offset_log import rows_by_offsets
 from semistream.spark.part_summaries import summarize_parts
 from semistream.spark.step_plans import StepPlans
@@ -73,7 +75,9 @@ class Overload:
         self._archive, self._ledger, self._clock = archive, ledger, clock
         learnt = ledger.learnt
         seen = [Observation(*each) for each in learnt.get("seen", [])]
-        self.controller = OverloadController(self._setting.goal_s, parse_duration(spec.every), monotonic, seen)
+        every_s, expected = parse_duration(spec.every), expected_times(steps)
+        self.controller = OverloadController(self._setting.goal_s, every_s, monotonic, seen, expected)
+        self._guessed: str | None = None
         self._rows_per_byte: float | None = learnt.get("rows_per_byte")
         self._taken_in: float | None = None
         self._valuing = _valuing(spec, steps)
@@ -123,6 +127,7 @@ class Overload:
             decision = strategy.decide(parts, joined, batch_seed(self._spec.name, plan.batch))
             decided = ShedPlan(joined, decision.to_json())
             self._ledger.write_shed(plan.batch, decided)
+            self._guessed = None if self.controller.measured else _guess(self.controller.model, total - joined, total)
         shedding = replace(shedding, decision=decided.decision, valued=valued)
         return [*(_weighed(split, shedding) for split in own), *others], shedding
 
@@ -142,7 +147,7 @@ class Overload:
                 for piece in ArchivedFile.of(path, file, plan.batch, most)
             ]
             counts = [work.counts.get(name, 0) for name in ("missing_low", "missing_high", "unvalued")]
-            oldest = self._oldest(plan)
+            oldest = plan.at - work.peaks.get(SHED_AGE_MS, 0) / 1000
             self._ledger.write_archived(ArchivedBatch(plan.batch, files, work.outcomes["shed"], oldest, *counts))
         if plan.repaired:
             taken = set(plan.repaired)
@@ -183,13 +188,15 @@ class Overload:
 
     def remarks(self) -> list[str]:
         """What the one who runs the pipeline should know of the goal."""
-        controller = self.controller
+        controller, guessed = self.controller, [self._guessed] if self._guessed else []
+        self._guessed = None
         if controller.attainable or not controller.seen:
-            return []
+            return guessed
         return [
+            *guessed,
             f"the goal of {controller.goal_s:g} s cannot be kept: a batch takes {controller.model.fixed_s:.1f} s "
             "beside its rows, and a row waits for the batch before its own too. Raise overload.latency to at least "
-            f"{controller.least_goal_s:.0f}s, or give Spark more or faster cores"
+            f"{controller.least_goal_s:.0f}s, or give Spark more or faster cores",
         ]
 
     @property
@@ -272,6 +279,14 @@ class Overload:
         unique = valued is None or valued.unique
         chosen = choose_strategy(self._setting.loss, unique_keys=unique, name=self._setting.strategy)
         return KeepW(whole_parts=True) if whole_parts and isinstance(chosen, KeepW) else chosen
+
+
+def _guess(model: ServiceModel, shed: int, rows: int) -> str:
+    return (
+        f"{shed:,} of {rows:,} rows were shed before it was measured what rows take, by what is expected: "
+        f"{1 / model.joined_s:,.0f} rows/s. `semistream reconcile` joins them; the next batches go by what this one "
+        "took"
+    )
 
 
 def _valuing(spec: PipelineSpec, steps: StepPlans) -> _Valuing | None:

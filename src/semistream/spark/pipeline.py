@@ -92,6 +92,8 @@ class Pipeline:
 
         Killed at any point and started again, it goes on from there: each row comes to its table once.
         """
+        if self.spec.overload is None:
+            raise PipelineError(f"the pipeline {self.spec.name!r} sheds no rows: it has no `overload`.")
         with self._opened(spark, watch) as batches:
             batches.reconcile(spark, stopping)
 

@@ -61,6 +61,8 @@ class StepPlans:
     read_by_owners: bool = False
     """Whether tasks read the source's files themselves, each for the part of the first relation that it owns."""
     counts_bytes: int = 0
+    slots: int = 1
+    """How many tasks run at a time."""
 
     @property
     def is_routed(self) -> bool:
@@ -121,6 +123,12 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
     by_owners = _owners_can_read(spec, source, steps[0].join)
     divides = by_owners and not hot_first and _worth_dividing(steps[0].join, slots)
     if spec.route == "range" or (spec.route == "auto" and divides):
+        if spec.overload is not None and not by_owners:
+            raise InvalidArgument(
+                "overload does not go with route: range where Spark has to send rows to the workers that own them, "
+                "since it computes columns, or the first step's key is none of the source: they come there in no "
+                "fixed order, and a replay would shed others. Leave route out."
+            )
         steps[0] = _routed(steps[0], slots)
     return StepPlans(
         tuple(steps),
@@ -128,6 +136,7 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
         constants,
         read_by_owners=by_owners and bool(steps[0].join.cuts),
         counts_bytes=counts_bytes,
+        slots=slots,
     )
 
 

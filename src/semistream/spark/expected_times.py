@@ -1,0 +1,61 @@
+"""What batches of a pipeline are expected to take before one was measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semistream.errors import BudgetError
+from semistream.etl.service_times import PRIOR, ServiceModel
+from semistream.joins.join_tuner import join_tuner
+from semistream.joins.outlook import workload_of
+from semistream.joins.spec import JoinSpec
+from semistream.relation import Relation
+from semistream.spark.explain import MICRO_BATCH_ROWS
+from semistream.spark.plan import JoinPlan
+from semistream.spark.routing import part_bounds
+from semistream.spark.step_plans import StepPlans
+from semistream.tuning.profiles import machine_for
+
+_BESIDE_S = 2e-6  # of a row in a task, to be read, checked and written
+_SHED_S = 6e-7  # of one that goes to the archive
+
+
+def expected_times(steps: StepPlans) -> ServiceModel:
+    """What the cost model says of the joins, and what rows take besides; what is usual where nothing can be said.
+
+    Joins differ by orders of magnitude, with the memory, the disk and R: they are what is predicted. Keys are taken to
+    be asked for equally often, so that a stream with hot ones is faster. All tasks that run at a time share the rest.
+    """
+    known = [seconds for step in steps.steps if (seconds := _row_s(step.join, steps.slots)) is not None]
+    if not known:
+        return PRIOR
+    return ServiceModel(PRIOR.fixed_s, sum(known) + _BESIDE_S / steps.slots, _SHED_S / steps.slots)
+
+
+def _row_s(plan: JoinPlan, slots: int) -> float | None:
+    """Seconds for a row in a join on all workers, which share the disk, while each has a core of its own.
+
+    None if the model does not know: of a relation without rows, and of conditions other than equality with its key.
+    """
+    relation = Relation.open(plan.path)
+    if plan.access != "equality" or not relation.num_pages:
+        return None
+    given: dict[str, Any] = dict(plan.arguments)
+    part = relation.part(*part_bounds(plan.cuts, 0)) if plan.cuts else relation
+    spec = JoinSpec.of(
+        part,
+        plan.stream_schema,
+        on=None if given["on"] is None else dict(given["on"]),
+        where=list(given["where"]) or None,
+        how=given["how"],
+        columns=given["columns"],
+        suffix=given["suffix"],
+    )
+    workload = workload_of(part, spec, zipf=0.0, batch_rows=MICRO_BATCH_ROWS / slots)
+    tuner = join_tuner(part, spec, workload, machine_for(relation.path))
+    try:
+        name = tuner.chosen(plan.memory_bytes).operator if plan.holds_small else plan.operator.name
+        found = next((each for each in tuner.choices(plan.memory_bytes) if each.operator == name), None)
+    except BudgetError:
+        return None
+    return None if found is None else max(found.disk_s, found.processor_s / slots)

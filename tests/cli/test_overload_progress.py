@@ -1,0 +1,49 @@
+"""What the terminal shows of a pipeline under a goal for latency, while it runs."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from semistream.cli.pipeline_progress import PipelineProgress
+from semistream.cli.pipeline_reports import PipelineRun
+from semistream.etl.overload_report import Latencies, Missing, OverloadReport
+
+pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
+
+from semistream.spark.batch_report import BatchReport
+
+
+def shown(overload: OverloadReport | None, shed: int = 0) -> str:
+    """The table after one batch of 1000 rows."""
+    outcomes = {"joined": 1000 - shed, "shed": shed}
+    report = BatchReport(
+        "orders", 0, 0, 100.0, 1000, outcomes, 2.0, False, 0, 0.0, 0.5, 1 << 20, 0, {}, overload=overload
+    )
+    progress = PipelineProgress("orders", "8MB", PipelineRun("orders", "p.yaml"))
+    progress.batch_done(report)
+    console = Console(width=120, record=True, file=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(progress._draw())
+    return " ".join(captured.get().split())
+
+
+def test_what_was_shed_and_is_missing_and_latency_against_the_goal_are_shown() -> None:
+    missing = Missing(rows=2500, since=40.0, results_low=3000, results_high=7000)
+    text = shown(OverloadReport(30.0, Latencies(12.0, 24.5, 28.0), 250, 0.25, missing, at=100.0), shed=250)
+    assert "latency p50 12.0, p95 24.5, p99 28.0 s; the goal is 30 s" in text
+    assert "shed 250 rows of the last batch, 25.0%" in text
+    assert "to be repaired 2,500 rows since 60 s, 3,000 to 7,000 results" in text
+
+
+@pytest.mark.parametrize(("low", "high", "said"), [(7, 7, "7 results"), (3, None, "3 or more results")])
+def test_results_are_exact_where_they_are_known(low: int, high: int | None, said: str) -> None:
+    missing = Missing(rows=5, since=90.0, results_low=low, results_high=high)
+    assert said in shown(OverloadReport(30.0, None, 5, 0.005, missing, at=100.0), shed=5)
+
+
+def test_nothing_of_it_is_shown_where_nothing_is_missing_or_there_is_no_goal() -> None:
+    calm = shown(OverloadReport(30.0, Latencies(1.0, 2.0, 3.0), 0, 0.0, Missing(), at=100.0))
+    assert "to be repaired" not in calm
+    assert "latency p50 1.0" in calm
+    assert "latency" not in shown(None)
