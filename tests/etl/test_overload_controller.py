@@ -93,19 +93,19 @@ def test_any_age_and_any_rows_get_a_sound_allowance(oldest_s, rows, owed):
     allowed = controller.allow(rows, oldest_s=oldest_s, owed=owed)
     assert 0 <= allowed.joined <= rows
     least = controller.model.joinable(rows, controller.batch_s / 2 - controller.model.joined_s * owed)
-    in_half = (controller.batch_s / 2 - controller.model.fixed_s) / controller.model.joined_s
-    most = max(controller.model.joinable(rows, controller.batch_s), min(rows, in_half))
+    in_quarter = (controller.batch_s / 4 - controller.model.fixed_s) / controller.model.joined_s
+    most = max(controller.model.joinable(rows, controller.batch_s), min(rows, in_quarter))
     assert least <= allowed.joined <= most
 
 
-def test_where_to_shed_rows_takes_all_the_time_half_of_it_is_for_rows_all_the_same():
+def test_where_to_shed_rows_takes_all_the_time_a_quarter_of_it_is_for_rows_all_the_same():
     seen = [Observation(2.5, 100_000, 0), Observation(1.5, 0, 100_000), Observation(4.5, 200_000, 0)]
     controller = OverloadController(30.0, 1.0, lambda: 0.0, seen)
     model = controller.model
     rows = int(10 * controller.batch_s / model.shed_s)
     assert model.joinable(rows, controller.batch_s) == 0
     joined = controller.allow(rows, oldest_s=1.0).joined
-    assert model.seconds(joined) == pytest.approx(controller.batch_s / 2, rel=0.01)
+    assert model.seconds(joined) == pytest.approx(controller.batch_s / 4, rel=0.01)
 
 
 def test_rows_that_are_owed_leave_less_for_others():

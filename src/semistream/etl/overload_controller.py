@@ -10,7 +10,7 @@ from semistream.etl.service_times import PRIOR, Observation, ServiceModel, Servi
 _HEADROOM = 0.8  # of the goal, that a steady overload takes: batches are up to a quarter longer than was thought
 _TIGHT = 0.9  # of the goal, that the oldest row of a batch may take when the batch before was late
 _LEAST = 0.5  # of a full batch, that one is cut to when the one before was late
-_FOR_ROWS = 0.5  # of a batch's time, that goes to rows that are joined, whatever it takes to shed the others
+_FOR_ROWS = 0.25  # of a batch's time, that goes to rows that are joined, whatever it takes to shed the others
 _GAP_S = 0.3  # from the end of a batch to the next, as long as none was seen
 _SMOOTHED = 0.5
 
@@ -31,8 +31,8 @@ class OverloadController:
     overload every batch gets the time D for which that is within the goal (with headroom); more rows in larger batches
     lose fewer, as each batch costs a fixed time, and equal batches do not oscillate. If the batch before took longer,
     this one is cut so that its own oldest row is in time, but not below half of D; if that row is late already, nothing
-    is gained by losing more, and the batch gets D. Nor is anything gained where to shed rows takes most of the time:
-    half of it is for rows that are joined in any case. A batch that fits is not touched.
+    is gained by losing more, and the batch gets D. Nor is anything gained where to shed rows takes nearly all the time:
+    a quarter of it is for rows that are joined in any case. A batch that fits is not touched.
 
     As long as it was not measured what rows take, it is measured first: a batch then gets all the time that the goal
     allows one that none went before, after which the next, cut to half of D, is in time. That is nearly twice D, and
