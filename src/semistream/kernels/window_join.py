@@ -113,7 +113,7 @@ def expire(memory: WindowMemory, now: int, departed: Int64s) -> None:
 
 @kernel
 def expire_tuples(memory: WindowMemory, now: int, departed: Int64s) -> None:
-    """Take out what is outside of its window at an instant at which nothing arrives; see `join_rows` for ``departed``."""
+    """Take out what is outside of its window at an instant at which nothing arrives; ``departed`` as in `join_rows`."""
     expire(memory, now, departed)
 
 

@@ -1,4 +1,4 @@
-"""Rows that left a window join on Spark, as Parquet files by micro-batch and key partition, and the results they miss."""
+"""Rows that left a window join on Spark: Parquet files by micro-batch and key partition, and the missing results."""
 
 from __future__ import annotations
 
@@ -63,13 +63,14 @@ def begin_archive(plan: WindowPlan) -> None:
     assert plan.archive is not None
     folder = Path(plan.archive)
     folder.mkdir(parents=True, exist_ok=True)
-    noted = {
-        **{side: base64.b64encode(schema.serialize()).decode() for side, schema in zip(SIDES, plan.schemas, strict=True)},
+    noted: dict[str, Any] = {
         "on": plan.on,
         "suffix": plan.suffix,
         "windows": [[window.length, window.by_tuples] for window in plan.windows],
         "partitions": plan.partitions,
     }
+    for side, schema in zip(SIDES, plan.schemas, strict=True):
+        noted[side] = base64.b64encode(schema.serialize()).decode()
     path = folder / _PLAN
     if not path.exists():
         replace_file(path, json.dumps(noted).encode())
@@ -111,7 +112,7 @@ class _PartitionFiles(Archive):
         self._folder, self._partition = folder, partition
         self.begin((WindowLength(*windows[0]), WindowLength(*windows[1])))
 
-    def _write(self, side: int, batch: pa.RecordBatch) -> None:
+    def _write(self, side: int, batch: pa.RecordBatch) -> None:  # noqa: ARG002
         raise AssertionError("it is only read")
 
     def read(self, side: int, schema: pa.Schema) -> pa.Table:

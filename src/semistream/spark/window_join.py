@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
 
 import pyarrow as pa
@@ -79,7 +80,7 @@ def window_join(
     memory
         Rows that are kept, of all partitions together: a number, ``{"left": ..., "right": ...}``, or as text bytes such
         as ``"64MB"``; None for no limit. Each partition has an equal part of it. Rows that wait for the watermark are
-        not in it. A Python worker keeps the operators that it used last, twice its share of the partitions at most.
+        not in it. It is in the Python workers, each partition in one of them.
     policy, allocation
         Who leaves, and whether each stream has half of the memory: as in `semistream.windows.WindowJoin`.
     partitions
@@ -121,10 +122,10 @@ def window_join(
         allocation=allocation,
         suffix=suffix,
         groups=group_numbers(count),
-        kept=2 * -(-count // spark.sparkContext.defaultParallelism),
         max_waiting=whole_number("max_waiting", max_waiting, least=1),
         archive=None if archive is None else str(Path(archive).absolute()),
         late=None if late is None else str(Path(late).absolute()),
+        secret=token_bytes(32),
     ).validated(memory)
     if plan.archive is not None:
         begin_archive(plan)
@@ -156,8 +157,8 @@ def _unpack(plan: WindowPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 def _own_workers(spark: SparkSession, plan: WindowPlan) -> Iterator[None]:
     """Functions given to Spark within the block have Python workers that nobody else uses.
 
-    Spark takes any idle worker with the same environment. If those that pack and unpack rows were among them, the next
-    micro-batch of a partition would nearly never meet the worker that has its operator.
+    Spark takes any idle worker with the same environment. Those that pack and unpack rows are not to be among those
+    that have operators: they would be as many again, and take turns.
     """
     environment: dict[str, Any] = spark.sparkContext.environment
     environment[_POOL] = plan.fingerprint
@@ -171,8 +172,8 @@ def _time_column(side: str, df: DataFrame) -> str:
     """The column that has the watermark."""
     if not df.isStreaming:
         raise InvalidArgument(
-            f"the {side} DataFrame is not a stream; window_join joins two streams (spark.readStream). For tables, write "
-            "the windows as a condition of an ordinary join, or use semistream.windows.WindowJoin."
+            f"the {side} DataFrame is not a stream; window_join joins two streams (spark.readStream). For tables, "
+            "write the windows as a condition of an ordinary join, or use semistream.windows.WindowJoin."
         )
     marked = [field for field in df.schema if _DELAY in field.metadata]
     if len(marked) != 1:

@@ -2,8 +2,8 @@
 
 A window join is deterministic: its state is that of an earlier moment and the rows and watermarks that came since. So a
 micro-batch writes its own rows, packed as they came, and what it costs depends on them and not on the window. When the
-log has grown as large as the snapshot was, it is replaced by a new snapshot: over time a row is written about twice, and
-to restore a partition takes a snapshot and the joining of at most as many bytes.
+log has grown as large as the snapshot was, it is replaced by a new snapshot: over time a row is written about twice,
+and to restore a partition takes a snapshot and the joining of at most as many bytes.
 
 Each entry bears the stamp of the one before it. An operator that a worker has kept from an earlier micro-batch is found
 to be up to date, or some entries behind, or not of this history at all, by its stamp.
@@ -51,7 +51,7 @@ _CHUNK = _struct(content=BinaryType)
 class LogHeader:
     """Where a partition stands. Entries ``first`` to ``next`` follow the snapshot, which has ``chunks`` (0: none).
 
-    ``plan`` describes the join as JSON; ``batch`` is the micro-batch that wrote last, and ``stamp`` names what it wrote.
+    ``plan`` describes the join as JSON; ``batch`` is the micro-batch that wrote last, ``stamp`` names what it wrote.
     """
 
     plan: str

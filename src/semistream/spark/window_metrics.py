@@ -26,8 +26,8 @@ class WindowMetrics:
 
     ``results`` came out. ``missing_estimate`` is how many results evictions have cost since the query began, by the
     policy's own probabilities; None if these are not known (policy ``random``). ``state_bytes`` are in the state store.
-    ``partitions`` have reported: all, once there was data. ``replayed`` micro-batches were joined again by workers that
-    had no operator, or an old one; ``restored`` partitions were read from a snapshot, or begun anew.
+    ``partitions`` have reported: all, once there was data. ``restored`` ones were made from the state store, since no
+    worker had their operator.
     """
 
     batch: int
@@ -49,7 +49,6 @@ class WindowMetrics:
     missing_estimate: float | None
     state_bytes: int
     partitions: int
-    replayed: int
     restored: int
 
     @property

@@ -27,7 +27,10 @@ _MOST_PARTITIONS = 100_000
 
 @dataclass(frozen=True, eq=False)
 class WindowPlan:
-    """The join of each key partition. ``memory`` is that of one of them; ``groups`` are the numbers they go by."""
+    """The join of each key partition. ``memory`` is that of one of them; ``groups`` are the numbers they go by.
+
+    ``secret`` is known to the workers of the query only, which ask each other for operators.
+    """
 
     left: pa.Schema
     right: pa.Schema
@@ -39,10 +42,10 @@ class WindowPlan:
     allocation: Allocation
     suffix: str
     groups: tuple[int, ...]
-    kept: int
     max_waiting: int
     archive: str | None
     late: str | None
+    secret: bytes
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # what was computed of it stays here
@@ -140,6 +143,18 @@ class WindowPlan:
             f"the checkpoint is that of another window join: {told} (memory is that of one partition, windows are in "
             "microseconds). Call window_join() as before, or start the query with a new checkpoint."
         )
+
+    def require_progress(self, left_waiting: int, right_waiting: int) -> None:
+        """Refuse to let more rows wait for the watermark."""
+        waiting = left_waiting + right_waiting
+        if waiting > self.max_waiting:
+            silent = "left" if left_waiting < right_waiting else "right"
+            raise InvalidArgument(
+                f"{waiting} rows of a key partition wait for the watermark (left {left_waiting}, right "
+                f"{right_waiting}), more than max_waiting, {self.max_waiting}: the {silent} stream is silent or far "
+                "behind, and Spark's watermark is that of the slower one. Send rows there, set "
+                "spark.sql.streaming.multipleWatermarkPolicy to max, or raise max_waiting."
+            )
 
 
 def share_of(memory: Memory, partitions: int) -> Memory:
