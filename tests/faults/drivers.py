@@ -22,6 +22,7 @@ from semistream.etl import service_times
 from semistream.etl.faults import VARIABLE
 from semistream.spark.pipeline import Pipeline
 from semistream.spark.session import LOCAL_SETTINGS
+from tests.faults.window_scenario import run_window_join
 
 SLOW_ROW_S = 0.05
 """What a row is believed to take where rows can be shed: with a goal of 30 s a batch joins some 230."""
@@ -56,7 +57,8 @@ def attach(settings: dict[str, str]) -> SparkSession:
 
 def drive(settings: dict[str, str], spec: dict[str, Any], fault: str, worker_fault: str, *, reconcile: bool) -> None:
     """Run a pipeline until its source has nothing new, or repair what it has shed, or until this process or a worker
-    is killed at a fault. One that can shed rows believes that each takes long, and so does.
+    is killed at a fault. One that can shed rows believes that each takes long, and so does. A spec may also be that of
+    a window join.
     """
     os.environ[VARIABLE] = fault
     service_times._PRIOR = np.array([0.1, SLOW_ROW_S, 1e-9])
@@ -64,6 +66,9 @@ def drive(settings: dict[str, str], spec: dict[str, Any], fault: str, worker_fau
     spark = attach(settings)
     if worker_fault:
         spark.sparkContext.environment[VARIABLE] = worker_fault
+    if "window_join" in spec:
+        run_window_join(spark, **spec["window_join"])
+        return
     pipeline = Pipeline.from_dict(spec)
     if reconcile:
         pipeline.reconcile(spark)

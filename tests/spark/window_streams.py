@@ -43,10 +43,9 @@ class TwoStreams:
             self.write(side, names, number % 3, np.maximum(time, begin - 5))
 
     def end(self) -> None:
-        """Rows without partners that are far behind, twice: the watermark passes all others, and they expire."""
-        for later in (FAR_S, 2 * FAR_S):
-            for side in SIDES:
-                self.write(side, [f"end of {side}"], np.array([0]), np.array([float(later)]))
+        """Rows without partners that are far behind: the watermark passes all others, which are joined and expire."""
+        for side in SIDES:
+            self.write(side, [f"end of {side}"], [0], [FAR_S])
 
     def write(self, side: str, names: list[str | None], n: Any, seconds: Any) -> None:
         """A file with these rows."""
@@ -66,17 +65,6 @@ class TwoStreams:
         pq.write_table(table, hidden)
         os.utime(hidden, (START_S + number, START_S + number))  # Spark takes files by their times
         hidden.rename(path)
-
-    def frames(self, spark: Any, *, files: int = 1) -> tuple[Any, Any]:
-        """Streaming DataFrames, with so many files of each in a micro-batch."""
-        left, right = (
-            spark.readStream.schema(SCHEMA[side])
-            .option("maxFilesPerTrigger", files)
-            .parquet(str(self.folder / side))
-            .withWatermark("at", "10 seconds")
-            for side in SIDES
-        )
-        return left, right
 
     def exact(self, window_s: dict[str, int]) -> Counter[tuple[int, int]]:
         """Numbers of the rows that DuckDB joins."""
@@ -109,7 +97,13 @@ def results(spark: Any, folder: Path, name: str) -> Counter[tuple[int, int]]:
     return Counter((row["left"], row["right"]) for row in spark.read.parquet(str(folder / name)).collect())
 
 
-def joined(streams: TwoStreams, spark: Any, *, files: int = 1, **arguments: Any) -> Any:
-    """The window join of the two streams by both key columns."""
-    left, right = streams.frames(spark, files=files)
+def joined(folder: Path, spark: Any, *, files: int = 1, **arguments: Any) -> Any:
+    """The window join of the two streams in a folder by both key columns, with so many files in a micro-batch."""
+    left, right = (
+        spark.readStream.schema(SCHEMA[side])
+        .option("maxFilesPerTrigger", files)
+        .parquet(str(folder / side))
+        .withWatermark("at", "10 seconds")
+        for side in SIDES
+    )
     return window_join(left, right, on=["name", "n"], **arguments)

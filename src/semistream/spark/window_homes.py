@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections import OrderedDict
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from threading import Lock, Thread
 
 from semistream.errors import JoinFailed
@@ -64,14 +66,19 @@ class JoinHome:
     def __init__(self, kept: KeptJoin, address: str, secret: bytes) -> None:
         self._kept: KeptJoin | None = kept
         self._lock = Lock()
-        self._listener: Listener | None = None
+        self._secret = secret
+        self._socket: socket.socket | None = None
         if _SERVED:
+            listening = socket.socket(socket.AF_UNIX)
             try:
-                self._listener = Listener(address, "AF_UNIX", authkey=secret)
+                listening.bind(address)
+                listening.listen()
             except OSError:  # an operator that nobody will use again has not gone yet
+                listening.close()
                 _LOG.debug("%r is in use: its operator is not served", address)
             else:
-                Thread(target=self._serve, daemon=True).start()
+                self._socket = listening
+                Thread(target=self._serve, args=(listening,), daemon=True).start()
 
     def has(self, stamp: str, number: int) -> bool:
         """Whether the operator stands there."""
@@ -96,21 +103,24 @@ class JoinHome:
     def close(self) -> None:
         """Let go of the operator."""
         self._kept = None
-        if self._listener is not None:
-            self._listener.close()
+        listening, self._socket = self._socket, None
+        if listening is not None:
+            with suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)  # else a thread that waits there would keep the name
+            listening.close()
 
-    def _serve(self) -> None:
-        assert self._listener is not None
+    def _serve(self, listening: socket.socket) -> None:
         while True:
             try:
-                with self._listener.accept() as asking:
-                    if not self._answer(asking):
-                        self.close()
-                        return
-            except (EOFError, AuthenticationError, ConnectionError):
-                continue  # who asked has died, or is none of us
+                connected = listening.accept()[0]
             except OSError:
                 return  # closed
+            with suppress(EOFError, AuthenticationError, OSError), Connection(connected.detach()) as asking:
+                # If that fails who asked has died, or is none of us.
+                deliver_challenge(asking, self._secret)
+                answer_challenge(asking, self._secret)
+                if not self._answer(asking):
+                    self.close()
 
     def _answer(self, asking: Connection) -> bool:
         """Do a turn for another worker; false if the operator is of no use any more."""
