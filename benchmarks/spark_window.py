@@ -25,11 +25,12 @@ from semistream.budget import format_bytes
 from semistream.spark import window_join, window_metrics
 from semistream.streams import ZipfPair
 
+FULL_BATCH = 400_000  # rows of each stream in a micro-batch
 CORES = 2
 SHARES = (1.0, 0.5, 0.25, 0.1)
 REQUIRED_RATE = 0.2  # million rows/s
 REQUIRED_KEPT = 0.9  # of the results, with half of the memory, Zipf 1
-_COLD = 2  # micro-batches that do not count
+_COLD = 3  # micro-batches that do not count
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -68,24 +69,20 @@ class Outcome:
     state_bytes: int
 
 
-def run(scale: float, folder: Path) -> Report:
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = max(int(200_000 * scale), 2_000)
-    report = Report("spark-window", scale, f"two streams in micro-batches of {rows:,} rows each, local[{CORES}]")
+def measure(report: Report, scale: float, folder: Path) -> None:
+    """Add what window_join and Spark's own join do with streams of uniform keys, and of Zipf's."""
+    rows = max(int(FULL_BATCH * scale), 2_000)
+    uniform = Workload("uniform", 0.0, domain=rows, window=rows, batch=rows, batches=_COLD + 3)
+    # A result is a pair of rows: of keys that are so frequent there are many even in a small window.
+    zipf = Workload("Zipf 1", 1.0, domain=10 * rows, window=rows // 400, batch=rows // 8, batches=_COLD + 3)
     spark = _start_spark()
-    measure(report, spark, folder, scale)
-    spark.stop()
-    return report
-
-
-def measure(report: Report, spark: SparkSession, folder: Path, scale: float) -> None:
-    rows = max(int(200_000 * scale), 2_000)
-    uniform = Workload("uniform", 0.0, rows, rows, rows, _COLD + 5)
-    skewed = Workload("Zipf 1", 1.0, max(10 * rows, 1000), max(rows // 200, 50), max(rows // 4, 1000), _COLD + 4)
-    for workload in (uniform, skewed):
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            workload.write(Path(scratch))
-            _measure_workload(report, spark, Path(scratch), workload)
+    try:
+        for workload in (uniform, zipf):
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                workload.write(Path(scratch))
+                _measure_workload(report, spark, Path(scratch), workload)
+    finally:
+        spark.stop()
 
 
 def _measure_workload(report: Report, spark: SparkSession, folder: Path, workload: Workload) -> None:

@@ -20,7 +20,7 @@ def test_a_window_join_gives_the_same_results_once_wherever_it_is_killed(world, 
         "one task that fails ends a query on a local Spark: rows were archived, their state was not written"
     )
     assert scenario.is_at_work("killed", 0)
-    assert world.run(killed, worker_fault="after a window batch@2") == 1, world.tail()
+    assert world.run(killed, worker_fault="after a window batch@1") == 1, world.tail()
     scenario.streams.grow()
     scenario.streams.end()
     driver = world.start_driver(killed)

@@ -15,10 +15,9 @@ def test_hashes_are_sparks_own_and_groups_fall_into_tasks_of_their_own(spark):
     numbers = np.random.default_rng(1).integers(-(2**31), 2**31, 500).astype(np.int32)
     rows = spark.createDataFrame([(int(number),) for number in numbers], "number int")
     assert [row[0] for row in rows.select(sf.hash("number")).collect()] == spark_hash(numbers).tolist()
-    for partitions in (1, 2, 7, 200):
-        groups = spark.createDataFrame([(number,) for number in group_numbers(partitions)], "number int")
-        spread = groups.repartition(partitions, "number").select(sf.spark_partition_id(), "number").collect()
-        assert sorted(row[0] for row in spread) == list(range(partitions))
+    groups = [(count, number) for count in (1, 2, 7, 200) for number in group_numbers(count)]
+    tasks = spark.createDataFrame(groups, "count int, number int").select("count", sf.expr("pmod(hash(number), count)"))
+    assert sorted(map(tuple, tasks.collect())) == [(count, task) for count in (1, 2, 7, 200) for task in range(count)]
 
 
 @pytest.mark.parametrize("codes", [np.arange(40_000), np.arange(40_000) * 2**32, -np.arange(40_000) * 1000])
