@@ -1,4 +1,4 @@
-"""window: two streams joined in a window that is larger than the memory, by every policy, and on Spark; rates and results kept."""
+"""window: two streams joined in a window that is larger than the memory, by every policy, also on Spark."""
 
 from __future__ import annotations
 

@@ -79,6 +79,9 @@ def test_less_memory_keeps_the_same_rows_however_it_is_cut_and_repair_gives_the_
         assert sum(each.left_null_keys for each in metrics) == sum(t["name"].null_count for t in streams.tables["left"])
         assert 0.3 * len(missing) < metrics[-1].missing_estimate < 3 * len(missing)
     assert whole[-1].state_bytes > 0
+    streams.grow()
+    with pytest.raises(Exception, match="memory was 20, is 30"):  # it goes on with other arguments
+        run(joined(tmp_path, spark, window=WINDOW, memory=60), tmp_path, "whole")
 
 
 def test_rows_that_are_late_or_have_no_time_are_counted_and_handed_out(spark, streams, tmp_path):
@@ -101,13 +104,6 @@ def test_rows_that_are_late_or_have_no_time_are_counted_and_handed_out(spark, st
     late = found["left"].filter(pa.compute.is_valid(found["left"]["at"])).to_pylist()
     assert [(row["name"], row["left"]) for row in late] == [("k1", 3000)]
     assert found["left"]["at"].null_count == found["right"]["at"].null_count == 2
-
-
-def test_a_query_that_goes_on_with_other_arguments_is_refused(spark, streams, tmp_path):
-    run(joined(tmp_path, spark, window=WINDOW, memory=40), tmp_path, "joined")
-    streams.grow()
-    with pytest.raises(Exception, match="memory was 20, is 30"):
-        run(joined(tmp_path, spark, window=WINDOW, memory=60), tmp_path, "joined")
 
 
 def test_a_silent_stream_stops_the_query_before_the_memory_is_full(spark, tmp_path):

@@ -18,7 +18,8 @@ import sys
 from collections import OrderedDict
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from threading import Lock, Thread
@@ -154,7 +155,9 @@ class JoinHomes:
 
     def run(self, plan: WindowPlan, query: str, group: int, header: LogHeader, log: WindowLog, turn: Turn) -> Results:
         """Have the operator of a partition take its turn: here, in the worker that has it, or made from the log."""
-        address = f"\0semistream-{os.getppid()}-{plan.fingerprint}-{query}-{group}"
+        # Of the executor, which has started the workers, and of the driver: others cannot use the operator.
+        known = sha256(plan.secret + query.encode()).hexdigest()[:16]
+        address = f"\0semistream-{os.getppid()}-{plan.fingerprint}-{known}-{group}"
         home = self._homes.pop(address, None)
         if home is not None and not home.has(header.stamp, header.next):
             home.close()
@@ -168,7 +171,7 @@ class JoinHomes:
         while len(self._homes) > plan.partitions:
             self._homes.popitem(last=False)[1].close()
         outcome = yield from home.run(turn)
-        return Outcome(**{**outcome.__dict__, "restored": restored})
+        return replace(outcome, restored=restored)
 
 
 HOMES = JoinHomes()

@@ -34,6 +34,7 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DELAY = "spark.watermarkDelayMs"  # in the metadata of a column that has a watermark
 _POOL = "SEMISTREAM_WINDOW_JOIN"
+_SECRET = token_bytes(32)  # of this driver: a query that it starts again finds its operators
 
 
 def window_join(
@@ -57,7 +58,8 @@ def window_join(
     Rows are a result if their keys are equal and ``0 <= l.time - r.time < right window`` or ``0 <= r.time - l.time <
     left window``; times are the columns that have the watermarks. The result is exact while the memory holds the
     windows. Below that the rows stay that will produce most, by the ``policy`` (WINDOW 4.2), and what comes out is a
-    subset of the exact result: which one depends on the rows and the watermarks, not on the sizes of micro-batches.
+    subset of the exact result: which one depends on the rows and the watermarks, not on the sizes of micro-batches (if
+    rows of one instant of a stream come in the same order).
 
     A row is joined when the watermark has passed it, in the order of event times: results are as late as the delay of
     the watermark says. Rows that come when it had passed them are counted, and written to ``late`` if that is given.
@@ -125,7 +127,7 @@ def window_join(
         max_waiting=whole_number("max_waiting", max_waiting, least=1),
         archive=None if archive is None else str(Path(archive).absolute()),
         late=None if late is None else str(Path(late).absolute()),
-        secret=token_bytes(32),
+        secret=_SECRET,
     ).validated(memory)
     if plan.archive is not None:
         begin_archive(plan)
