@@ -127,13 +127,13 @@ def test_another_worker_is_asked_instead_of_the_log():
     close(workers)
 
 
-def test_a_worker_that_dies_while_it_is_asked_fails_the_task_and_the_next_one_restores():
+def test_a_worker_that_fails_when_it_is_asked_fails_the_task_and_the_next_one_restores():
     plan, store, workers = plan_of(), StateStore(), [JoinHomes(), JoinHomes()]
     all_entries, expected = list(entries(3, 3, 20)), list(straight(plan, 3, 3, 20))
     assert step(workers[0], plan, store, *all_entries[0])[0] == expected[0]
     with (
         patch.object(KeptJoin, "apply", side_effect=MemoryError("as if it were full")),
-        pytest.raises(MemoryError, match="as if it were full"),
+        pytest.raises(JoinFailed, match="could not join: MemoryError: as if it were full"),
     ):
         step(workers[1], plan, store, *all_entries[1])
     found, outcome = step(workers[1], plan, store, *all_entries[1])

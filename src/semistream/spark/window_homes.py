@@ -141,9 +141,10 @@ class JoinHome:
                     return True
         except Exception as error:
             results.close()
-            _LOG.warning("an operator was lost: %s", error)
+            told = f"{type(error).__name__}: {error}"  # not every error can be sent
+            _LOG.warning("an operator was lost: %s", told)
             asking.send_bytes(_END)
-            asking.send(error)
+            asking.send(told)
             return False
 
 
@@ -203,7 +204,6 @@ def _asked(worker: Connection, turn: Turn) -> Results:
                 "the worker that had the operator of a key partition has died. Start the task again: the operator is "
                 "made from the state store."
             ) from error
-    if isinstance(outcome, Exception):
-        raise outcome
-    assert isinstance(outcome, Outcome)
+    if not isinstance(outcome, Outcome):
+        raise JoinFailed(f"the worker that has the operator of a key partition could not join: {outcome}")
     return outcome
