@@ -57,11 +57,14 @@ def test_the_example_on_spark_runs(
     try:
         for snippet in [SNIPPETS[0], "left, right = (pq.read_table(f'{n}.parquet') for n in ('left', 'right'))"]:
             exec(snippet, names)
-        exec(next(snippet for snippet in SNIPPETS if "SparkSession" in snippet), names)
+        example = next(snippet for snippet in SNIPPETS if "SparkSession" in snippet)
+        for path in ('f"streams/', '"joined"', '"checkpoint"'):  # the JVM of the tests was started in another folder
+            example = example.replace(path, path.replace('"', f'"{tmp_path}/', 1))
+        exec(example, names)
     finally:
         spark.conf.set(PROVIDER, before)
     results, evicted, estimate, missing = map(int, capsys.readouterr().out.split())
-    assert results == spark.read.parquet("joined").count()
+    assert results == spark.read.parquet(str(tmp_path / "joined")).count()
     assert 0.8 * 101_088 < results < 101_088, "rows of the last seconds wait for the watermark"
     assert evicted > 1000
     assert 0 < missing < 101_088 - results

@@ -1,5 +1,7 @@
 """The state of a key partition: restored from its log, or served by another worker, it goes on the same."""
 
+import doctest
+import json
 from collections import Counter
 from unittest.mock import patch
 from uuid import uuid4
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
 from semistream.errors import InvalidArgument, JoinFailed
-from semistream.spark import window_log
+from semistream.spark import kept_join, key_partitions, window_log, window_packing, window_plan
 from semistream.spark.kept_join import KeptJoin
 from semistream.spark.window_homes import JoinHomes, Turn
 from semistream.spark.window_log import LogEntry, LogHeader, WindowLog
@@ -200,9 +202,14 @@ def test_packed_rows_are_the_rows_cut_by_key_and_unpacked_they_are_results():
     assert list(unpack_rows(plan, iter([given_out]))) == [results, results]
 
 
-def test_a_state_of_another_plan_is_refused():
-    import json
+@pytest.mark.parametrize("module", [key_partitions, kept_join, window_packing, window_plan])
+def test_the_examples_in_docstrings_run(module):
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
 
+
+def test_a_state_of_another_plan_is_refused():
     plan = plan_of()
     plan.require_same(json.dumps(plan_of().description))
     with pytest.raises(InvalidArgument, match=r"policy was life, is prob.*start the query with a new checkpoint"):
