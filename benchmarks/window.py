@@ -1,4 +1,4 @@
-"""window: two streams joined in a window that is larger than the memory, by every policy; rates and results kept."""
+"""window: two streams joined in a window that is larger than the memory, by every policy, also on Spark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import spark_window
 from benchmarks.report import Report
 from semistream.streams import Zipf
 from semistream.windows import Expected, GivenProbabilities, Life, Policy, Prob, Random, WindowJoin
@@ -71,6 +72,7 @@ def run(scale: float, folder: Path) -> Report:
     report.require(f"PROB with a memory of {memory:,} tuples, million tuples/s on one core", 1.0, learnt / 1e6)
     _report_kept(report, scale)
     _report_papers_grid(report)
+    spark_window.measure(report, scale, folder)
     return report
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from semistream.etl.faults import VARIABLE
 from semistream.spark.pipeline import Pipeline
 from semistream.spark.session import LOCAL_SETTINGS
+from tests.faults.window_scenario import run_window_join
 from tests.spark.overloads import ROW_S, believe_slow
 
 SETTINGS = {
@@ -53,13 +54,17 @@ def attach(settings: dict[str, str]) -> SparkSession:
 
 def drive(settings: dict[str, str], spec: dict[str, Any], fault: str, worker_fault: str, *, reconcile: bool) -> None:
     """Run a pipeline until its source has nothing new, or repair what it has shed, or until this process or a worker
-    is killed at a fault. One that can shed rows believes that each takes long, and so does.
+    is killed at a fault. One that can shed rows believes that each takes long, and so does. A spec may also be that of
+    a window join.
     """
     os.environ[VARIABLE] = fault
     believe_slow(ROW_S, setattr)
     spark = attach(settings)
     if worker_fault:
         spark.sparkContext.environment[VARIABLE] = worker_fault
+    if "window_join" in spec:
+        run_window_join(spark, **spec["window_join"])
+        return
     pipeline = Pipeline.from_dict(spec)
     if reconcile:
         pipeline.reconcile(spark)

@@ -111,6 +111,12 @@ def expire(memory: WindowMemory, now: int, departed: Int64s) -> None:
             slot = oldest_in_ring(memory, side)
 
 
+@kernel
+def expire_tuples(memory: WindowMemory, now: int, departed: Int64s) -> None:
+    """Take out what is outside of its window at an instant at which nothing arrives; ``departed`` as in `join_rows`."""
+    expire(memory, now, departed)
+
+
 @part
 def _evict(memory: WindowMemory, side: int, slot: int, departed: Int64s) -> None:
     state = memory.state

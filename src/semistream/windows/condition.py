@@ -79,7 +79,7 @@ class Condition:
         """Read a condition as a user writes it."""
         if on is None and band is None and where is None:
             raise InvalidArgument("there is no on, no band and no where; give columns that are equal, or a condition.")
-        pairs = {} if on is None else _pairs(on)
+        pairs = {} if on is None else on_pairs(on)
         for name, other in [*pairs.items(), *([(band.left, band.right)] if band else [])]:
             _require(name, left, SIDES[0])
             _require(other, right, SIDES[1])
@@ -174,7 +174,8 @@ class Condition:
         return joins
 
 
-def _pairs(on: JoinOn) -> dict[str, str]:
+def on_pairs(on: JoinOn) -> dict[str, str]:
+    """Left columns and the right columns that they must equal."""
     pairs = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {name: name for name in on}
     if not pairs or len(set(pairs.values())) < len(pairs):
         raise InvalidArgument(f"on is {on!r}; give at least one pair of columns, and no column twice.")

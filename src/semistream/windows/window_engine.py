@@ -10,7 +10,7 @@ import pyarrow as pa
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument
 from semistream.kernels.types import Int32s, Int64s
-from semistream.kernels.window_join import join_rows
+from semistream.kernels.window_join import expire_tuples, join_rows
 from semistream.kernels.window_load import (
     ARRIVAL_COLUMN,
     CODE_COLUMN,
@@ -168,6 +168,17 @@ class WindowEngine:
             ready = (self.queue[0].followed_by(ready[0]), self.queue[1].followed_by(ready[1]))
         if ready[0].times.size or ready[1].times.size:
             yield from self._join(ready, frontier)
+
+    def expire(self, frontier: int) -> None:
+        """Let tuples go that have expired before ``frontier``, though none arrives that would push them out."""
+        if self._cpu is not None or not self._has_begun:  # what is in a queue is of an instant before
+            return
+        departed = self._room_for_departed(0)
+        expire_tuples(self.memory, frontier, departed)
+        nothing = (no_rows(self._schemas[0]).batch, no_rows(self._schemas[1]).batch)
+        self._archive_departed(departed, nothing)
+        for side in range(2):
+            self._store(side, nothing[side], np.empty(0, np.int32))
 
     def archive_rest(self) -> None:
         """Give the tuples that are in memory to the archive: the streams have ended."""

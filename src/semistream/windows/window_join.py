@@ -200,6 +200,15 @@ class WindowJoin:
             self._arrivals[number].advance(instant)
         return self._drive("advance", self._engine.arrive(self._arrivals, self.frontier))
 
+    def expire(self) -> None:
+        """Let go of the tuples that have expired by the `frontier`, which else leave when the next one arrives.
+
+        No result and no eviction changes: whoever arrives next would push them out first. It is for streams that pause,
+        and whose tuples are to be in the archive, or out of the memory, nevertheless. (With a `SlowCpu` they wait.)
+        """
+        self._require_idle("expire")
+        self._engine.expire(self.frontier)
+
     def finish(self) -> Results:
         """The streams have ended: gives the results that are left. Nothing can be pushed after that."""
         self._require_idle("finish")
