@@ -58,7 +58,8 @@ class TableWriter:
     """Writes batches of a table to files, each with a name that no other writer has.
 
     A file is complete, synced and described by `WrittenFile` when the writer is closed; if it is abandoned, its files
-    are removed. What a worker leaves that is killed no table shows. Rows are encoded and compressed in a thread.
+    are removed. What a worker leaves that is killed no table shows. Rows of all files are encoded and compressed in one
+    thread, which ends with the writer.
     """
 
     def __init__(self, layout: TableLayout, prefix: str) -> None:
@@ -83,8 +84,11 @@ class TableWriter:
 
     def close(self) -> list[WrittenFile]:
         """Complete all files, and describe them."""
-        while self._files:
-            self._complete(next(iter(self._files)))
+        try:
+            while self._files:
+                self._complete(next(iter(self._files)))
+        finally:
+            self._work.end()
         try:
             for folder in sorted(self._folders):
                 sync_folder(folder)
@@ -95,14 +99,14 @@ class TableWriter:
     def _complete(self, values: tuple[str | None, ...]) -> None:
         file = self._files[values]
         file.write_rest()
-        self._work.finish()
+        self._work.wait()
         self._written.append(file.close())
         self._folders |= file.folders
         del self._files[values]
 
     def abandon(self) -> None:
         """Remove all files."""
-        self._work.abandon()
+        self._work.end()
         for file in self._files.values():
             file.abandon()
         self._files.clear()
