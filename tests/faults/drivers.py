@@ -18,10 +18,13 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+import semistream.etl.delta_table  # noqa: F401 (so that forks have it)
 from semistream.etl import service_times
 from semistream.etl.faults import VARIABLE
+from semistream.kernels.fingerprint import count_runs
 from semistream.spark.pipeline import Pipeline
 from semistream.spark.session import LOCAL_SETTINGS
+from tests.quick_jvm import QUICK_START
 
 SLOW_ROW_S = 0.05
 """What a row is believed to take where rows can be shed: with a goal of 30 s a batch joins some 230."""
@@ -30,6 +33,7 @@ SETTINGS = {
     "spark.app.name": "semistream faults",
     "spark.driver.memory": "1g",
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK_START,
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "20s",
     "spark.task.maxFailures": "4",
@@ -85,6 +89,7 @@ def serve(master: str, log: Path) -> None:
     parameters = gateway.java_parameters
     os.environ["PYSPARK_GATEWAY_PORT"] = str(parameters.port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = parameters.auth_token
+    count_runs(*np.zeros((3, 1), np.int64))  # numba finds its parts with the first kernel, and forks have them
     answers.write(json.dumps({"jvm": gateway.proc.pid}) + "\n")
     for line in sys.stdin:
         pid = os.fork()
