@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from semistream.shedding.cut_decision import Cut, CutDecision
-from semistream.shedding.decision import Account, Decision
+from collections.abc import Sequence
+
+from semistream.shedding.equal_rows import EqualRows
 from semistream.shedding.quotas import even_quotas
-from semistream.shedding.strategy import Strategy, require_rows
-from semistream.shedding.stream_part import StreamPart
-from semistream.shedding.summary import BatchSummary, PartSummary
 
 
-class KeepW(Strategy):
+class KeepW(EqualRows):
     """Keeps exactly ``min(w, rows)`` rows: no strategy that joins at most ``w`` rows loses fewer.
 
     For joins where each row gives one result (keys of R are unique), so that all rows are worth the same; then no
@@ -19,6 +17,7 @@ class KeepW(Strategy):
 
     MESH 4.1, Table 2: Many-to-One / MAX-SUBSET, "Keep w".
 
+    >>> from semistream.shedding import StreamPart
     >>> kept = KeepW().shed(StreamPart(5), 3, seed=0)
     >>> kept.mask.tolist()
     [True, True, True, False, False]
@@ -26,24 +25,5 @@ class KeepW(Strategy):
 
     name = "keep_w"
 
-    def summarize(self, part: StreamPart) -> PartSummary:
-        """How many rows there are."""
-        return PartSummary.of_rows(part)
-
-    def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
-        rows = batch.rows_in_parts()
-        total, keep = sum(rows), min(require_rows(limit), sum(rows))
-        quotas = even_quotas(rows, keep)
-        return CutDecision(
-            strategy=self.name,
-            seed=seed,
-            parts=batch.numbers,
-            rows=rows,
-            kept=quotas,
-            results=None,
-            account=Account(keep, total - keep, keep, total - keep),
-            design=None,
-            cuts=(Cut(0, total, quotas),),
-            by_chance=False,
-            counts_matches=False,
-        )
+    def _quotas(self, rows: Sequence[int], keep: int, seed: int) -> tuple[int, ...]:  # noqa: ARG002
+        return even_quotas(rows, keep)
