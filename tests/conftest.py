@@ -1,4 +1,4 @@
-"""No machine profile for any test, and one quiet local Spark for all that need it."""
+"""No machine profile and no waiting for the disk in any test, and one quiet local Spark for all that need it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ def not_calibrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Whoever runs the tests may have calibrated the machine; what operators do here must not depend on it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEMISTREAM_CACHE", str(tmp_path_factory.mktemp("profiles")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def not_synced() -> Iterator[None]:
+    """Nobody waits for the disk: processes are killed here, not the machine, and what they wrote is there.
+
+    Tests of what is synced, and when, replace `os.fsync` themselves, or are processes of their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
         yield
 
 

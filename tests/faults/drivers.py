@@ -81,6 +81,7 @@ def serve(master: str, log: Path) -> None:
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    os.fsync = os.fstat  # what is killed are processes, not the machine: what they wrote is there
     settings = {**SETTINGS, "spark.master": master}
     conf = SparkConf(loadDefaults=False)
     for name, value in settings.items():
