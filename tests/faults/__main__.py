@@ -83,7 +83,7 @@ def main(kills: int, seed: int, minutes: float) -> int:
     else:
         shutil.rmtree(folder)
     if done.total() < kills:
-        _say(f"{kills - done.total()} kills were not done: the time or the tries were over; give more of it by MINUTES or --minutes")
+        _say(f"{kills - done.total()} kills were not done: the time (--minutes) or the tries were over")
     return int(bool(campaign.failures) or done.total() < kills)
 
 
