@@ -48,8 +48,8 @@ jars: $(JARS)  ## the jars of a Kafka broker, and of Spark's connectors for Kafk
 test: java $(STAMP) $(JARS) lint  ## install, then check style, types and imports, and run all tests
 	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 
-kills: java $(STAMP)  ## kill pipelines at random and compare their tables with an oracle (KILLS=200 SEED=1)
-	$(BIN)/python -m tests.faults --kills $(or $(KILLS),200) --seed $(or $(SEED),1)
+kills: java $(STAMP)  ## kill pipelines at random and compare their tables with an oracle (KILLS=200 SEED=1 MINUTES=90)
+	$(BIN)/python -m tests.faults --kills $(or $(KILLS),200) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),90)
 
 lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""No machine profile for any test, and one quiet local Spark for all that need it."""
+"""No machine profile and no waiting for the disk in any test, and one quiet local Spark for all that need it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.kafka.jars import connector_jars
+from tests.quick_jvm import QUICK_START
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # for JVMs that live a minute
+os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_START)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,15 +27,29 @@ def not_calibrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def not_synced() -> Iterator[None]:
+    """Nobody waits for the disk: processes are killed here, not the machine, and what they wrote is there.
+
+    Tests of what is synced, and when, replace `os.fsync` themselves, or are processes of their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on two local cores, in UTC, quiet, and with the connector for Kafka if its jars are there."""
     pyspark_sql = pytest.importorskip("pyspark.sql", reason="pip install 'semistream[spark]' to run these")
+    from semistream.spark.session import CLUSTER_SETTINGS, ISOLATION
+
     builder = (
         pyspark_sql.SparkSession.builder.master("local[2]")
         .appName("semistream tests")
         .config("spark.driver.memory", "2g")
         .config("spark.pyspark.python", sys.executable)
+        .config(ISOLATION, CLUSTER_SETTINGS[ISOLATION])
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.ui.enabled", "false")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,11 @@ import pytest
 from semistream.joins import calibrate as module
 from semistream.joins.kernel_probe import measure_kernels
 from semistream.relation import disk as disks
-from semistream.tuning.disk_probe import probe_disk
+from semistream.relation.disk_costs import DiskCosts
+from semistream.tuning.disk_probe import SIZES, DiskProbe, RequestTime, probe_disk
+from semistream.tuning.identity import MachineIdentity
 from semistream.tuning.machine import KernelCosts, Machine, OperatorCosts
-from semistream.tuning.profiles import load_profile
+from semistream.tuning.profiles import MachineProfile, load_profile
 from semistream.tuning.progress import Progress
 from tests.cli.conftest import run
 
@@ -112,3 +115,35 @@ def test_without_matplotlib_there_is_a_profile_and_no_plot(tmp_path: Path, monke
     refused = run("calibrate", "--on", tmp_path, "--plot", tmp_path / "costs.png")
     assert refused.code == 1
     assert "pip install 'semistream[plot]'" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("seek_s", "bytes_per_s", "said"),
+    [
+        (106.3e-6, 1.26e9, "106 µs + bytes / (1.26 GB/s)"),
+        (8e-3, 100e6, "8 ms + bytes / (100 MB/s)"),
+        (800e-6, 5e9, "800 µs + bytes / (5 GB/s)"),
+        (1e-6, 1e9, "1 µs + bytes / (1 GB/s)"),
+    ],
+)
+def test_no_name_of_the_plot_is_written_over_another(
+    tmp_path: Path, seek_s: float, bytes_per_s: float, said: str
+) -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    from semistream.cli.calibration_plot import draw_plot
+
+    costs = DiskCosts(seek_s, 1 / bytes_per_s)
+    times = tuple(RequestTime(size, seek_s + size / bytes_per_s, 5) for size in SIZES)
+    profile = MachineProfile(Machine("here", costs), MachineIdentity.here(), "a disk", "2026-11-17", "1")
+    figure = draw_plot(module.Calibration(tmp_path, DiskProbe(times, costs, True, 1 << 28), profile, tmp_path, 1.0))
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            ticks = axis.get_ticklabels(which="both")
+            boxes = [each.get_window_extent() for each in ticks if each.get_text()]
+            shown = [box for box in boxes if axes.bbox.expanded(1.5, 1.5).overlaps(box)]
+            assert len(shown) >= 2
+            assert not any(one.overlaps(other) for one, other in combinations(shown, 2))
+    assert figure.axes[0].get_legend().get_texts()[0].get_text() == said

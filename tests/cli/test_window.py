@@ -98,15 +98,22 @@ def test_results_are_the_operators(
         assert counts["rows_in"] == ROWS == counts["evicted"] + counts["expired"] + counts["in_memory"]
 
 
-WINDOWS: dict[str, tuple[str, str]] = {
-    "15": ("abs(l.at - r.at) < 15", "time"),
-    "unbounded": ("TRUE", "time"),
-    "25 rows": (
-        "(SELECT count(*) FROM l x WHERE x.at <= greatest(l.at, r.at)) - l.l <= 25 "
-        "AND (SELECT count(*) FROM r x WHERE x.at <= greatest(l.at, r.at)) - r.r <= 25",
-        "tuples",
-    ),
+def latest_rows(left: int, right: int) -> str:
+    """Both are among the latest rows of their streams when the later one arrives."""
+    arrived = "(SELECT count(*) FROM {0} x WHERE x.at <= greatest(l.at, r.at)) - {0}.{0} <= {1}"
+    return f"{arrived.format('l', left)} AND {arrived.format('r', right)}"
+
+
+WINDOWS = {
+    "15": "abs(l.at - r.at) < 15",
+    "unbounded": "TRUE",
+    "25 rows": latest_rows(25, 25),
+    "30,7": "l.at - r.at < 7 AND r.at - l.at < 30",
+    "12, Unbounded": "r.at - l.at < 12",
+    "10 rows,60 rows": latest_rows(10, 60),
+    "unbounded,40 rows": latest_rows(ROWS, 40),
 }
+"""What DuckDB calls them."""
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -119,11 +126,11 @@ def test_exact_in_the_memory_that_it_says_is_exact(
     answer = run(
         *words(files, window=window, time="at", policy="random", memory=enough, out=out), "--optimal", "--json"
     )
-    report, expected = answer.json, exact_results(tables, WINDOWS[window][0])
+    report, expected = answer.json, exact_results(tables, WINDOWS[window])
     assert report["results"] == report["optimum"] == report["exact"] == expected.num_rows
     assert multiset(read(out)) == multiset(expected)
     assert report["stats"]["left"]["evicted"] == report["stats"]["right"]["evicted"] == 0
-    if window != "unbounded":
+    if "unbounded" not in window.lower():
         less = run(*words(files, window=window, time="at", policy="random", memory=enough - 1), "--json").json
         assert less["stats"]["left"]["evicted"] + less["stats"]["right"]["evicted"] > 0
 
@@ -247,6 +254,8 @@ def test_streams_without_rows_have_no_results(tables: tuple[pa.Table, pa.Table],
         ({"window": "0"}, "window is 0; give a whole number of instants"),
         ({"window": "0 rows"}, "a window of tuples is 0"),
         ({"window": "5 minutes"}, "give a whole number of instants"),
+        ({"window": "5,0"}, "the right window is 0"),
+        ({"window": "25 rows,40"}, "Give both in rows or both in time"),
         ({"memory": "0"}, "memory is 0; give at least 2 tuples"),
         ({"memory": "lots"}, "memory is 'lots'"),
         ({"memory": "1kB"}, "too small for a window join"),
@@ -280,6 +289,8 @@ def test_what_cannot_work_is_refused_and_leaves_nothing(
     [
         ({"on": "k="}, "LEFT_COLUMN=RIGHT_COLUMN"),
         ({"time": "=at"}, "LEFT_COLUMN=RIGHT_COLUMN"),
+        ({"window": "400,"}, "LEFT_LENGTH,RIGHT_LENGTH"),
+        ({"window": "1,2,3"}, "LEFT_LENGTH,RIGHT_LENGTH"),
         ({"policy": "best"}, "best"),
     ],
 )

@@ -3,11 +3,13 @@
 import datetime as dt
 import json
 import math
+import threading
 from decimal import Decimal
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given, settings
@@ -297,6 +299,25 @@ def test_a_writer_that_fails_leaves_no_file(tmp_path, monkeypatch):
         writer.close()
     writer.abandon()
     assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def test_one_thread_writes_all_files_and_ends_with_the_writer(tmp_path, monkeypatch):
+    threads = []
+
+    class Noting(pq.ParquetWriter):
+        def write_table(self, *arguments):
+            threads.append(threading.current_thread())
+            super().write_table(*arguments)
+
+    monkeypatch.setattr(table_writer.pq, "ParquetWriter", Noting)
+    schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
+    writer = TableWriter(TableLayout(str(tmp_path), schema, ("p",), file_rows=2), "x")
+    for ids in ([0, 1, 2, 3], [4, 5, 6, 7]):
+        writer.write(pa.record_batch({"id": ids, "p": [each % 4 for each in ids]}))
+    writer.write(pa.record_batch({"id": [8, 9], "p": [0, 1]}))
+    assert len(writer.close()) == len(threads) == 6
+    assert len(set(threads)) == 1
+    assert not threads[0].is_alive()
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path):

@@ -12,59 +12,94 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.faults.kills import ORDERS, SNAPSHOTS, Scenario, finish, random_kill, strike
+from tests.faults.kills import ORDERS, SNAPSHOTS, Kill, Scenario, finish, random_kill, strike
 from tests.faults.orders_scenario import OrdersScenario
 from tests.faults.snapshot_scenario import SnapshotScenario
 from tests.faults.spark_world import SparkWorld
 
 _KILLS_EACH = 20  # of one pipeline, before its tables are compared with the oracle
 _JVM = 0.03  # the part of kills that take the driver's JVM
+_STRIKES = 2  # for each kill that is wanted, at most: some find that what they wait for has ended
 
 
-def main(kills: int, seed: int) -> int:
-    """Do it, and say how it went; the exit code is 0 if nothing was lost, doubled or changed."""
+class Campaign:
+    """So many kills of pipelines, one after the other, within a time; what was done, and what was found."""
+
+    def __init__(self, kills: int, minutes: float) -> None:
+        self.kills = kills
+        self.done: Counter[str] = Counter()
+        self.failures: list[str] = []
+        self._strikes = 0
+        self._begin_s, self._limit_s = time.perf_counter(), 60 * minutes
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is to be another kill."""
+        in_time = self.seconds < self._limit_s and self._strikes < _STRIKES * self.kills
+        return self.done.total() < self.kills and in_time
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.perf_counter() - self._begin_s
+
+    def struck(self, kill: Kill, *, hit: bool) -> None:
+        """Count a strike, and the kill if it was one."""
+        self._strikes += 1
+        if hit:
+            self.done[kill.target] += 1
+
+    @property
+    def progress(self) -> str:
+        """How far it is, and what is left if it goes on like this."""
+        done = self.done.total()
+        left_s = min(self.seconds / max(done, 1) * (self.kills - done), self._limit_s - self.seconds)
+        return f"{done:4d} of {self.kills}, about {max(left_s, 0) / 60:.0f} min left"
+
+
+def main(kills: int, seed: int, minutes: float) -> int:
+    """Do it, and say how it went; the exit code is 0 if all were done and nothing was lost, doubled or changed."""
     folder = Path(tempfile.mkdtemp(prefix="semistream-faults-"))
-    done: Counter[str] = Counter()
-    failures: list[str] = []
-    begin, episode = time.perf_counter(), 0
+    campaign, episode = Campaign(kills, minutes), 0
     with SparkWorld(folder / "spark.log") as world:
-        while done.total() < kills:
+        while campaign.goes_on:
             name = f"{seed}-{episode}"
             try:
-                _episode(world, folder / name, [seed, episode], done, kills)
+                _episode(world, folder / name, [seed, episode], campaign)
             except AssertionError as error:
-                failures.append(f"pipeline {name}: {error}")
-                _say(f"FAILED {failures[-1]}")
+                campaign.failures.append(f"pipeline {name}: {error}")
+                _say(f"FAILED {campaign.failures[-1]}")
             else:
                 _say(f"pipeline {name}: all tables are as they must be")
                 shutil.rmtree(folder / name)
             episode += 1
-    _say(f"{done.total()} kills of {episode} pipelines in {time.perf_counter() - begin:.0f} s: {dict(done)}")
-    _say(f"{len(failures)} pipelines with rows lost, doubled or changed")
-    for failure in failures:
+    done = campaign.done
+    _say(f"{done.total()} kills of {episode} pipelines in {campaign.seconds:.0f} s: {dict(done)}")
+    _say(f"{len(campaign.failures)} pipelines with rows lost, doubled or changed")
+    for failure in campaign.failures:
         _say(failure)
-    if failures:
+    if campaign.failures:
         _say(f"what they left is in {folder}")
     else:
         shutil.rmtree(folder)
-    return int(bool(failures))
+    if done.total() < kills:
+        _say(f"{kills - done.total()} kills were not done: the time (--minutes) or the tries were over")
+    return int(bool(campaign.failures) or done.total() < kills)
 
 
-def _episode(world: SparkWorld, folder: Path, seed: list[int], done: Counter[str], most: int) -> None:
+def _episode(world: SparkWorld, folder: Path, seed: list[int], campaign: Campaign) -> None:
     generator = np.random.default_rng(seed)
     kind = generator.choice(["orders", "deferred orders", "snapshots"], p=[0.6, 0.2, 0.2])
     points, scenario = _scenario(kind, folder, int(generator.integers(1 << 30)))
-    struck_here = 0
-    while struck_here < _KILLS_EACH and done.total() < most:
+    first = campaign.done.total()
+    while campaign.goes_on and campaign.done.total() - first < _KILLS_EACH:
         kill = random_kill(generator, points, jvm=_JVM)
         start = time.perf_counter()
         code, struck = strike(world, scenario, kill)
         struck &= kill.target != "worker" or code != 0  # else only workers that had nothing to do were killed
-        if struck:
-            done[kill.target] += 1
-            struck_here += 1
+        campaign.struck(kill, hit=struck)
         what = f"exit {code}" if struck else "not reached"
-        _say(f"{done.total():4d}  {kind}: {kill}: {what}, {time.perf_counter() - start:.1f} s")
+        _say(f"{campaign.progress}  {kind}: {kill}: {what}, {time.perf_counter() - start:.1f} s")
     finish(world, scenario)
 
 
@@ -82,5 +117,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=90.0, help="after which no kill is begun")
     given = parser.parse_args()
-    sys.exit(main(given.kills, given.seed))
+    sys.exit(main(given.kills, given.seed, given.minutes))

@@ -1,4 +1,4 @@
-"""One Spark for the kills of a file."""
+"""One Spark for all kills in a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run th
 from tests.faults.spark_world import SparkWorld
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkWorld]:
     """A Spark whose drivers are killed."""
     with SparkWorld(tmp_path_factory.mktemp("faults") / "spark.log") as world:

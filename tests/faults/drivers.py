@@ -13,14 +13,18 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+import semistream.etl.delta_table  # noqa: F401 (so that forks have it)
 from semistream.etl.faults import VARIABLE
+from semistream.kernels.fingerprint import count_runs
 from semistream.spark.pipeline import Pipeline
 from semistream.spark.session import LOCAL_SETTINGS
 from tests.faults.window_scenario import run_window_join
+from tests.quick_jvm import QUICK_START
 from tests.spark.overloads import ROW_S, believe_slow
 
 SETTINGS = {
@@ -28,6 +32,7 @@ SETTINGS = {
     "spark.app.name": "semistream faults",
     "spark.driver.memory": "1g",
     "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK_START,
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stopTimeout": "20s",
     "spark.task.maxFailures": "4",
@@ -78,6 +83,7 @@ def serve(master: str, log: Path) -> None:
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    os.fsync = os.fstat  # what is killed are processes, not the machine: what they wrote is there
     settings = {**SETTINGS, "spark.master": master}
     conf = SparkConf(loadDefaults=False)
     for name, value in settings.items():
@@ -86,6 +92,7 @@ def serve(master: str, log: Path) -> None:
     parameters = gateway.java_parameters
     os.environ["PYSPARK_GATEWAY_PORT"] = str(parameters.port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = parameters.auth_token
+    count_runs(*np.zeros((3, 1), np.int64))  # numba finds its parts with the first kernel, and forks have them
     answers.write(json.dumps({"jvm": gateway.proc.pid}) + "\n")
     for line in sys.stdin:
         pid = os.fork()

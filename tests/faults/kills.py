@@ -156,7 +156,7 @@ def random_kill(generator: np.random.Generator, points: Sequence[str], *, jvm: f
     if kind < 0.55:
         return Kill("point", str(generator.choice(points)), vacuum=vacuum)
     if kind < 0.75:
-        return Kill("driver", delay_s=float(generator.uniform(0.2, 2.5)), vacuum=vacuum)
+        return Kill("driver", delay_s=float(generator.uniform(0.2, 1.5)), vacuum=vacuum)
     if kind < 0.9:
-        return Kill("worker", delay_s=float(generator.uniform(0.6, 2.5)), vacuum=vacuum)
+        return Kill("worker", delay_s=float(generator.uniform(0.3, 1.5)), vacuum=vacuum)
     return Kill("worker point", str(generator.choice(WORKER)), vacuum=vacuum)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.relation import Relation
+from tests.faults.backlog import FILES_AHEAD, batches_done
 from tests.spark.warehouse import SCHEMA, put, read_table
 
 PRODUCTS = 300
@@ -70,8 +71,9 @@ class OrdersScenario:
         return spec if self.latency is None else {**spec, "latency": self.latency}
 
     def grow(self) -> None:
-        """One more file of orders, and one more update."""
-        self._put_orders()
+        """One more update, and files of orders until some wait."""
+        while len(self._sent) - batches_done(self.folder) < FILES_AHEAD:
+            self._put_orders()
         self._put_update()
 
     def _put_orders(self) -> None:

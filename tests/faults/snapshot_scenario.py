@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.relation import Relation
+from tests.faults.backlog import FILES_AHEAD, batches_done
 from tests.spark.warehouse import put, read_table
 
 _ROWS = 150
@@ -44,7 +45,12 @@ class SnapshotScenario:
         }  # fmt: skip
 
     def grow(self) -> None:
-        """One more snapshot: some items are new, some have another value, some are gone."""
+        """More snapshots until some wait."""
+        while self._snapshots - batches_done(self.folder) < FILES_AHEAD:
+            self._put_snapshot()
+
+    def _put_snapshot(self) -> None:
+        """One in which some items are new, some have another value, some are gone."""
         draw, number = self._generator, self._snapshots
         now = dict(self._items)
         for item in draw.integers(_ROWS, size=20).tolist():

@@ -13,6 +13,8 @@ from typing import Any, Self
 
 import psutil
 
+from tests.quick_jvm import QUICK_START
+
 _ROOT = Path(__file__).parents[2]
 _LONGEST_S = 180.0
 
@@ -41,7 +43,9 @@ class SparkWorld:
         assert process.stdin is not None
         process.stdin.write(line.encode() + b"\n")
         process.stdin.flush()
-        return Driver(self, self.answer(_LONGEST_S)["pid"])
+        answer = self.answer(_LONGEST_S)
+        assert answer is not None, f"no driver was made; see {self.log}"
+        return Driver(self, answer["pid"])
 
     def run(self, spec: dict[str, Any], fault: str = "", worker_fault: str = "", *, reconcile: bool = False) -> int:
         """The exit code of a driver that was let go on as it can."""
@@ -95,7 +99,7 @@ class SparkWorld:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=_ROOT,
-            env={**environment, "PYSPARK_PYTHON": sys.executable},
+            env={"SPARK_SUBMIT_OPTS": QUICK_START, **environment, "PYSPARK_PYTHON": sys.executable},
         )
         started = self.answer(_LONGEST_S)
         assert started is not None, f"Spark did not start; see {self.log}"
@@ -126,7 +130,9 @@ class Driver:
     def wait(self) -> int:
         """Its exit code: 0 if the pipeline has run to its end, -9 if it was killed."""
         if not self.ended(_LONGEST_S):
-            psutil.Process(self.pid).kill()
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(self.pid).kill()
+            self._world.end()  # what it has left in the JVM, and its exit code, are nobody's
             raise AssertionError(f"a driver does not end; see {self._world.log}")
         assert self.code is not None
         return self.code

@@ -85,12 +85,18 @@ def test_one_key_everywhere_comes_out_in_bounded_batches(maker: Maker) -> None:
             assert operator.stats.peak_bytes <= memory
 
 
-@every_operator
-def test_nested_values_of_very_different_sizes_are_charged_in_full(maker: Maker) -> None:
+@cache
+def nested_case() -> Case:
+    """Lists and texts of 1 and of 2000."""
     sizes = [2000 if i % 50 == 0 else 1 for i in range(300)]
     relation = pa.table({"k": range(300), "v": [list(range(n)) for n in sizes], "t": [{"a": "x" * n} for n in sizes]})
     stream = pa.table({"s": [i % 50 * 6 for i in range(120)] + [0] * 80, "w": [[1] * n for n in sizes[:200]]})
-    case = Case(relation, ("k",), tuple(stream.to_batches(max_chunksize=30)), stream.schema, {"s": "k"}, "left", 4096)
+    return Case(relation, ("k",), tuple(stream.to_batches(max_chunksize=30)), stream.schema, {"s": "k"}, "left", 4096)
+
+
+@every_operator
+def test_nested_values_of_very_different_sizes_are_charged_in_full(maker: Maker) -> None:
+    case = nested_case()
     with case.built() as built:
         checks.check_holds_the_budget(maker, case, built, maker.least_memory(built, case) + 300_000)
         checks.check_equals_the_batch_join(maker, case, built, "2MB")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,29 @@ def numbered(case: Case, how: str | None = None) -> Case:
         batches.append(pa.RecordBatch.from_arrays([*batch.columns, numbers], schema=schema))
         first += batch.num_rows
     return Case(case.relation, case.key, tuple(batches), schema, case.on, how or case.how, case.page_bytes)
+
+
+@cache
+def crowded_case() -> Case:
+    """One key of R has thousands of rows."""
+    relation = pa.table({"k": [5] * 3000 + list(range(100, 200)), "name": ["x" * (i % 50) for i in range(3100)]})
+    stream = pa.table({"s": [150, 5, 150, 151, 5, 5, 7, 152] * 3})
+    batches = tuple(stream.to_batches(max_chunksize=20))
+    return numbered(Case(relation, ("k",), batches, stream.schema, {"s": "k"}, "left", 1024))
+
+
+@cache
+def numbered_case(how: str, rows: int, stream_rows: int) -> Case:
+    """A plain case with numbers."""
+    return numbered(plain_case(how, rows, stream_rows))
+
+
+@cache
+def one_batch_case(how: str) -> Case:
+    """The whole stream comes at once."""
+    case = numbered(plain_case(how, rows=900, stream_rows=4000))
+    (whole,) = case.stream.combine_chunks().to_batches()
+    return Case(case.relation, case.key, (whole,), case.stream_schema, case.on, how, 1024)
 
 
 def run_watched(operator: SemiStreamJoin, case: Case) -> pa.Table:
@@ -73,10 +97,7 @@ def test_results_come_in_the_order_of_the_stream(maker: Maker, case: Case, extra
 @pytest.mark.parametrize("how", KINDS)
 def test_large_batches_at_the_least_memory(maker: Maker, how: str) -> None:
     """Far more rows than can wait at once, and more results than can be held: groups are made smaller."""
-    case = numbered(plain_case(how, rows=900, stream_rows=4000))
-    case = Case(
-        case.relation, case.key, (case.stream.combine_chunks().to_batches()[0],), case.stream_schema, case.on, how, 1024
-    )
+    case = one_batch_case(how)
     with case.built() as relation:
         least = maker.least_memory(relation, case, ordered=True)
         check_ordered(maker, case, relation, least)
@@ -86,11 +107,7 @@ def test_large_batches_at_the_least_memory(maker: Maker, how: str) -> None:
 
 @every_operator
 def test_a_tuple_with_more_results_than_fit_comes_out_in_its_place(maker: Maker) -> None:
-    relation = pa.table({"k": [5] * 3000 + list(range(100, 200)), "name": ["x" * (i % 50) for i in range(3100)]})
-    stream = pa.table({"s": [150, 5, 150, 151, 5, 5, 7, 152] * 3})
-    case = numbered(
-        Case(relation, ("k",), tuple(stream.to_batches(max_chunksize=20)), stream.schema, {"s": "k"}, "left", 1024)
-    )
+    case = crowded_case()
     with case.built() as built:
         memory = maker.least_memory(built, case, ordered=True) + 20_000
         operator = check_ordered(maker, case, built, memory)
@@ -100,7 +117,7 @@ def test_a_tuple_with_more_results_than_fit_comes_out_in_its_place(maker: Maker)
 @every_operator
 def test_what_fits_is_joined_in_one_pass(maker: Maker) -> None:
     """No tuple is joined twice if its results can be held, and few are if groups have to become smaller."""
-    case = numbered(plain_case("inner", rows=2400, stream_rows=3000))
+    case = numbered_case("inner", rows=2400, stream_rows=3000)
     with case.built() as relation:
         with maker.make(relation, case, "20MB", ordered=True) as operator:
             run_watched(operator, case)

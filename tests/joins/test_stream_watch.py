@@ -53,12 +53,21 @@ def test_batches_in_key_order_are_no_other(condition: Condition) -> None:
     assert found.share(100) == pytest.approx(KeyFrequencies.zipf(1.0, KEYS).share(100), abs=0.03)
 
 
-@pytest.mark.parametrize(("before", "after"), [(0.0, 1.5), (1.5, 0.0), (0.5, 1.2)])
+@pytest.mark.parametrize(
+    ("sketch_bytes", "batches", "before", "after", "within"),
+    [
+        pytest.param(1 << 17, 60, 0.0, 1.5, 0.06, id="sketch, 0.0 to 1.5"),
+        pytest.param(1 << 17, 60, 1.5, 0.0, 0.06, id="sketch, 1.5 to 0.0"),
+        pytest.param(1 << 17, 60, 0.5, 1.2, 0.06, id="sketch, 0.5 to 1.2"),
+        pytest.param(0, 20, 0.0, 1.5, 0.1, id="batch at hand, 0.0 to 1.5"),
+        pytest.param(0, 20, 1.5, 0.0, 0.1, id="batch at hand, 1.5 to 0.0"),
+    ],
+)
 def test_a_jump_is_noticed_within_a_few_batches_and_then_forgotten(
-    condition: Condition, before: float, after: float
+    condition: Condition, sketch_bytes: int, batches: int, before: float, after: float, within: float
 ) -> None:
-    watch, stream = StreamWatch(condition, KEYS, 1 << 17), Zipf(before, KEYS, seed=2)
-    for _ in range(60):
+    watch, stream = StreamWatch(condition, KEYS, sketch_bytes), Zipf(before, KEYS, seed=2)
+    for _ in range(batches):
         assert not watch.see(batch(stream.keys(BATCH)))
         watch.frequencies(batch(stream.keys(BATCH)))
     jumped = Zipf(after, KEYS, seed=3)
@@ -66,7 +75,7 @@ def test_a_jump_is_noticed_within_a_few_batches_and_then_forgotten(
     assert seen.count(True) == 1
     found = watch.frequencies(batch(jumped.keys(BATCH)))
     assert found is not None
-    assert found.share(100) == pytest.approx(KeyFrequencies.zipf(after, KEYS).share(100), abs=0.06)
+    assert found.share(100) == pytest.approx(KeyFrequencies.zipf(after, KEYS).share(100), abs=within)
 
 
 def test_tuples_without_a_key_and_small_batches_say_nothing(condition: Condition) -> None:
@@ -75,20 +84,6 @@ def test_tuples_without_a_key_and_small_batches_say_nothing(condition: Condition
     assert not watch.see(nulls)
     assert watch.frequencies(nulls) is None
     assert watch.frequencies(batch(np.arange(10))) is None
-
-
-@pytest.mark.parametrize(("before", "after"), [(0.0, 1.5), (1.5, 0.0)])
-def test_without_a_sketch_it_goes_by_the_batch_at_hand(condition: Condition, before: float, after: float) -> None:
-    watch, stream = StreamWatch(condition, KEYS, 0), Zipf(before, KEYS, seed=2)
-    for _ in range(20):
-        assert not watch.see(batch(stream.keys(BATCH)))
-        watch.frequencies(batch(stream.keys(BATCH)))
-    jumped = Zipf(after, KEYS, seed=3)
-    seen = [watch.see(batch(jumped.keys(BATCH))) for _ in range(5)]
-    assert seen.count(True) == 1
-    found = watch.frequencies(batch(jumped.keys(BATCH)))
-    assert found is not None
-    assert found.share(100) == pytest.approx(KeyFrequencies.zipf(after, KEYS).share(100), abs=0.1)
 
 
 def test_it_has_a_small_part_of_a_memory_or_none() -> None:

@@ -24,6 +24,8 @@ from semistream.joins.base import Results
 from semistream.relation import Relation
 from semistream.spark import build_relation, join
 from semistream.spark.pipeline import Pipeline
+from semistream.spark.session import CLUSTER_SETTINGS, ISOLATION
+from tests.quick_jvm import QUICK_START
 from tests.spark.warehouse import Warehouse, orders, rows, star
 
 ROWS = 3000
@@ -36,7 +38,13 @@ def daemon(folder: Path, kind: str, *words: str) -> Iterator[Path]:
     """A process of Spark's standalone mode, from the pip package; gives the file that it logs to."""
     home = Path(pyspark.__file__).parent
     log = folder / f"{kind}-{len(list(folder.glob('*.log')))}.log"
-    environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    environment = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_START,
+    }
     name = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
     command = [
         str(home / "bin" / "spark-class"),
@@ -148,7 +156,9 @@ def run_all(master: str, folder: Path) -> dict[str, Any]:
         .config("spark.cores.max", "2")
         .config("spark.executor.cores", "1")
         .config("spark.executor.memory", "512m")
+        .config("spark.executor.extraJavaOptions", QUICK_START)
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+        .config(ISOLATION, CLUSTER_SETTINGS[ISOLATION])
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -76,6 +76,53 @@ def test_windows_and_memory_change(name: str, data: st.DataObject, left: Stream,
     assert evictions(archive) == model.evicted
 
 
+@given(data=st.data(), left=streams(rows=40), right=streams(rows=40))
+@settings(max_examples=60, deadline=None)
+def test_who_was_kept_by_the_windows_before_joins_in_the_window_that_is(
+    data: st.DataObject, left: Stream, right: Stream
+) -> None:
+    """A tuple meets those of an instant if it is in its window, and was kept for every instant from its own on."""
+    marks = sorted(data.draw(st.sets(st.integers(1, 60), max_size=4)))
+    lengths = [(5, 5), *(data.draw(LENGTHS) for _ in marks)]
+    join, done = WindowJoin(*SCHEMAS, on="k", time="t", window=5), [0, 0]
+    found: list[pa.RecordBatch] = []
+    for mark, now in zip(marks, lengths[1:], strict=True):
+        found += push_up_to(join, mark, left, right, done)
+        join.set_window(dict(zip(SIDES, now, strict=True)))
+    found += [*push_up_to(join, 10**6, left, right, done), *join.finish()]
+    instants = sorted({time for time, _ in [*left, *right]})
+    length = {instant: lengths[sum(mark <= instant for mark in marks)] for instant in instants}
+
+    def lives(side: int, since: int, now: int) -> bool:
+        kept = all(then + 1 - since < length[then][side] for then in instants if since <= then < now)
+        return kept and now - since < length[now][side]
+
+    wanted = Counter(
+        (i, j)
+        for i, (l_time, l_key) in enumerate(left)
+        for j, (r_time, r_key) in enumerate(right)
+        if l_key == r_key and lives(0, l_time, now := max(l_time, r_time)) and lives(1, r_time, now)
+    )
+    assert pairs_of(found) == wanted
+
+
+@pytest.mark.parametrize(
+    ("grows_at", "met"),
+    [
+        pytest.param(5, {4, 5}, id="as the instant comes: those at the border of the window before are gone"),
+        pytest.param(4, {3, 4, 5}, id="an instant earlier: all that the window before had then"),
+    ],
+)
+def test_a_window_that_grows_has_whom_the_one_before_kept(grows_at: int, met: set[int]) -> None:
+    """At instant 5 a window of 2 has become one of 5. By WINDOW 2.1, the tuple of 3 is in it at 4, and at 5."""
+    join, done = WindowJoin(*SCHEMAS, on="k", time="t", window=2), [0, 0]
+    left, right = [(time, 1) for time in range(6)], [(5, 1)]
+    found = push_up_to(join, grows_at, left, right, done)
+    join.set_window(5)
+    found += push_up_to(join, 6, left, right, done)
+    assert pairs_of(found) == Counter((time, 0) for time in met)
+
+
 POLICIES = st.sampled_from(["random", "prob", "life", "expected"])
 
 

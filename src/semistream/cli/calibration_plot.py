@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
+from matplotlib.ticker import EngFormatter, FixedLocator, LogLocator, NullFormatter, NullLocator
 
 from semistream.cli.plot_style import BLUE, GREY, RED, plain_axes
 
@@ -18,18 +18,25 @@ if TYPE_CHECKING:
     from semistream.joins.calibrate import Calibration
 
 _MEASURED, _FITTED, _BARS = BLUE, RED, GREY
+_DPI = 130
+_NAMED = (1, 1.5, 2, 3, 5, 7)  # of a decade: more names would be written over each other
 
 
 def save_plot(path: Path, calibration: Calibration) -> None:
-    """Draw what requests took and the line that was fitted, above the costs of the kernels."""
-    figure = Figure(figsize=(9, 7), layout="constrained")
+    """Write the plot to a file."""
+    draw_plot(calibration).savefig(path, dpi=_DPI)
+
+
+def draw_plot(calibration: Calibration) -> Figure:
+    """What requests took and the line that was fitted, above the costs of the kernels."""
+    figure = Figure(figsize=(9, 7), dpi=_DPI, layout="constrained")
     axes = figure.subplot_mosaic([["times", "rates"], ["kernels", "kernels"]])
     _draw_requests(axes["times"], axes["rates"], calibration)
     _draw_kernels(axes["kernels"], calibration)
     figure.suptitle(
         f"{calibration.machine.name}, {calibration.profile.measured_at[:10]}", x=0.01, ha="left", fontsize=11
     )
-    figure.savefig(path, dpi=130)
+    return figure
 
 
 def _draw_requests(times: Axes, rates: Axes, calibration: Calibration) -> None:
@@ -42,8 +49,9 @@ def _draw_requests(times: Axes, rates: Axes, calibration: Calibration) -> None:
     times.plot(sizes, seconds, "o", color=_MEASURED, label="measured (median)")
     times.set_ylabel("a request at a random place")
     times.set_yscale("log")
+    times.yaxis.set_major_locator(LogLocator(subs=_NAMED))
     times.yaxis.set_major_formatter(EngFormatter("s"))
-    times.yaxis.set_minor_formatter(EngFormatter("s"))
+    times.yaxis.set_minor_formatter(NullFormatter())
     times.legend(frameon=False, fontsize=9)
     rates.plot(line, line / fitted, color=_FITTED)
     rates.plot(sizes, sizes / seconds, "o", color=_MEASURED)
@@ -74,8 +82,13 @@ def _draw_kernels(axes: Axes, calibration: Calibration) -> None:
 
 
 def _said(seek_s: float, transfer_s_per_byte: float) -> str:
-    rate = f" + bytes / ({1e-9 / transfer_s_per_byte:.3g} GB/s)" if transfer_s_per_byte else ""
-    return f"{seek_s * 1e6:.3g} µs{rate}"
+    rate = f" + bytes / ({_short(1 / transfer_s_per_byte, 'B/s')})" if transfer_s_per_byte else ""
+    return f"{_short(seek_s, 's')}{rate}"
+
+
+def _short(number: float, unit: str) -> str:
+    """A number as three digits and a prefix of the unit say it."""
+    return str(EngFormatter(unit)(float(f"{number:.3g}")))
 
 
 def _binary(nbytes: float) -> str:

@@ -19,7 +19,7 @@ from semistream.cli.window_options import (
     PolicyName,
     memory_size,
     time_columns,
-    window_length,
+    window_lengths,
 )
 from semistream.errors import InvalidArgument
 
@@ -38,7 +38,8 @@ def window(
     length: Annotated[
         str,
         typer.Option(
-            "--window", help="How long a row can join: 400 (instants), '400 rows', '5 minutes', or unbounded."
+            "--window",
+            help="How long a row can join: 400 (instants), '400 rows', '5 minutes', or unbounded; also LEFT,RIGHT.",
         ),
     ],
     memory: Annotated[str, typer.Option(help="What may be kept: 200 (rows of both streams), or bytes as 64MB.")],
@@ -71,7 +72,7 @@ def window(
 ) -> None:
     """Join two streams in a window with less memory than it needs, and say how good that is."""
     pairs = column_pairs(on, ("LEFT", "RIGHT")) or {}
-    times, kept = time_columns(time), memory_size(memory)
+    times, span, kept = time_columns(time), window_lengths(length), memory_size(memory)
     if plot is not None:
         require_drawable(plot)
     if optimal:
@@ -85,7 +86,6 @@ def window(
     from semistream.cli.window_streams import WindowStreams
     from semistream.cli.window_trial import WindowTrial
 
-    span = window_length(length)
     streams = WindowStreams.read(left, right, on=pairs, time=times, window=span)
     trial = WindowTrial(streams, span, allocation.value, learnt=probabilities is Frequencies.learnt)
     joined = streams if out is not None else streams.narrowed()

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from semistream.errors import InvalidArgument
+
 if TYPE_CHECKING:
     from semistream.windows import Tuples
+    from semistream.windows.lengths import Windows
 
 _ROWS = re.compile(r"(\d+)\s*(?:rows?|tuples?)")
 _NUMBER = re.compile(r"-?\d+")
@@ -39,9 +42,25 @@ class Frequencies(StrEnum):
     streams = "streams"
 
 
-def window_length(text: str) -> int | str | Tuples | None:
-    """A window as `WindowJoin` takes it: ``400`` instants, ``400 rows``, a duration as ``5 minutes``, or unbounded."""
-    text = text.strip().lower()
+def window_lengths(text: str) -> Windows:
+    """Windows as `WindowJoin` takes them: one for both streams, or that of the left and that of the right one.
+
+    Either is ``400`` instants, ``400 rows``, a duration as ``5 minutes``, or unbounded.
+    """
+    left, comma, right = (part.strip().lower() for part in text.partition(","))
+    if not comma:
+        return _length(left)
+    if not left or not right or "," in right:
+        raise typer.BadParameter(f"--window is {text!r}; give LENGTH, or LEFT_LENGTH,RIGHT_LENGTH.")
+    if UNBOUNDED not in (left, right) and bool(_ROWS.fullmatch(left)) != bool(_ROWS.fullmatch(right)):
+        raise InvalidArgument(
+            f"--window is {text!r}, rows for one stream and time for the other: the exact result of that cannot be "
+            "counted. Give both in rows or both in time; semistream.windows.WindowJoin takes them as they are."
+        )
+    return {"left": _length(left), "right": _length(right)}
+
+
+def _length(text: str) -> int | str | Tuples | None:
     if text == UNBOUNDED:
         return None
     if _NUMBER.fullmatch(text):

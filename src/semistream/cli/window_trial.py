@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from semistream.cli.window_report import CurvePoint
 from semistream.cli.window_streams import WindowStreams
-from semistream.kernels.window_memory import UNBOUNDED
 from semistream.windows import (
     POLICIES,
     GivenProbabilities,
@@ -62,13 +61,13 @@ class WindowTrial:
         """How many results there are."""
         left_times, right_times = self.streams.times
         return count_window_pairs(
-            *self._keys, window=self._length, unit=self._unit, left_times=left_times, right_times=right_times
+            *self._keys, window=self._lengths, unit=self._unit, left_times=left_times, right_times=right_times
         )
 
     @cached_property
     def exact_memory(self) -> int:
         """In how many tuples nobody must leave."""
-        return exact_memory(*self.streams.times, window=self._length, unit=self._unit, allocation=self.allocation)
+        return exact_memory(*self.streams.times, window=self._lengths, unit=self._unit, allocation=self.allocation)
 
     def optimum(self, memory: int) -> tuple[int, float]:
         """The most that can be had in so many tuples, and the seconds that it took to find out."""
@@ -76,7 +75,7 @@ class WindowTrial:
         start = perf_counter()
         best = optimal_offline(
             *self._keys,
-            window=self._length,
+            window=self._lengths,
             unit=self._unit,
             memory=memory,
             allocation=self.allocation,
@@ -93,7 +92,7 @@ class WindowTrial:
 
     def policies(self) -> list[str]:
         """Those that can be used in such windows."""
-        bounded = self._length is not None
+        bounded = None not in self._lengths
         return [name for name in POLICIES if bounded or name != "life"]
 
     def curve(self, memories: Iterable[int], *, optimal: bool, done: Callable[[], None]) -> list[CurvePoint]:
@@ -130,14 +129,15 @@ class WindowTrial:
         return self.streams.keys()
 
     @cached_property
-    def _one_window(self) -> WindowLength:
-        one, _ = WindowLength.pair(self.window, EventTime.of(*self.streams.schemas, self.streams.time))
-        return one
+    def _windows(self) -> tuple[WindowLength, WindowLength]:
+        return WindowLength.pair(self.window, EventTime.of(*self.streams.schemas, self.streams.time))
 
     @property
-    def _length(self) -> int | None:
-        return None if self._one_window.length == UNBOUNDED else self._one_window.length
+    def _lengths(self) -> tuple[int | None, int | None]:
+        left, right = (each.length if each.bounded else None for each in self._windows)
+        return left, right
 
     @property
     def _unit(self) -> Unit:
-        return "tuples" if self._one_window.by_tuples else "time"
+        """Of both windows: one without an end goes with either."""
+        return "tuples" if any(each.by_tuples for each in self._windows) else "time"

@@ -11,15 +11,16 @@ from typing import Any
 class BackgroundWork:
     """Makes calls in their order. At most ``waiting`` of them have not begun, so that what they hold stays small.
 
-    An error of a call is raised by the next `submit`, or by `finish`; calls behind it are still made. The thread is
-    there from the first call on, until `finish` or `abandon`.
+    An error of a call is raised by the next `submit` or `wait`; calls behind it are still made. There is one thread,
+    from the first call on until `end`.
 
     >>> work, done = BackgroundWork(), []
     >>> work.submit(done.append, 1)
     >>> work.submit(done.append, 2)
-    >>> work.finish()
+    >>> work.wait()
     >>> done
     [1, 2]
+    >>> work.end()
     """
 
     def __init__(self, waiting: int = 1) -> None:
@@ -35,16 +36,13 @@ class BackgroundWork:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="semistream-background")
         self._calls.append(self._pool.submit(call, *arguments))
 
-    def finish(self) -> None:
+    def wait(self) -> None:
         """Wait for all calls; the first error of one is raised."""
-        try:
-            while self._calls:
-                self._calls.popleft().result()
-        finally:
-            self.abandon()
+        while self._calls:
+            self._calls.popleft().result()
 
-    def abandon(self) -> None:
-        """Wait for all calls, whatever becomes of them."""
+    def end(self) -> None:
+        """Wait for all calls, whatever becomes of them, and let the thread end."""
         wait(self._calls)
         self._calls.clear()
         if self._pool is not None:

@@ -63,8 +63,8 @@ class TableWriter:
     """Writes batches of a table to files, each with a name that no other writer has.
 
     A file is complete, synced and described by `WrittenFile` when the writer is closed; if it is abandoned, its files
-    are removed. What a worker leaves that is killed no table shows. Rows are encoded and compressed, and files copied,
-    in a thread.
+    are removed. What a worker leaves that is killed no table shows. Rows of all files are encoded and compressed, and
+    files copied, in one thread, which ends with the writer.
     """
 
     def __init__(self, layout: TableLayout, prefix: str) -> None:
@@ -111,9 +111,12 @@ class TableWriter:
 
     def close(self) -> list[WrittenFile]:
         """Complete all files, and describe them."""
-        while self._files:
-            self._complete(next(iter(self._files)))
-        self._work.finish()
+        try:
+            while self._files:
+                self._complete(next(iter(self._files)))
+            self._work.wait()
+        finally:
+            self._work.end()
         self._written += self._copied
         try:
             for folder in sorted(self._folders):
@@ -125,14 +128,14 @@ class TableWriter:
     def _complete(self, values: tuple[str | None, ...]) -> None:
         file = self._files[values]
         file.write_rest()
-        self._work.finish()
+        self._work.wait()
         self._written.append(file.close())
         self._folders |= file.folders
         del self._files[values]
 
     def abandon(self) -> None:
         """Remove all files."""
-        self._work.abandon()
+        self._work.end()
         for file in self._files.values():
             file.abandon()
         self._files.clear()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from semistream.shedding.cut_decision import Cut, CutDecision
-from semistream.shedding.decision import Account, Decision
+from collections.abc import Sequence
+
+from semistream.shedding.equal_rows import EqualRows
 from semistream.shedding.quotas import even_quotas, last_quotas
-from semistream.shedding.strategy import Strategy, require_rows
-from semistream.shedding.stream_part import StreamPart
-from semistream.shedding.summary import BatchSummary, PartSummary
 
 
-class KeepW(Strategy):
+class KeepW(EqualRows):
     """Keeps exactly ``min(w, rows)`` rows: no strategy that joins at most ``w`` rows loses fewer.
 
     For joins where each row gives one result (keys of R are unique), so that all rows are worth the same; then no
@@ -22,6 +20,7 @@ class KeepW(Strategy):
 
     MESH 4.1, Table 2: Many-to-One / MAX-SUBSET, "Keep w".
 
+    >>> from semistream.shedding import StreamPart
     >>> kept = KeepW().shed(StreamPart(5), 3, seed=0)
     >>> kept.mask.tolist()
     [True, True, True, False, False]
@@ -30,26 +29,7 @@ class KeepW(Strategy):
     name = "keep_w"
 
     def __init__(self, *, whole_parts: bool = False) -> None:
-        self._quotas = last_quotas if whole_parts else even_quotas
+        self._shared_out = last_quotas if whole_parts else even_quotas
 
-    def summarize(self, part: StreamPart) -> PartSummary:
-        """How many rows there are."""
-        return PartSummary.of_rows(part)
-
-    def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
-        rows = batch.rows_in_parts()
-        total, keep = sum(rows), min(require_rows(limit), sum(rows))
-        quotas = self._quotas(rows, keep)
-        return CutDecision(
-            strategy=self.name,
-            seed=seed,
-            parts=batch.numbers,
-            rows=rows,
-            kept=quotas,
-            results=None,
-            account=Account(keep, total - keep, keep, total - keep),
-            design=None,
-            cuts=(Cut(0, total, quotas),),
-            by_chance=False,
-            counts_matches=False,
-        )
+    def _quotas(self, rows: Sequence[int], keep: int, seed: int) -> tuple[int, ...]:  # noqa: ARG002
+        return self._shared_out(rows, keep)

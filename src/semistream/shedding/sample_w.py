@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from semistream.shedding.cut_decision import Cut, CutDecision
-from semistream.shedding.decision import Account, Decision, SampleDesign
+from collections.abc import Sequence
+
+from semistream.shedding.equal_rows import EqualRows
 from semistream.shedding.quotas import chance_quotas
-from semistream.shedding.strategy import Strategy, require_rows
-from semistream.shedding.stream_part import StreamPart
-from semistream.shedding.summary import BatchSummary, PartSummary
 
 
-class SampleW(Strategy):
+class SampleW(EqualRows):
     """Keeps a uniform sample of exactly ``min(w, rows)`` rows: every set of that many is as likely as every other.
 
     Each row is kept with probability w / rows. Where each row gives one result (keys of R are unique), the results are
@@ -21,6 +19,7 @@ class SampleW(Strategy):
 
     MESH 4.1, Table 2: Many-to-One / RANDOM-SAMPLE, "Sample w".
 
+    >>> from semistream.shedding import StreamPart
     >>> kept = SampleW().shed(StreamPart(1000), 250, seed=7)
     >>> kept.rows, set(kept.inclusion.tolist())
     (250, {0.25})
@@ -29,24 +28,5 @@ class SampleW(Strategy):
     name = "sample_w"
     is_sample = True
 
-    def summarize(self, part: StreamPart) -> PartSummary:
-        """How many rows there are."""
-        return PartSummary.of_rows(part)
-
-    def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
-        rows = batch.rows_in_parts()
-        total, keep = sum(rows), min(require_rows(limit), sum(rows))
-        quotas = chance_quotas(rows, keep, seed)
-        return CutDecision(
-            strategy=self.name,
-            seed=seed,
-            parts=batch.numbers,
-            rows=rows,
-            kept=quotas,
-            results=None,
-            account=Account(keep, total - keep, keep, total - keep),
-            design=SampleDesign(keep, keep * (1 - keep / total) if total else 0.0),
-            cuts=(Cut(0, total, quotas),),
-            by_chance=True,
-            counts_matches=False,
-        )
+    def _quotas(self, rows: Sequence[int], keep: int, seed: int) -> tuple[int, ...]:
+        return chance_quotas(rows, keep, seed)

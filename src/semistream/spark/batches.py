@@ -314,7 +314,7 @@ class Batches:
             constants=steps.constants,
             written=not after,
             most_row_bytes=min(step.join.memory_bytes for step in steps.steps) // _ROWS_IN_MEMORY,
-            routed=steps.routed_keys,
+            routed=steps.read_by_owners,
             shedding=shedding,
         )
         joins = tuple((step.join, step.link) for step in steps.steps)

@@ -114,8 +114,7 @@ class Pipeline:
         spec = self.spec
         computed = ComputedColumns.of(spec, spark)
         steps = plan_steps(spec, computed.entering, spark.sparkContext.defaultParallelism)
-        sent = steps.is_routed and not steps.read_by_owners
-        source = open_source(spec, through_spark=bool(computed.before) or sent)
+        source = open_source(spec, through_spark=bool(computed.before) or steps.sends_rows)
         with Ledger.open(spec.checkpoint, spec.name) as ledger:
             joined = computed.leaving(steps.joined, spark)
             tables = open_tables(spec, steps.source, joined, Owner(spec.name, ledger.token), KINDS)

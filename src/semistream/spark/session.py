@@ -12,9 +12,13 @@ from pyspark.sql import SparkSession
 
 from semistream.etl.spec import PipelineSpec
 
+ISOLATION = "spark.sql.artifact.isolation.enabled"
+"""If it is on, each streaming query has Python workers of its own, which know nothing of what those of other queries
+and of work between batches hold in memory."""
 CLUSTER_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    ISOLATION: "false",
     "spark.ui.showConsoleProgress": "false",
 }
 LOCAL_SETTINGS = {

@@ -58,22 +58,16 @@ class StepPlans:
     source: pa.Schema
     constants: Mapping[str, str] = field(default_factory=dict)
     changes: ChangesPlan | None = None
-    read_by_owners: bool = False
-    """Whether tasks read the source's files themselves, each for the part of the first relation that it owns."""
+    read_by_owners: RoutedKeys | None = None
+    """Which task owns a row, where tasks read the source's files themselves, rows of others too."""
     counts_bytes: int = 0
     slots: int = 1
     """How many tasks run at a time."""
 
     @property
-    def is_routed(self) -> bool:
-        """Whether each task has a part of the first relation."""
-        return bool(self.steps[0].join.cuts)
-
-    @property
-    def routed_keys(self) -> RoutedKeys | None:
-        """Which task owns a row, where tasks read rows of others too."""
-        plan = self.steps[0].join
-        return RoutedKeys(plan.stream_keys, plan.key, plan.key_types, plan.cuts) if self.read_by_owners else None
+    def sends_rows(self) -> bool:
+        """Whether Spark sends rows to the tasks that own them."""
+        return bool(self.steps[0].join.cuts) and self.read_by_owners is None
 
     @property
     def entering(self) -> tuple[pa.Schema, ...]:
@@ -130,14 +124,8 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
                 "fixed order, and a replay would shed others. Leave route out."
             )
         steps[0] = _routed(steps[0], slots)
-    return StepPlans(
-        tuple(steps),
-        source,
-        constants,
-        read_by_owners=by_owners and bool(steps[0].join.cuts),
-        counts_bytes=counts_bytes,
-        slots=slots,
-    )
+    owners = _routed_keys(steps[0].join) if by_owners else None
+    return StepPlans(tuple(steps), source, constants, read_by_owners=owners, counts_bytes=counts_bytes, slots=slots)
 
 
 def _owners_can_read(spec: PipelineSpec, source: pa.Schema, plan: JoinPlan) -> bool:
@@ -172,6 +160,11 @@ def _routed(step: StepPlan, slots: int) -> StepPlan:
             f"equate its key ({', '.join(plan.key)}). Leave route out, or let a step that does come first."
         )
     return replace(step, join=replace(plan, cuts=cut_codes(Relation.open(plan.path), slots)))
+
+
+def _routed_keys(plan: JoinPlan) -> RoutedKeys | None:
+    """Which task owns a row; None if R is not divided."""
+    return RoutedKeys(plan.stream_keys, plan.key, plan.key_types, plan.cuts) if plan.cuts else None
 
 
 def _joining(step: StepSpec) -> JoinStep | KeyedStep | None:

@@ -1,0 +1,33 @@
+"""The command line of benchmarks and experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks.command_line import CommandLine, Runs
+
+LINE = CommandLine("experiments", "Run them.", ("first", "second"), most_scale=1, out=Path("out"))
+
+
+def test_those_that_are_named_or_all() -> None:
+    assert LINE.read([]) == Runs(("first", "second"), 1.0, Path("out"))
+    assert LINE.read(["second", "--scale", "0.1", "--out", "there"]) == Runs(("second",), 0.1, Path("there"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["third", "first"], "there is no third; there are first, second"),
+        (["--scale", "0"], "--scale is 0.0; give more than 0, at most 1"),
+        (["--scale", "1.5"], "--scale is 1.5; give more than 0, at most 1"),
+        (["--scale", "nan"], "--scale is nan"),
+    ],
+)
+def test_wrong_words_end_with_what_would_be_right(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        LINE.read(words)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
