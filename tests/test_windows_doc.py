@@ -42,7 +42,7 @@ def test_the_examples_run_and_the_commands_print_what_is_shown(
             printed = {text.rstrip() for text in answer.out.splitlines()}
         elif line.strip(".").strip():
             assert line in printed
-    assert commands == 3
+    assert commands == 4
     assert Path("kept.png").exists()
     assert Path("joined.parquet").exists()
 
