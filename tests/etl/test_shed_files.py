@@ -43,13 +43,18 @@ def splits_of(folder, files):
     return [replace(split, is_file=True) for split in inputs_of(folder, files, [])[:-2]]
 
 
-def repair(folder, relations, works, most_rows, rules=()):
-    """All that was shed, in pieces of so many rows, one batch for each."""
+def repair(folder, relations, works, most_rows, rules=(), routed=None):
+    """All that was shed, in pieces of so many rows, one batch for each, or for each task that owns a part of R."""
     written = [file for work in works for file in work.files["shed"]]
     pieces = [piece for file in written for piece in ArchivedFile.of(file.path, file, 7, most_rows)]
     bare = TaskShedding("p", GOAL_S, AT, SOURCE)
     splits = [ArchiveSplit(str(folder / "shed"), (piece,)) for piece in pieces]
-    return [run(folder, relations, bare, [split], batch=8 + i, rules=rules) for i, split in enumerate(splits)]
+    parts = [(None, None)] if routed is None else [(owner, routed) for owner in range(routed.num_parts)]
+    return [
+        run(folder, relations, bare, [replace(split, owner=owner)], batch=8 + i, rules=rules, routed=keys)
+        for i, split in enumerate(splits)
+        for owner, keys in parts
+    ]
 
 
 @settings(deadline=None, max_examples=40)
@@ -86,7 +91,7 @@ def test_files_that_are_shed_are_copied_and_a_repair_makes_the_tables_whole(
     read_rows = sum(len(files[split.part]) for split in splits if not shedding.sheds_all(split))
     assert read_rows - min(w, rows) < max(1, *map(len, files)), "more than one file was read for a part of its rows"
     assert total.counts.get("missing_high", 0) == total.outcomes["shed"]
-    repaired = repair(folder / "shed", relations, works, most_rows, rules)
+    repaired = repair(folder / "shed", relations, works, most_rows, rules, routed)
     assert sum(each.rows_in for each in repaired) == total.outcomes["shed"]
     assert ends(folder / "shed", [*works, *repaired]) == ends(folder / "whole", [whole])
     invalid = [Counter(row["raw"] for row in read(at, "invalid", each))
@@ -159,6 +164,14 @@ def test_a_copy_whose_content_turns_out_to_be_broken_goes_to_the_quarantine(tmp_
     (row,) = read(tmp_path / "t", "invalid", [repaired])
     assert "cannot be read" in row["reason"]
     assert ".parquet" in row["raw"]
+
+
+def test_all_tasks_that_own_a_part_of_r_read_what_is_repaired():
+    splits = [ArchiveSplit("archive", (ArchivedFile(name, 5, 3),)) for name in ("a", "b")]
+    shared = share_among_owners(splits, 2)
+    assert [[(split.files[0].path, split.owner) for split in part] for part in shared] == [
+        [("a", owner), ("b", owner)] for owner in (0, 1)
+    ]
 
 
 def test_a_copy_that_cannot_be_made_stops_the_batch_and_leaves_nothing(tmp_path, relations):

@@ -49,10 +49,14 @@ def archived_rows(
 
 @dataclass(frozen=True)
 class ArchiveSplit:
-    """Files of the archive in its folder, whose rows a task takes up."""
+    """Files of the archive in its folder, whose rows a task takes up; if there is an ``owner``, those of its part of R.
+
+    Others then read the same rows for the rest, as with `SourceSplit`.
+    """
 
     folder: str
     files: tuple[ArchivedFile, ...]
+    owner: int | None = None
 
     @property
     def nbytes(self) -> int:

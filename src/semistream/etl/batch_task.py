@@ -158,12 +158,16 @@ class BatchTask:
                 batch = next(found, None)
             except (pa.ArrowException, OSError) as error:  # of a file that nobody had read before
                 names = pa.record_batch({"file": [file.path for file in split.files]})
-                self._refuse_all(names, f"the rest of the file cannot be read: {error}")
+                if not split.owner:
+                    self._refuse_all(names, f"the rest of the file cannot be read: {error}")
                 return
             if batch is None:
                 return
-            rows, came_ms, ids = batch
-            yield from self._enter(rows, None, ArrivedRows(came_ms, ids, repaired=True))
+            rows, arrived = batch[0], ArrivedRows(batch[1], batch[2], repaired=True)
+            if split.owner is not None and self._plan.routed is not None:
+                own = self._plan.routed.parts(rows) == split.owner
+                rows, arrived = rows.filter(pa.array(own)), arrived.where(own)
+            yield from self._enter(rows, None, arrived)
 
     def _read_source(self, split: SourceSplit) -> Iterator[Stopped]:
         names = self._plan.source.names

@@ -101,14 +101,18 @@ def share_out(splits: Sequence[Split], tasks: int) -> list[tuple[Split, ...]]:
 def share_among_owners(splits: Sequence[Split], owners: int) -> list[tuple[Split, ...]]:
     """The splits for each task, where each of them owns a part of R: all read the source's rows, and keep their own.
 
-    To read rows of the source several times takes far less than for every task to go over all of R. What is known to
-    be no rows, and rows that waited, are shared out.
+    To read rows of the source, or of the archive, several times takes far less than for every task to go over all of R.
+    What is known to be no rows, and rows that waited, are shared out.
 
     >>> shared = share_among_owners([SourceSplit("a"), SourceSplit("b", reason="broken")], 2)
     >>> [[(split.path, split.owner) for split in part] for part in shared]
     [[('a', 0), ('b', None)], [('a', 1)]]
     """
-    read = [split for split in splits if isinstance(split, SourceSplit) and split.reason is None]
+    read = [
+        split
+        for split in splits
+        if isinstance(split, ArchiveSplit) or (isinstance(split, SourceSplit) and split.reason is None)
+    ]
     others = share_out([split for split in splits if split not in read], owners)
     if not read:
         return others
