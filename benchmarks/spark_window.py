@@ -77,7 +77,9 @@ def measure(report: Report, scale: float, folder: Path) -> None:
     rows = max(int(FULL_BATCH * scale), 2_000)
     uniform = Workload("uniform", 0.0, domain=rows, window=rows, batch=rows, batches=_COLD + 3)
     # A result is a pair of rows: of keys that are so frequent there are many even in a small window.
-    zipf = Workload("Zipf 1", 1.0, domain=10 * rows, window=rows // 400, batch=rows // 8, batches=_COLD + 3)
+    zipf = Workload(
+        "Zipf 1", 1.0, domain=10 * rows, window=max(rows // 400, 200), batch=max(rows // 8, 2_000), batches=_COLD + 3
+    )
     spark = _start_spark()
     try:
         for workload in (replace(uniform, name="warm-up"), uniform, zipf):
