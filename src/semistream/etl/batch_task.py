@@ -165,8 +165,8 @@ class BatchTask:
                 return
             rows, arrived = batch[0], ArrivedRows(batch[1], batch[2], repaired=True)
             if split.owner is not None and self._plan.routed is not None:
-                own = self._plan.routed.parts(rows) == split.owner
-                rows, arrived = rows.filter(pa.array(own)), arrived.where(own)
+                mine = own_rows(rows, split, self._plan.routed, arrived)
+                rows, arrived = rows.filter(pa.array(mine)), arrived.where(mine)
             yield from self._enter(rows, None, arrived)
 
     def _read_source(self, split: SourceSplit) -> Iterator[Stopped]:

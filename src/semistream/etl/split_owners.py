@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from semistream.etl.archive import ArchiveSplit
 from semistream.etl.arrived_rows import ArrivedRows
 from semistream.etl.routed_keys import RoutedKeys
 from semistream.etl.row_flags import Bools
@@ -20,9 +21,14 @@ def archives(split: SourceSplit, routed: RoutedKeys | None) -> bool:
     return (split.part or 0) % routed.num_parts == split.owner
 
 
-def own_rows(rows: pa.RecordBatch, split: SourceSplit, routed: RoutedKeys, arrived: ArrivedRows | None) -> Bools:
+def own_rows(
+    rows: pa.RecordBatch, split: SourceSplit | ArchiveSplit, routed: RoutedKeys, arrived: ArrivedRows | None
+) -> Bools:
     """Which rows of a split are the task's: those of its part of R, and of rows that are shed all or none."""
-    kept = np.ones(rows.num_rows, np.bool_) if arrived is None or arrived.kept is None else arrived.kept.mask
+    if arrived is None or arrived.kept is None or isinstance(split, ArchiveSplit):
+        every: Bools = routed.parts(rows) == split.owner
+        return every
+    kept = arrived.kept.mask
     own = np.full(rows.num_rows, archives(split, routed))
     own[kept] = routed.parts(rows.filter(pa.array(kept))) == split.owner
     return own

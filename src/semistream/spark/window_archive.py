@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from semistream.errors import InvalidArgument
 from semistream.relation.durable import replace_file
 from semistream.spark.window_plan import WindowPlan
-from semistream.windows import Archive, repair
+from semistream.windows import Archive, MemoryArchive, repair
 from semistream.windows.archive import archived_schema
 from semistream.windows.lengths import WindowLength
 from semistream.windows.sides import SIDES
@@ -22,19 +22,8 @@ from semistream.windows.sides import SIDES
 _PLAN = "window_join.json"
 
 
-class Departures(Archive):
+class Departures(MemoryArchive):
     """Keeps the tuples that left since they were last taken."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._batches: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
-
-    def _write(self, side: int, batch: pa.RecordBatch) -> None:
-        self._batches[side].append(batch)
-
-    def read(self, side: int, schema: pa.Schema) -> pa.Table:
-        """Those of one stream."""
-        return pa.Table.from_batches(self._batches[side], schema=archived_schema(schema))
 
     def take(self) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
         """Those of both streams; they are not kept any longer."""
