@@ -20,6 +20,7 @@ from semistream.etl.row_rules import RowRule
 from semistream.etl.splits import RowsSplit, SourceSplit, share_among_owners
 from semistream.etl.table_writer import TableLayout
 from semistream.joins import MeshJoin
+from tests.etl.broken_files import break_pages
 from tests.etl.chain_model import SOURCE, Step, build_links, build_relations, follow
 
 DAY_S = 86400.0
@@ -160,11 +161,7 @@ def test_a_file_that_breaks_off_is_read_as_far_as_it_goes(tmp_path, relations):
     path = tmp_path / "source.parquet"
     table = pa.table({"a": [0] * 40_000, "b": range(40_000)})
     pq.write_table(table, path, row_group_size=20_000, compression="snappy", use_dictionary=False)
-    place = pq.read_metadata(path).row_group(1).column(1)
-    content = bytearray(path.read_bytes())
-    begin = place.data_page_offset
-    content[begin + 40 : begin + place.total_compressed_size] = b"\xff" * (place.total_compressed_size - 40)
-    path.write_bytes(bytes(content))
+    break_pages(path, group=1, column=1)
     plan, chain = task_plan(tmp_path, [Step(0, "a", "inner")], relations)
     work = run(plan, chain, [SourceSplit(str(path), (0,), 1), SourceSplit(str(path), (1,), 1)])
     assert (work.outcomes["joined"], work.outcomes["invalid"]) == (20_000, 1)

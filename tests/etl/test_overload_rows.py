@@ -24,6 +24,7 @@ from semistream.etl.table_writer import TableLayout
 from semistream.etl.task_shedding import ROWS_PART, TaskShedding, summarize_inputs
 from semistream.etl.valued_rows import ValuedRows
 from semistream.shedding import STRATEGIES, MatchCounts, batch_seed
+from tests.etl.broken_files import break_pages
 from tests.etl.chain_model import PAIRS, SOURCE, Step, build_relations
 from tests.etl.test_batch_task import read, task_plan
 
@@ -180,11 +181,7 @@ def test_a_file_that_breaks_off_is_shed_as_far_as_it_goes(tmp_path, relations):
     path = tmp_path / "0.parquet"
     table = pa.table({"a": [0] * 40_000, "b": range(40_000)})
     pq.write_table(table, path, row_group_size=20_000, compression="snappy", use_dictionary=False)
-    place = pq.read_metadata(path).row_group(1).column(0)
-    content = bytearray(path.read_bytes())
-    begin = place.data_page_offset
-    content[begin + 40 : begin + place.total_compressed_size] = b"\xff" * (place.total_compressed_size - 40)
-    path.write_bytes(bytes(content))
+    break_pages(path, group=1, column=0)
     splits = [SourceSplit(str(path), (group,), 1, rows=20_000, part=group) for group in (0, 1)]
     bare = TaskShedding("p", GOAL_S, AT, SOURCE, valued=valued(relations))
     work = run(tmp_path / "t", relations, decide(bare, "top_w", splits, 5_000), splits)

@@ -21,6 +21,7 @@ from semistream.etl.row_rules import RowRule
 from semistream.etl.splits import share_among_owners
 from semistream.etl.task_shedding import TaskShedding, summarize_inputs
 from semistream.shedding import KeepW, batch_seed
+from tests.etl.broken_files import break_pages
 from tests.etl.chain_model import SOURCE, build_relations
 from tests.etl.test_batch_task import read
 from tests.etl.test_overload_rows import AT, GOAL_S, ends, inputs_of, rows_of, run, valued
@@ -150,11 +151,7 @@ def test_rows_of_a_copy_in_the_middle_of_row_groups(tmp_path):
 def test_a_copy_whose_content_turns_out_to_be_broken_goes_to_the_quarantine(tmp_path, relations):
     path = tmp_path / "0.parquet"
     pq.write_table(pa.table({"a": [0] * 40_000, "b": range(40_000)}), path, compression="snappy", use_dictionary=False)
-    place = pq.read_metadata(path).row_group(0).column(0)
-    content = bytearray(path.read_bytes())
-    begin = place.data_page_offset
-    content[begin + 40 : begin + place.total_compressed_size] = b"\xff" * (place.total_compressed_size - 40)
-    path.write_bytes(bytes(content))
+    break_pages(path, group=0, column=0)
     (split,) = parquet_inputs([str(path)], SOURCE, 1, stop=False).splits
     split = replace(split, part=0, came_ms=1)
     work = run(tmp_path / "t", relations, shedding_of(relations, [split], 0), [split], takes_copies=True)

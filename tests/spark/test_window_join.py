@@ -6,19 +6,11 @@ import pytest
 
 from semistream.spark import repair_window_join
 from semistream.windows.sides import SIDES
-from tests.spark.window_streams import PROVIDER, ROCKSDB, TwoStreams, joined, results, run
+from tests.spark.window_streams import TwoStreams, joined, results, run
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
 WINDOW_S = {"left": 40, "right": 15}
 WINDOW = {side: f"{seconds} seconds" for side, seconds in WINDOW_S.items()}
-
-
-@pytest.fixture(autouse=True)
-def rocksdb(spark):
-    before = spark.conf.get(PROVIDER)
-    spark.conf.set(PROVIDER, ROCKSDB)
-    yield
-    spark.conf.set(PROVIDER, before)
 
 
 @pytest.fixture

@@ -13,14 +13,6 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def rocksdb(spark):
-    before = spark.conf.get(PROVIDER)
-    spark.conf.set(PROVIDER, ROCKSDB)
-    yield
-    spark.conf.set(PROVIDER, before)
-
-
-@pytest.fixture
 def rate(spark):
     return spark.readStream.format("rate").load()  # timestamp, value
 

@@ -171,8 +171,7 @@ class FrontStage(SemiStreamJoin):
     def holds(self, batch: pa.RecordBatch) -> Bools:
         """Which tuples of a batch the cache would answer as it is now: those that cost no read.
 
-        What is dropped by cost is dropped by this (`semistream.shedding.CostAwareTopW`). No tuple enters, and none is
-        counted.
+        `semistream.shedding.CostAwareTopW` drops tuples by this. None enters here, and none is counted.
         """
         ranges = self.spec.condition.ranges(batch)
         if self._front is None:
