@@ -1,9 +1,10 @@
 """overload: a source at 0.5, 1, 2 and 4 times the capacity of a pipeline with a goal for latency, a minute each.
 
-The capacity is the rate of the same pipeline, without a goal, on batches as large as those of a steady overload. Files
-come at a steady rate; a row's latency is from when its file came until the tables show it, the worst p95 of a batch
-counts. When the source ends, what was shed is repaired, and the sink is compared with all rows that came. Spark's own
-stream-static join reads a source at the same capacity of ours, and its lag is what has come and is not done.
+The capacity is the rate of the same pipeline, without a goal, on batches as large as those of a steady overload, which
+is the most that it can do: the larger the batch, the more rows share a pass over R. Files come at a steady rate; a
+row's latency is from when its file came until the tables show it, the worst p95 of a batch counts. When the source
+ends, what was shed is repaired, and the sink is compared with all rows that came. Spark's own stream-static join reads
+a source at the same capacity of ours, and its lag is what has come and is not done.
 
 What a goal costs that is not needed: the same files, one in a batch, by one pipeline with it and one without, in turns.
 """
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from benchmarks.file_feed import FileFeed
 from benchmarks.report import Report
@@ -39,11 +41,14 @@ OF_CAPACITY = 0.85
 OF_SECONDS = 0.98  # that a batch takes without a goal, of those that it takes with one that is not needed
 _COLUMNS = ("c0", "c1", "c2")
 _SETTLED = 2  # batches with rows that warm up workers and tell the controller how fast they are
-_CAPACITY_ROWS, _CAPACITY_FILES = 8_000_000, 4
+_FILE_ROWS, _CONTENTS = 1_000_000, 4  # of files that tell the capacity, and how many of them differ
+_ROUGH_FILES, _CAPACITY_BATCHES = 8, 4  # in a batch that tells it roughly, and batches of each size
+_STEADY_S = 0.4 * GOAL_S  # about what a batch of a steady overload takes
 _UNUSED_ROWS, _UNUSED_TURNS = 1_000_000, 8
 
 
 _WITH, _WITHOUT = "with a goal", "without a goal"
+_PROGRESS = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 @dataclass
@@ -55,6 +60,15 @@ class Load:
     batches: list[BatchReport] = field(default_factory=list)
     missing: int = 0
     repair_s: float = 0.0
+
+    def add(self, batch: BatchReport) -> None:
+        """A batch that is done, which is also told."""
+        self.batches.append(batch)
+        shed = batch.outcomes["shed"] / max(batch.rows_in, 1)
+        _PROGRESS.print(
+            f"  {self.times:g}x, batch {batch.batch}: {batch.rows_in / 1e6:.2f} M rows in {batch.seconds:.2f} s, "
+            f"{shed:.0%} shed, p95 {_p95(batch):.1f} s"
+        )
 
     @property
     def settled(self) -> list[BatchReport]:
@@ -76,12 +90,17 @@ class Load:
 
     @property
     def joined_per_s(self) -> float | None:
-        """Rows joined a second while rows are shed, with the time between batches; None if that was too short."""
-        shedding = [batch for batch in self.settled if batch.outcomes["shed"]]
+        """Rows joined a second from the end of the first batch that shed some to that of the last; None if too few did.
+
+        What comes between counts, also batches that shed nothing.
+        """
+        settled = self.settled
+        shedding = [place for place, batch in enumerate(settled) if batch.outcomes["shed"]]
         if len(shedding) < 2:
             return None
-        joined = sum(batch.rows_in - batch.outcomes["shed"] for batch in shedding[1:])
-        return joined / (shedding[-1].at - shedding[0].at)
+        first, last = shedding[0], shedding[-1]
+        joined = sum(batch.rows_in - batch.outcomes["shed"] for batch in settled[first + 1 : last + 1])
+        return joined / (settled[last].at - settled[first].at)
 
 
 def _p95(batch: BatchReport) -> float:
@@ -102,7 +121,8 @@ def run(scale: float, folder: Path) -> Report:
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         base = Path(scratch).absolute()
         unused = _unused(spark, r, base / "unused", rows, scale)
-        capacity = report.add("capacity", [_capacity(spark, r, base / "capacity", rows, scale)]).median
+        capacity = report.add("capacity", _capacity(spark, r, base / "capacity", rows, scale)).median
+        _PROGRESS.print(f"  capacity: {capacity / 1e6:.2f} M rows/s")
         loads = [_load(spark, r, base / f"{times:g}", rows, times, capacity * times, seconds) for times in TIMES]
         lag_s, done = _sparks(spark, static, base / "spark", rows, capacity, seconds)
     spark.stop()
@@ -149,18 +169,37 @@ def _spec(r: Relation, source: Path, base: Path, **more: Any) -> dict[str, Any]:
     }
 
 
-def _capacity(spark: SparkSession, r: Relation, base: Path, keys: int, scale: float) -> float:
-    """Rows a second of the last of a few large batches, from plan to commit."""
+def _capacity(spark: SparkSession, r: Relation, base: Path, keys: int, scale: float) -> list[float]:
+    """Rows a second of batches that take about as long as those of a steady overload, from plan to commit."""
+    files = _Files(base / "files", keys, max(int(_FILE_ROWS * scale), 25_000))
+    rough = statistics.median(_rates(spark, r, base / "rough", files, _ROUGH_FILES))
+    return _rates(spark, r, base / "steady", files, max(round(rough * _STEADY_S / files.rows), 1))
+
+
+class _Files:
+    """Files of so many rows each, of which as many as are asked for are linked to a source."""
+
+    def __init__(self, folder: Path, keys: int, rows: int) -> None:
+        folder.mkdir(parents=True)
+        self._folder, self.rows = folder, rows
+        for number, batch in enumerate(stream_batches(keys, rows, _CONTENTS)):
+            pq.write_table(pa.Table.from_batches([batch]), folder / f"{number}.parquet")
+
+    def link(self, source: Path, count: int) -> None:
+        source.mkdir(parents=True)
+        for number in range(count):
+            (source / f"{number:06d}.parquet").hardlink_to(self._folder / f"{number % _CONTENTS}.parquet")
+
+
+def _rates(spark: SparkSession, r: Relation, base: Path, files: _Files, each: int) -> list[float]:
+    """Rows a second of a few batches of so many files ``each``, but for the first."""
     source = base / "source"
-    source.mkdir(parents=True)
-    size = max(int(_CAPACITY_ROWS * scale), 100_000)
-    for number, batch in enumerate(stream_batches(keys, size, _CAPACITY_FILES)):
-        pq.write_table(pa.Table.from_batches([batch]), source / f"{number}.parquet", row_group_size=-(-size // CORES))
+    files.link(source, each * _CAPACITY_BATCHES)
     spec = _spec(r, source, base)
-    spec["source"]["files_per_batch"] = 1
+    spec["source"]["files_per_batch"] = each
     reports: list[BatchReport] = []
     Pipeline.from_dict(spec).run(spark, once=True, watch=reports.append)
-    return max(report.rows_per_s for report in reports[1:])
+    return [report.rows_per_s for report in reports[1:]]
 
 
 def _unused(spark: SparkSession, r: Relation, base: Path, keys: int, scale: float) -> dict[str, list[float]]:
@@ -194,7 +233,7 @@ def _load(spark: SparkSession, r: Relation, base: Path, keys: int, times: float,
     feed = FileFeed(base / "source", keys, rate)
     begin = time.monotonic()
     with feed:
-        pipeline.run(spark, watch=load.batches.append, stopping=lambda: time.monotonic() - begin > seconds)
+        pipeline.run(spark, watch=load.add, stopping=lambda: time.monotonic() - begin > seconds)
     during = list(load.batches)
     pipeline.run(spark, once=True)
     start = time.perf_counter()

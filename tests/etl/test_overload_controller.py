@@ -123,6 +123,16 @@ def test_a_goal_below_the_fixed_time_of_a_batch_is_not_attainable_and_rows_still
     assert simulate(World(lambda _: 2.0, goal_s=30.0))[1].attainable
 
 
+@pytest.mark.parametrize("slower", [1.0, 4.0, 10.0])
+def test_until_rows_are_shed_that_takes_the_share_of_a_join_that_was_expected(slower):
+    world = World(lambda _: 4.0, backlog_s=1.0)
+    thought = ServiceModel(world.fixed_s, slower / CAPACITY, slower * world.shed_share / CAPACITY)
+    run, _ = simulate(world, prior=thought)
+    first = int(np.argmax(run.joined < run.rows))
+    assert run.joined[first] == pytest.approx(run.joined[first:].mean(), rel=0.25), "the first that sheds joins as much"
+    assert ServiceTimes(MEASURED, thought).model.shed_s == pytest.approx(world.shed_share * 1e-5, rel=0.01)
+
+
 def test_a_slow_first_batch_does_not_last():
     times = ServiceTimes(MEASURED)
     times.add(Observation(25.0, 100_000, 0))  # 2 seconds are usual

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.errors import InvalidArgument
+from semistream.etl.ledger import Ledger
 from semistream.etl.service_times import ServiceModel
 from semistream.streams import Zipf
 from tests.spark.overloads import ROW_S, archive_ids, archived_rows, overloaded, reconcile, slow_service
@@ -38,7 +39,7 @@ def test_made_up_rows_are_shed_and_repaired(spark, warehouse):
 
 
 def test_before_it_is_measured_what_rows_take_only_what_the_goal_has_no_time_for_is_shed(spark, warehouse, monkeypatch):
-    monkeypatch.setattr("semistream.spark.overload.expected_times", lambda _: ServiceModel(0.1, ROW_S, 1e-9))
+    monkeypatch.setattr("semistream.spark.overload.expected_times", lambda *_, **__: ServiceModel(0.1, ROW_S, 1e-9))
     stream = orders(380)  # 19 s, as it is thought; a batch of a lasting overload would have 12
     warehouse.put(stream, "0.parquet")
     (report,) = run(spark, overloaded(warehouse))
@@ -51,7 +52,7 @@ def test_before_it_is_measured_what_rows_take_only_what_the_goal_has_no_time_for
 
 
 def test_a_backlog_that_is_shed_by_what_is_only_thought_is_remarked_on(spark, warehouse, monkeypatch):
-    monkeypatch.setattr("semistream.spark.overload.expected_times", lambda _: ServiceModel(0.1, ROW_S, 1e-9))
+    monkeypatch.setattr("semistream.spark.overload.expected_times", lambda *_, **__: ServiceModel(0.1, ROW_S, 1e-9))
     stream = orders(1000)
     warehouse.put(stream, "0.parquet")
     spec = overloaded(warehouse)
@@ -75,17 +76,56 @@ def test_what_is_expected_is_what_the_cost_model_says_of_the_joins(spark, wareho
     spec = make_spec(overloaded(warehouse, route="none"))
     steps = plan_steps(spec, spec.source.arrow_schema, slots=2)
     told = explain_pipeline(spec, slots=2).rate
-    expected = expected_times(steps)
+    expected = expected_times(steps, copies=False)
     assert expected.joined_s == pytest.approx(1 / told + 1e-6)
-    assert 0 < expected.shed_s < expected.joined_s
+    copying = expected_times(steps, copies=True)
+    assert 0 < copying.shed_s < expected.shed_s / 10 < expected.joined_s / 10
+    assert copying.joined_s == expected.joined_s
     where = {"relation": str(warehouse.folder / "products"), "where": "s.product = r.id"}
     by_where = make_spec(overloaded(warehouse, {"join": where}))
-    assert expected_times(plan_steps(by_where, by_where.source.arrow_schema, slots=2)).joined_s > 1e-6
+    assert _expected(by_where).joined_s > 1e-6
     cheaper = {**where, "where": "r.price < s.amount"}
     scanned = make_spec(overloaded(warehouse, {"join": cheaper}))
-    assert expected_times(plan_steps(scanned, scanned.source.arrow_schema, slots=2)) == PRIOR, "no model knows it"
+    assert _expected(scanned) == PRIOR, "no model knows it"
     empty = make_spec(overloaded(warehouse, {"surrogate_key": _keys(warehouse)}))
-    assert expected_times(plan_steps(empty, empty.source.arrow_schema, slots=2)) == PRIOR, "nothing is known of no rows"
+    assert _expected(empty) == PRIOR, "nothing is known of no rows"
+
+
+def _expected(spec):
+    from semistream.spark.expected_times import expected_times
+    from semistream.spark.step_plans import plan_steps
+
+    return expected_times(plan_steps(spec, spec.source.arrow_schema, slots=2), copies=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "format", "strategy", "copies"),
+    [
+        ("parquet", "delta", None, True),
+        ("parquet", "delta", "sample_w", False),
+        ("parquet", "parquet", None, False),
+        ("json", "delta", None, False),
+    ],
+)
+def test_files_are_expected_to_be_copied_where_they_are(
+    spark, warehouse, monkeypatch, source, format, strategy, copies
+):
+    told = []
+
+    def expected(steps, *, copies):
+        told.append(copies)
+        return ServiceModel(0.1, ROW_S, 1e-9)
+
+    monkeypatch.setattr("semistream.spark.overload.expected_times", expected)
+    spec = overloaded(warehouse, format=format, overload={"strategy": strategy} if strategy else {})
+    spec["source"] = {**spec["source"], "format": source}
+    for i in range(4):
+        warehouse.put(orders(200, seed=i, first=200 * i), f"{i}.{source}", source)
+    (report,) = run(spark, spec)
+    assert told == [copies]
+    assert report.outcomes["shed"] > 0
+    shed = [file for each in Ledger.read(warehouse.folder / "checkpoint", "orders").archived for file in each.files]
+    assert any(file.part is not None for file in shed) == copies
 
 
 def _keys(warehouse):

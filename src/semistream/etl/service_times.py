@@ -70,8 +70,9 @@ class ServiceTimes:
 
     Recent batches weigh more, so that it follows a service that drifts; one that is far off, as the first of a process
     is, weighs less, unless others are off too. No part is below zero. What batches of one size do not tell, how much of
-    their time is fixed, is drawn to the ``prior``, what it was taken to be before any was seen. Of batches of long ago
-    a large one is remembered: after quiet hours it is all that tells what a row takes.
+    their time is fixed, is drawn to the ``prior``, what it was taken to be before any was seen. As long as none has
+    shed rows, to shed one is taken to be as much less than to join one as in the prior. Of batches of long ago a large
+    one is remembered: after quiet hours it is all that tells what a row takes.
 
     >>> times = ServiceTimes()
     >>> for rows in (100_000, 200_000, 400_000):
@@ -126,7 +127,10 @@ def _fitted(seen: Sequence[Observation], prior: ServiceModel) -> ServiceModel:
         found = _solved(relative, weights, expected)
         error = np.abs(relative @ found - 1)
         weights = decayed * np.minimum(1, _OUTLIER / np.maximum(error, 1e-9))
-    return ServiceModel(*found.tolist())
+    fixed_s, joined_s, shed_s = found.tolist()
+    if not sizes[:, 2].any():
+        shed_s = prior.shed_s * joined_s / prior.joined_s
+    return ServiceModel(fixed_s, joined_s, shed_s)
 
 
 def _solved(relative: _Floats, weights: _Floats, expected: _Floats) -> _Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from semistream.errors import BudgetError
@@ -18,18 +19,21 @@ from semistream.tuning.profiles import machine_for
 
 _BESIDE_S = 2e-6  # of a row in a task, to be read, checked and written
 _SHED_S = 6e-7  # of one that goes to the archive
+_COPIED_S = 3e-8  # of one that goes there in a file that is copied
 
 
-def expected_times(steps: StepPlans) -> ServiceModel:
+def expected_times(steps: StepPlans, *, copies: bool) -> ServiceModel:
     """What the cost model says of the joins, and what rows take besides; what is usual where nothing can be said.
 
     Joins differ by orders of magnitude, with the memory, the disk and R: they are what is predicted. Keys are taken to
     be asked for equally often, so that a stream with hot ones is faster. All tasks that run at a time share the rest.
+    Where the archive ``copies`` whole files, rows that are shed take next to nothing.
     """
+    shed_s = (_COPIED_S if copies else _SHED_S) / steps.slots
     known = [seconds for step in steps.steps if (seconds := _row_s(step.join, steps.slots)) is not None]
     if not known:
-        return PRIOR
-    return ServiceModel(PRIOR.fixed_s, sum(known) + _BESIDE_S / steps.slots, _SHED_S / steps.slots)
+        return replace(PRIOR, shed_s=min(shed_s, PRIOR.shed_s))
+    return ServiceModel(PRIOR.fixed_s, sum(known) + _BESIDE_S / steps.slots, shed_s)
 
 
 def _row_s(plan: JoinPlan, slots: int) -> float | None:

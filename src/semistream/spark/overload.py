@@ -74,9 +74,6 @@ class Overload:
         self._spec, self._setting, self._steps = spec, spec.overload, steps
         self._archive, self._ledger, self._clock = archive, ledger, clock
         learnt = ledger.learnt
-        seen = [Observation(*each) for each in learnt.get("seen", [])]
-        every_s, expected = parse_duration(spec.every), expected_times(steps)
-        self.controller = OverloadController(self._setting.goal_s, every_s, monotonic, seen, expected)
         self._guessed: str | None = None
         self._rows_per_byte: float | None = learnt.get("rows_per_byte")
         self._taken_in: float | None = None
@@ -90,6 +87,10 @@ class Overload:
                 f"overload: {self._setting.strategy} values rows by their matches, but no join equates all of a "
                 "relation's key with columns of the source. Name another `relation`, or leave `strategy` out."
             )
+        seen = [Observation(*each) for each in learnt.get("seen", [])]
+        expected = expected_times(steps, copies=self._copies_files)
+        every_s = parse_duration(spec.every)
+        self.controller = OverloadController(self._setting.goal_s, every_s, monotonic, seen, expected)
 
     def layout(self) -> TableLayout:
         """Where and how rows that are shed are written."""
@@ -113,7 +114,7 @@ class Overload:
         if decided is None and expected is not None and self._joinable(plan, expected) >= expected:
             return splits, shedding
         valued = self._valued(plan)
-        strategy = self._strategy(valued, whole_parts=rows is None)
+        strategy = self._strategy(unique=valued is None or valued.unique, whole_parts=rows is None)
         by_matches = replace(shedding, valued=valued if strategy.name in _BY_MATCHES else None)
         parts = summarize_parts(spark, by_matches, strategy.name, rows, splits)
         total = sum(part.total for part in parts)
@@ -274,9 +275,15 @@ class Overload:
             valuing.more_conditions,
         )
 
-    def _strategy(self, valued: ValuedRows | None, *, whole_parts: bool) -> Strategy:
+    @property
+    def _copies_files(self) -> bool:
+        """Whether what is shed is whole files that the archive takes as they are, unless their types differ."""
+        unique = self._counts is None or self._counts.unique
+        whole = self._spec.source.format == "parquet" and self._archive.layout.takes_copies
+        return whole and isinstance(self._strategy(unique=unique, whole_parts=whole), KeepW)
+
+    def _strategy(self, *, unique: bool, whole_parts: bool) -> Strategy:
         """The strategy for the loss; whole files are shed where rows are worth the same and no task is bound to one."""
-        unique = valued is None or valued.unique
         chosen = choose_strategy(self._setting.loss, unique_keys=unique, name=self._setting.strategy)
         return KeepW(whole_parts=True) if whole_parts and isinstance(chosen, KeepW) else chosen
 
