@@ -12,6 +12,7 @@ What a goal costs that is not needed: the same files, one in a batch, by one pip
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import tempfile
 import time
@@ -245,6 +246,7 @@ def _load(spark: SparkSession, r: Relation, base: Path, keys: int, times: float,
         found = connection.execute("SELECT count(*), sum(seq)::HUGEINT FROM read_parquet(?)", [files]).fetchone()
     assert found is not None
     load.missing = abs(feed.rows - found[0]) + int(int(found[1] or 0) != feed.sums)
+    shutil.rmtree(base)  # hundreds of millions of rows
     return load
 
 

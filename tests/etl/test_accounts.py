@@ -30,6 +30,19 @@ def test_rows_count_for_the_first_of_their_outcomes(rows, ended):
     assert accounts.outcomes() == (expected, stalled)
 
 
+@given(st.lists(st.tuples(st.sampled_from(OUTCOMES), st.integers(0, 10), st.booleans()), max_size=12))
+def test_rows_without_numbers_count_as_those_with(came):
+    accounts, numbered = Accounts(), Accounts()
+    for outcome, rows, all_alike in came:
+        numbered.end(outcome, numbered.enter(rows))
+        if all_alike:
+            accounts.enter_and_end(outcome, rows)
+        else:
+            accounts.end(outcome, accounts.enter(rows))
+    assert accounts.outcomes() == numbered.outcomes()
+    assert accounts.rows == numbered.rows == sum(accounts.outcomes()[0].values())
+
+
 def test_a_row_without_an_outcome_is_missed():
     accounts = Accounts()
     accounts.end("joined", accounts.enter(3)[:2])

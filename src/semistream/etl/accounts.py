@@ -23,12 +23,22 @@ class Accounts:
 
     def __init__(self) -> None:
         self._ended = {outcome: RowFlags() for outcome in (STALLED, *OUTCOMES)}
-        self.rows = 0
+        self._numbered = 0
+        self._unnumbered = dict.fromkeys(OUTCOMES, 0)
+
+    @property
+    def rows(self) -> int:
+        """All rows that came."""
+        return self._numbered + sum(self._unnumbered.values())
 
     def enter(self, rows: int) -> Numbers:
         """Numbers for rows that come."""
-        self.rows += rows
-        return np.arange(self.rows - rows, self.rows)
+        self._numbered += rows
+        return np.arange(self._numbered - rows, self._numbered)
+
+    def enter_and_end(self, outcome: str, rows: int) -> None:
+        """Rows come only to stop at once, all alike: they need no numbers, however many they are."""
+        self._unnumbered[outcome] += rows
 
     def origin(self) -> Origin:
         """New numbers for rows that had others."""
@@ -40,13 +50,14 @@ class Accounts:
 
     def outcomes(self) -> tuple[dict[str, int], int]:
         """Rows by outcome, and those that are stalled; a row without either is in none, and so missed."""
-        counted = self._ended[STALLED].upto(self.rows).copy()
+        counted = self._ended[STALLED].upto(self._numbered).copy()
         stalled = int(np.count_nonzero(counted))
-        outcomes = {}
+        outcomes = dict(self._unnumbered)
         for outcome in OUTCOMES:
-            flags = self._ended[outcome].upto(self.rows)
-            outcomes[outcome] = int(np.count_nonzero(flags & ~counted))
-            counted |= flags
+            if not self._ended[outcome].none_set:
+                flags = self._ended[outcome].upto(self._numbered)
+                outcomes[outcome] += int(np.count_nonzero(flags & ~counted))
+                counted |= flags
         return outcomes, stalled
 
 

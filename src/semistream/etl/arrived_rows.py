@@ -43,8 +43,11 @@ class ArrivedRows:
         >>> ArrivedRows(np.array([0, 90, 250]), np.arange(3)).by_arrival(100)
         {'0': 2, '2': 1}
         """
-        if self.repaired:
+        if self.repaired or not self.came_ms.size:
             return {}
+        first, last = int(self.came_ms.min()) // tick_ms, int(self.came_ms.max()) // tick_ms
+        if first == last:  # as those of one file
+            return {str(first): self.came_ms.size}
         ticks, rows = np.unique(self.came_ms // tick_ms, return_counts=True)
         return {str(tick): int(n) for tick, n in zip(ticks.tolist(), rows.tolist(), strict=True)}
 

@@ -217,7 +217,7 @@ class BatchTask:
     def _shed_file(self, shedding: TaskShedding, split: SourceSplit) -> None:
         """A file of the source goes to the archive. Which of its rows are invalid turns out when they are repaired."""
         assert split.part is not None
-        self._accounts.end("shed", self._accounts.enter(split.rows))
+        self._accounts.enter_and_end("shed", split.rows)
         bounds = None if shedding.valued is None else shedding.valued.bounds_of_any(split.rows)
         self._count_missing(bounds, split.rows, shedding.came_ms(split))
         try:

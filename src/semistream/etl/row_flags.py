@@ -21,6 +21,11 @@ class RowFlags:
     def __init__(self) -> None:
         self._flags = np.zeros(0, np.bool_)
 
+    @property
+    def none_set(self) -> bool:
+        """Whether no flag was ever set or asked for."""
+        return not self._flags.size
+
     def set(self, numbers: Numbers) -> None:
         """Set those of some rows."""
         self._grow(int(numbers.max(initial=-1)) + 1)

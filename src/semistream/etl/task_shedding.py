@@ -59,11 +59,14 @@ class TaskShedding:
         return self.decided is not None and self.decided.results is not None
 
     def split(self, split: SourceSplit) -> ArrivedRows | None:
-        """The rows of a split; nothing of one whose rows are all invalid."""
+        """The rows of a split; nothing of one whose rows are all invalid.
+
+        Where all of them are kept, and carry no weights, there is nothing to tell them apart by.
+        """
         if split.part is None:
             return None
         kept = None
-        if self.decided is not None:
+        if self.decided is not None and (self.weighted or not self.decided.keeps_all(split.part, split.rows)):
             matches = self.split_matches(split) if self.needs_matches else None
             kept = self._applied(split.part, split.rows, matches)
         came = self.came_ms(split)

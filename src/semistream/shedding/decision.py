@@ -140,6 +140,10 @@ class Decision(ABC):
         """Whether a part of so many rows, as it was summed up, keeps none of them."""
         return (part, rows, 0) in zip(self.parts, self.rows, self.kept, strict=True)
 
+    def keeps_all(self, part: int, rows: int) -> bool:
+        """Whether it keeps all of them."""
+        return (part, rows, rows) in zip(self.parts, self.rows, self.kept, strict=True)
+
     @abstractmethod
     def _apply(self, part: StreamPart, place: int) -> Kept:
         """See `apply`; ``place`` is where the part stands among the decision's."""
