@@ -1,10 +1,10 @@
 """overload: a source at 0.5, 1, 2 and 4 times the capacity of a pipeline with a goal for latency, a minute each.
 
 The capacity is the rate of the same pipeline, without a goal, on batches as large as those of a steady overload, which
-is the most that it can do: the larger the batch, the more rows share a pass over R. Files come at a steady rate; a
-row's latency is from when its file came until the tables show it, the worst p95 of a batch counts. When the source
-ends, what was shed is repaired, and the sink is compared with all rows that came. Spark's own stream-static join reads
-a source at the same capacity of ours, and its lag is what has come and is not done.
+is the most that it can do; it is measured anew before and after each rate. Files come at a steady rate; a row's latency
+is from when its file came until the tables show it, the worst p95 of a batch counts. When the source ends, what was
+shed is repaired, and the sink is compared with all rows that came. Spark's own stream-static join reads a source at the
+same capacity of ours, and its lag is what has come and is not done.
 
 What a goal costs that is not needed: the same files, one in a batch, by one pipeline with it and one without, in turns.
 """
@@ -16,7 +16,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,11 @@ from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from benchmarks.capacity import Capacity
 from benchmarks.file_feed import FileFeed
+from benchmarks.local_spark import CORES, start_spark
 from benchmarks.report import Report
-from benchmarks.spark_join import CORES, WORKER_MEMORY, start_spark
+from benchmarks.spark_join import SETTINGS, WORKER_MEMORY
 from benchmarks.workload import relation, relation_parquet, relation_rows, stream_batches
 from semistream import Relation
 from semistream.spark.batch_report import BatchReport
@@ -42,10 +45,8 @@ OF_CAPACITY = 0.85
 OF_SECONDS = 0.98  # that a batch takes without a goal, of those that it takes with one that is not needed
 _COLUMNS = ("c0", "c1", "c2")
 _SETTLED = 2  # batches with rows that warm up workers and tell the controller how fast they are
-_FILE_ROWS, _CONTENTS = 1_000_000, 4  # of files that tell the capacity, and how many of them differ
-_ROUGH_FILES, _CAPACITY_BATCHES = 8, 4  # in a batch that tells it roughly, and batches of each size
 _STEADY_S = 0.4 * GOAL_S  # about what a batch of a steady overload takes
-_UNUSED_ROWS, _UNUSED_TURNS = 1_000_000, 8
+_UNUSED_ROWS, _UNUSED_TURNS = 2_000_000, 15
 
 
 _WITH, _WITHOUT = "with a goal", "without a goal"
@@ -54,13 +55,17 @@ _PROGRESS = Console(stderr=True, soft_wrap=True, highlight=False)
 
 @dataclass
 class Load:
-    """What a source at ``times`` the capacity came to: each batch, and what was missing after the repair."""
+    """What a source at ``times`` the capacity came to: each batch, and what was missing after the repair.
+
+    The ``capacity`` is that of just before and after it, on average.
+    """
 
     times: float
     rows: int
     batches: list[BatchReport] = field(default_factory=list)
     missing: int = 0
     repair_s: float = 0.0
+    capacity: float = 0.0
 
     def add(self, batch: BatchReport) -> None:
         """A batch that is done, which is also told."""
@@ -118,29 +123,40 @@ def run(scale: float, folder: Path) -> Report:
     )
     report = Report("overload", scale, setup)
     r, static = relation(folder, rows), relation_parquet(folder, rows)
-    spark = start_spark()
+    spark = start_spark(SETTINGS)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         base = Path(scratch).absolute()
         unused = _unused(spark, r, base / "unused", rows, scale)
-        capacity = report.add("capacity", _capacity(spark, r, base / "capacity", rows, scale)).median
-        _PROGRESS.print(f"  capacity: {capacity / 1e6:.2f} M rows/s")
-        loads = [_load(spark, r, base / f"{times:g}", rows, times, capacity * times, seconds) for times in TIMES]
-        lag_s, done = _sparks(spark, static, base / "spark", rows, capacity, seconds)
+        capacity = Capacity(
+            spark, partial(_spec, r), base / "capacity", keys=rows, scale=scale, batch_s=_STEADY_S * seconds / SECONDS
+        )
+        loads = []
+        now = _measured(capacity)
+        for times in TIMES:
+            before, load = now, _load(spark, r, base / f"{times:g}", rows, times, now * times, seconds)
+            now = _measured(capacity)
+            loads.append(replace(load, capacity=(before + now) / 2))
+        lag_s, done = _sparks(spark, static, base / "spark", rows, now, seconds)
     spark.stop()
+    report.add("capacity", capacity.rates)
     for name, rates in unused.items():
         report.add(f"no overload, {name}", rates)
-    medians = {name: statistics.median(rates) for name, rates in unused.items()}
-    report.require(
-        "rate with a goal over that without, if nothing is shed", OF_SECONDS, medians[_WITH] / medians[_WITHOUT]
-    )
+    ratios = [a / b for a, b in zip(unused[_WITH], unused[_WITHOUT], strict=True)]
+    report.require("rate with a goal over that without, if nothing is shed", OF_SECONDS, statistics.median(ratios))
     for load in loads:
-        _tell(report, load, capacity)
+        _tell(report, load)
     report.add("Spark's own join, source at 1x", [done], note=f"{lag_s:.0f} s behind at the end, and falling back")
     _plot(loads, folder / "overload.png")
     return report
 
 
-def _tell(report: Report, load: Load, capacity: float) -> None:
+def _measured(capacity: Capacity) -> float:
+    now = capacity.measure()
+    _PROGRESS.print(f"  capacity: {now / 1e6:.2f} M rows/s")
+    return now
+
+
+def _tell(report: Report, load: Load) -> None:
     shed = f"{load.share_shed:.0%} shed, p50 {load.p50_s:.1f} s, p95 {load.p95_s:.1f} s"
     shed += f", repaired in {load.repair_s:.0f} s" if load.share_shed else ""
     rates = [batch.rows_per_s for batch in load.settled] or [0.0]
@@ -151,7 +167,7 @@ def _tell(report: Report, load: Load, capacity: float) -> None:
     if load.times > 1:
         report.require(f"{load.times:g}x: the goal over p95 latency", 1.0, GOAL_S / max(load.p95_s, 1e-9))
         if joined_per_s is not None:
-            report.require(f"{load.times:g}x: joined rows over capacity", OF_CAPACITY, joined_per_s / capacity)
+            report.require(f"{load.times:g}x: joined rows over capacity", OF_CAPACITY, joined_per_s / load.capacity)
     elif load.times < 1:
         report.require(f"{load.times:g}x: rows not shed", 1.0, 1 - load.share_shed)
     report.require(f"{load.times:g}x: rows there after reconcile", 1.0, 1.0 if not load.missing else 0.0)
@@ -168,39 +184,6 @@ def _spec(r: Relation, source: Path, base: Path, **more: Any) -> dict[str, Any]:
         "memory": WORKER_MEMORY,
         **more,
     }
-
-
-def _capacity(spark: SparkSession, r: Relation, base: Path, keys: int, scale: float) -> list[float]:
-    """Rows a second of batches that take about as long as those of a steady overload, from plan to commit."""
-    files = _Files(base / "files", keys, max(int(_FILE_ROWS * scale), 25_000))
-    rough = statistics.median(_rates(spark, r, base / "rough", files, _ROUGH_FILES))
-    return _rates(spark, r, base / "steady", files, max(round(rough * _STEADY_S / files.rows), 1))
-
-
-class _Files:
-    """Files of so many rows each, of which as many as are asked for are linked to a source."""
-
-    def __init__(self, folder: Path, keys: int, rows: int) -> None:
-        folder.mkdir(parents=True)
-        self._folder, self.rows = folder, rows
-        for number, batch in enumerate(stream_batches(keys, rows, _CONTENTS)):
-            pq.write_table(pa.Table.from_batches([batch]), folder / f"{number}.parquet")
-
-    def link(self, source: Path, count: int) -> None:
-        source.mkdir(parents=True)
-        for number in range(count):
-            (source / f"{number:06d}.parquet").hardlink_to(self._folder / f"{number % _CONTENTS}.parquet")
-
-
-def _rates(spark: SparkSession, r: Relation, base: Path, files: _Files, each: int) -> list[float]:
-    """Rows a second of a few batches of so many files ``each``, but for the first."""
-    source = base / "source"
-    files.link(source, each * _CAPACITY_BATCHES)
-    spec = _spec(r, source, base)
-    spec["source"]["files_per_batch"] = each
-    reports: list[BatchReport] = []
-    Pipeline.from_dict(spec).run(spark, once=True, watch=reports.append)
-    return [report.rows_per_s for report in reports[1:]]
 
 
 def _unused(spark: SparkSession, r: Relation, base: Path, keys: int, scale: float) -> dict[str, list[float]]:

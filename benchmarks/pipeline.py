@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from benchmarks.local_spark import CORES, start_spark
 from benchmarks.report import Report
-from benchmarks.spark_join import CORES, WORKER_MEMORY, Effort, batch_rates, link_files, start_spark, write_stream
+from benchmarks.spark_join import SETTINGS, WORKER_MEMORY, Effort, batch_rates, link_files, write_stream
 from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows
 from semistream import Relation
 from semistream.spark.engines import ENGINES
@@ -38,7 +39,7 @@ def run(scale: float, folder: Path) -> Report:
     setup = f"R {rows:,} x 120 B, S Zipf(1) in micro-batches of {batch:,}, local[{CORES}], 10 % of R as memory in all"
     report = Report("pipeline", scale, setup)
     r, static = relation(folder, rows), relation_parquet(folder, rows)
-    spark = start_spark()
+    spark = start_spark(SETTINGS)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         base = Path(scratch).absolute()
         files = write_stream(base, rows, batch, OURS.batches)

@@ -18,11 +18,15 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks.local_spark import CORES, start_spark
 from benchmarks.report import Report
 from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows, stream_batches
 from semistream.spark import join
 
-CORES = 2
+SETTINGS = {
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.shuffle.partitions": str(4 * CORES),
+}
 WORKER_MEMORY = "5%"
 REQUIRED = 10.0
 
@@ -60,7 +64,7 @@ def run(scale: float, folder: Path) -> Report:
     sizes = ", ".join(f"{size.times * rows:,}" for size in SIZES)
     setup = f"R {sizes} x 120 B, S Zipf(1) in micro-batches of {batch:,}, local[{CORES}], 10 % of R as memory in all"
     report = Report("spark", scale, setup)
-    spark = start_spark()
+    spark = start_spark(SETTINGS)
     ratios = [_measure(report, spark, folder, size, size.times * rows, batch) for size in SIZES]
     spark.stop()
     for route, by_size in zip(("none", "range"), zip(*ratios, strict=True), strict=True):
@@ -107,21 +111,6 @@ def link_files(files: list[Path], folder: Path) -> Path:
     for file in files:
         (folder / file.name).hardlink_to(file)
     return folder
-
-
-def start_spark() -> SparkSession:
-    spark = (
-        SparkSession.builder.master(f"local[{CORES}]")
-        .config("spark.driver.memory", "6g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.autoBroadcastJoinThreshold", "-1")
-        .config("spark.sql.shuffle.partitions", str(4 * CORES))
-        .config("spark.sql.files.openCostInBytes", "65536")  # else a small file is not split over the cores
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def _rates(spark: SparkSession, query: Callable[[DataFrame], DataFrame], source: Path) -> list[float]:

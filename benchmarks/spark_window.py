@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from benchmarks.local_spark import CORES, start_spark
 from benchmarks.report import Report
 from semistream.budget import format_bytes
 from semistream.spark import window_join, window_metrics
 from semistream.streams import ZipfPair
 
 FULL_BATCH = 200_000  # rows of each stream in a micro-batch
-CORES = 2
 SHARES = (1.0, 0.5, 0.25, 0.1)
 REQUIRED_RATE = 0.2  # million rows/s
 REQUIRED_KEPT = 0.9  # of the results, with half of the memory, Zipf 1
@@ -80,7 +80,7 @@ def measure(report: Report, scale: float, folder: Path) -> None:
     zipf = Workload(
         "Zipf 1", 1.0, domain=10 * rows, window=max(rows // 400, 200), batch=max(rows // 8, 2_000), batches=_COLD + 3
     )
-    spark = _start_spark()
+    spark = start_spark({"spark.sql.shuffle.partitions": str(CORES)})
     try:
         for workload in (replace(uniform, name="warm-up"), uniform, zipf):
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
@@ -165,19 +165,3 @@ def _run(
     results = sum(each.observedMetrics[_OWN]["results"] for each in reports)
     states = [sum(operator.memoryUsedBytes for operator in each.stateOperators) for each in reports]
     return Outcome(rates, results, int(median(states[_COLD:])))
-
-
-def _start_spark() -> SparkSession:
-    spark = (
-        SparkSession.builder.master(f"local[{CORES}]")
-        .config("spark.driver.memory", "4g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", str(CORES))
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "65536")
-        .config("spark.sql.files.openCostInBytes", "65536")  # else a small file is not split over the cores
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,34 @@ from semistream.shedding import SAMPLE_COLUMNS, Kept, SampleDesign
 
 CARRIED_SAMPLE = pa.schema([field.with_nullable(True) for field in SAMPLE_COLUMNS])
 """The columns that weighted rows carry through the steps."""
+
+
+@dataclass(frozen=True)
+class ArrivedTogether:
+    """So many ``rows`` that came at the same time, none of which is shed or carries weights: nothing tells them apart.
+
+    It has what is asked of `ArrivedRows` of such rows, in no time.
+    """
+
+    rows: int
+    came_ms: int
+    kept: ClassVar[None] = None
+
+    def slice(self, begin: int, rows: int) -> ArrivedTogether:
+        """That of rows that follow each other."""
+        return replace(self, rows=max(min(rows, self.rows - begin), 0))
+
+    def where(self, mask: Bools) -> ArrivedTogether:
+        """That of some of the rows."""
+        return replace(self, rows=int(np.count_nonzero(mask)))
+
+    def by_arrival(self, tick_ms: int) -> dict[str, int]:
+        """How many rows came in each stretch of ``tick_ms``, by its number.
+
+        >>> ArrivedTogether(3, 250).by_arrival(100)
+        {'2': 3}
+        """
+        return {str(self.came_ms // tick_ms): self.rows} if self.rows else {}
 
 
 @dataclass(frozen=True)
@@ -43,11 +72,8 @@ class ArrivedRows:
         >>> ArrivedRows(np.array([0, 90, 250]), np.arange(3)).by_arrival(100)
         {'0': 2, '2': 1}
         """
-        if self.repaired or not self.came_ms.size:
+        if self.repaired:
             return {}
-        first, last = int(self.came_ms.min()) // tick_ms, int(self.came_ms.max()) // tick_ms
-        if first == last:  # as those of one file
-            return {str(first): self.came_ms.size}
         ticks, rows = np.unique(self.came_ms // tick_ms, return_counts=True)
         return {str(tick): int(n) for tick, n in zip(ticks.tolist(), rows.tolist(), strict=True)}
 
@@ -62,3 +88,6 @@ class ArrivedRows:
         design = SampleDesign(0, 0.0) if design is None or self.repaired else design
         values = [np.full(n, batch, np.int64), self.ids, np.full(n, design.drawn), np.full(n, design.spread)]
         return [pa.array(each, field.type) for each, field in zip([weights, *values], CARRIED_SAMPLE, strict=True)]
+
+
+Arrived = ArrivedRows | ArrivedTogether

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from semistream.errors import PipelineError, RelationError
 from semistream.etl.accounts import Accounts
 from semistream.etl.archive import ArchiveSplit, archived_rows
-from semistream.etl.arrived_rows import CARRIED_SAMPLE, ArrivedRows
+from semistream.etl.arrived_rows import CARRIED_SAMPLE, Arrived, ArrivedRows
 from semistream.etl.carried_types import convert_batch
 from semistream.etl.chain import ROW, Chain, Stopped
 from semistream.etl.changes import ChangeChain
@@ -145,7 +145,7 @@ class BatchTask:
                 yield from self._enter_spark_s(each, None)
         yield from self._chain.flush()
 
-    def _enter_spark_s(self, batch: pa.RecordBatch, arrived: ArrivedRows | None) -> Iterator[Stopped]:
+    def _enter_spark_s(self, batch: pa.RecordBatch, arrived: Arrived | None) -> Iterator[Stopped]:
         raw = batch.column(batch.num_columns - 1)
         rows = convert_batch(batch.remove_column(batch.num_columns - 1), self._plan.source)
         yield from self._enter(rows, raw, arrived)
@@ -196,7 +196,7 @@ class BatchTask:
                 yield from self._convert(batch.select(names), split, own)
                 begin += batch.num_rows
 
-    def _convert(self, batch: pa.RecordBatch, split: SourceSplit, arrived: ArrivedRows | None) -> Iterator[Stopped]:
+    def _convert(self, batch: pa.RecordBatch, split: SourceSplit, arrived: Arrived | None) -> Iterator[Stopped]:
         """Rows of a file in the source's types; one with a value that has no place there is invalid."""
         try:
             rows = convert_batch(batch, self._plan.source)
@@ -248,7 +248,7 @@ class BatchTask:
             pa.record_batch({"file": [split.path]}), f"the rest of the file{groups} cannot be read: {error}"
         )
 
-    def _enter(self, rows: pa.RecordBatch, raw: pa.Array | None, arrived: ArrivedRows | None) -> Iterator[Stopped]:
+    def _enter(self, rows: pa.RecordBatch, raw: pa.Array | None, arrived: Arrived | None) -> Iterator[Stopped]:
         """Rows of the source: those that are as it promises go on or are shed, the others go to the quarantine."""
         plan, numbers = self._plan, self._accounts.enter(rows.num_rows)
         reasons = first_broken(plan.rules, rows)
@@ -270,12 +270,12 @@ class BatchTask:
             yield from self._chain.push(self._carried(rows, numbers, arrived))
 
     def _not_shed(
-        self, rows: pa.RecordBatch, numbers: Numbers, arrived: ArrivedRows
-    ) -> tuple[pa.RecordBatch, Numbers, ArrivedRows]:
+        self, rows: pa.RecordBatch, numbers: Numbers, arrived: Arrived
+    ) -> tuple[pa.RecordBatch, Numbers, Arrived]:
         """The rows that are kept; the others go to the archive as they are."""
         plan, shedding = self._plan, self._plan.shedding
         assert shedding is not None
-        if arrived.kept is not None and not arrived.kept.mask.all():
+        if isinstance(arrived, ArrivedRows) and arrived.kept is not None and not arrived.kept.mask.all():
             kept = arrived.kept.mask
             shed, fate = rows.filter(pa.array(~kept)), arrived.where(~kept)
             self._accounts.end("shed", numbers[~kept])
@@ -298,7 +298,7 @@ class BatchTask:
         for name, count in found.items():
             self._counts[name] = self._counts.get(name, 0) + count
 
-    def _carried(self, rows: pa.RecordBatch, numbers: Numbers, arrived: ArrivedRows | None) -> pa.RecordBatch:
+    def _carried(self, rows: pa.RecordBatch, numbers: Numbers, arrived: Arrived | None) -> pa.RecordBatch:
         """Rows with the columns that the pipeline needs for itself."""
         since = pa.repeat(pa.scalar(int(self._plan.at * 1000), pa.int64()), rows.num_rows)
         own = {ROW: pa.array(numbers), SINCE: since}
@@ -306,7 +306,7 @@ class BatchTask:
         columns = [*rows.columns, *own.values(), *constants.values()]
         names = [*rows.schema.names, *own, *constants]
         shedding = self._plan.shedding
-        if arrived is not None and shedding is not None and shedding.weighted:
+        if isinstance(arrived, ArrivedRows) and shedding is not None and shedding.weighted:
             design = None if shedding.decided is None else shedding.decided.design
             columns += arrived.sample_columns(self._plan.batch, design)
             names += CARRIED_SAMPLE.names

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.etl.archive import ArchiveSplit
-from semistream.etl.arrived_rows import ArrivedRows
+from semistream.etl.arrived_rows import Arrived
 from semistream.etl.routed_keys import RoutedKeys
 from semistream.etl.row_flags import Bools
 from semistream.etl.splits import SourceSplit
@@ -22,7 +22,7 @@ def archives(split: SourceSplit, routed: RoutedKeys | None) -> bool:
 
 
 def own_rows(
-    rows: pa.RecordBatch, split: SourceSplit | ArchiveSplit, routed: RoutedKeys, arrived: ArrivedRows | None
+    rows: pa.RecordBatch, split: SourceSplit | ArchiveSplit, routed: RoutedKeys, arrived: Arrived | None
 ) -> Bools:
     """Which rows of a split are the task's: those of its part of R, and of rows that are shed all or none."""
     if arrived is None or arrived.kept is None or isinstance(split, ArchiveSplit):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from semistream.errors import PipelineError
 from semistream.etl.archive import first_id
-from semistream.etl.arrived_rows import ArrivedRows
+from semistream.etl.arrived_rows import Arrived, ArrivedRows, ArrivedTogether
 from semistream.etl.parquet_splits import require_readable
 from semistream.etl.row_flags import Numbers
 from semistream.etl.splits import SourceSplit
@@ -58,18 +58,18 @@ class TaskShedding:
         """Whether the decision is about how many results each row gives."""
         return self.decided is not None and self.decided.results is not None
 
-    def split(self, split: SourceSplit) -> ArrivedRows | None:
-        """The rows of a split; nothing of one whose rows are all invalid.
-
-        Where all of them are kept, and carry no weights, there is nothing to tell them apart by.
-        """
+    def split(self, split: SourceSplit) -> Arrived | None:
+        """The rows of a split; nothing of one whose rows are all invalid."""
         if split.part is None:
             return None
+        came = self.came_ms(split)
+        all_kept = self.decided is None or self.decided.keeps_all(split.part, split.rows)
+        if all_kept and not self.weighted:
+            return ArrivedTogether(split.rows, came)
         kept = None
-        if self.decided is not None and (self.weighted or not self.decided.keeps_all(split.part, split.rows)):
+        if self.decided is not None:
             matches = self.split_matches(split) if self.needs_matches else None
             kept = self._applied(split.part, split.rows, matches)
-        came = self.came_ms(split)
         ids = np.arange(split.rows, dtype=np.int64) + first_id(split.part)
         return ArrivedRows(np.full(split.rows, came, np.int64), ids, kept)
 

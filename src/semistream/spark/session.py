@@ -29,6 +29,7 @@ LOCAL_SETTINGS = {
     "spark.pyspark.python": sys.executable,
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.files.openCostInBytes": "4096",  # else one small file is one task, and a core is idle
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",  # else a job looks at the files of a large batch
     "spark.ui.enabled": "false",
 }
 
