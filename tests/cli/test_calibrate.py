@@ -60,6 +60,8 @@ def test_json_has_all_that_was_measured(tmp_path: Path, small: Path) -> None:
     report, machine = answer.json, load_profile(tmp_path)
     assert machine is not None
     assert (report["seek_s"], report["transfer_s_per_byte"]) == (machine.disk.seek_s, machine.disk.transfer_s_per_byte)
+    assert (report["at_once"], report["page_cache_bytes"]) == (machine.at_once, machine.page_cache_bytes)
+    assert machine.page_cache_bytes > 0
     assert KernelCosts(**report["kernels"]) == machine.kernels
     assert set(report["kernels"]) == {field.name for field in fields(KernelCosts)}
     assert [each["bytes"] for each in report["requests"]] == [8192, 65536, 1 << 20]
@@ -75,7 +77,7 @@ def test_operators_that_were_measured_are_reported(tmp_path: Path) -> None:
     report = run("calibrate", "--on", tmp_path, "--json").json
     assert report["operators"]["mesh"]["tuple_s"] == 1e-7
     (line,) = (line for line in run("calibrate", "--on", tmp_path).out.splitlines() if line.startswith("mesh"))
-    assert line.split() == ["mesh", "100.0", *["0.0"] * 10]
+    assert line.split() == ["mesh", "100.0", *["0.0"] * 11]
 
 
 def test_by_default_it_is_the_disk_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,6 +181,7 @@ class Calibrated:
     seek_s: float
     transfer_s_per_byte: float
     at_once: float
+    page_cache_bytes: float
     requests: list[RequestReport]
     kernels: dict[str, float]
     operators: dict[str, dict[str, float]]
@@ -203,6 +204,7 @@ class Calibrated:
             seek_s=machine.disk.seek_s,
             transfer_s_per_byte=machine.disk.transfer_s_per_byte,
             at_once=machine.at_once,
+            page_cache_bytes=machine.page_cache_bytes,
             requests=[
                 RequestReport(
                     bytes=each.nbytes,

@@ -12,6 +12,7 @@ from semistream.joins.operator_probe import measure_operators
 from semistream.tuning.disk_probe import DiskProbe, probe_disk
 from semistream.tuning.identity import MachineIdentity, disk_identity, folder_on_disk
 from semistream.tuning.machine import KernelCosts, Machine, OperatorCosts
+from semistream.tuning.page_cache import page_cache_bytes
 from semistream.tuning.profiles import MachineProfile, save_profile, writable_cache_folder
 from semistream.tuning.progress import Progress
 
@@ -58,7 +59,13 @@ def calibrate(
     writable_cache_folder()
     disk = measure_disk(folder, progress=lambda share: progress("disk", share))
     kernels = measure_costs(lambda share: progress("kernels", share))
-    machine = Machine(f"{MachineIdentity.here()}, {disk_identity(folder)}", disk.costs, kernels, at_once=disk.at_once)
+    machine = Machine(
+        f"{MachineIdentity.here()}, {disk_identity(folder)}",
+        disk.costs,
+        kernels,
+        at_once=disk.at_once,
+        page_cache_bytes=page_cache_bytes(),
+    )
     operators = measure_operators(folder, machine, lambda share: progress("operators", share))
     machine = replace(machine, operators=dict(operators))
     file, profile = save_profile(machine, folder)

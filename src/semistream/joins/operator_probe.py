@@ -91,6 +91,7 @@ _ENGINE_SETTINGS = (
     _Setting(1, 0.1, exponent=1.6, drained=0.7),  # hardly anything but look-ups
     _Setting(1, 0.1, exponent=0.6, drained=0.7),
 )
+_LOOK_UP_SETTINGS = (*_SMALL, _Setting(0, 0.03), _Setting(0, 0.06))  # they take a copy of R, so that is small
 _RESIDENT_SETTINGS = (_Setting(0, 1.5), _Setting(0, 3.0), _Setting(0, 3.0, columns=2), _Setting(1, 1.2))
 _CACHED = tuple(_Setting(1, 0.1, exponent=exponent, drained=0.1) for exponent in (1.0, 1.3))
 
@@ -185,7 +186,7 @@ def _settings(kind: type[SemiStreamJoin]) -> Sequence[_Setting]:
         SweepJoin: _SWEEP_SETTINGS,
         EngineJoin: _ENGINE_SETTINGS,
         ResidentJoin: _RESIDENT_SETTINGS,
-        IndexNestedLoopJoin: _SMALL,  # look-ups take a copy of R, so that is small
+        IndexNestedLoopJoin: _LOOK_UP_SETTINGS,
     }
     return own.get(kind, _CACHED if issubclass(kind, FrontStage) else _SETTINGS)
 
@@ -296,7 +297,7 @@ def _counts(stats: JoinStats, columns: int, *, cached: bool) -> Floats:
     values = columns * stats.outputs
     work = [answered, values, stats.probes, stats.steps, looked_up, stats.packets, stats.batches, entered]
     missed = answered if hits else 0
-    return np.array([*work, stats.waits, missed, stats.level_probes], np.float64)
+    return np.array([*work, stats.waits, missed, stats.level_probes, stats.pages_read], np.float64)
 
 
 def _build(path: Path, rows: int) -> Relation:

@@ -53,7 +53,7 @@ class OperatorCosts:
     looked up in a cache first and ``miss_s`` if that misses it, ``value_s`` for each value of R in a result, ``row_s``
     for a row of R that it meets, ``step_s`` for an iteration of its loop, ``wait_s`` instead for one in which it waits
     for its read, whatever is read, ``packet_s`` for taking tuples in, however few, ``batch_s`` for giving results out,
-    and ``level_s`` for each level of tuples that an iteration is done with.
+    ``level_s`` for each level of tuples that an iteration is done with, and ``page_s`` for a page that is looked up.
     """
 
     tuple_s: float
@@ -67,6 +67,7 @@ class OperatorCosts:
     wait_s: float = 0.0
     miss_s: float = 0.0
     level_s: float = 0.0
+    page_s: float = 0.0
 
     def __post_init__(self) -> None:
         require_numbers(self, *(each.name for each in fields(self)), least=0)
@@ -76,7 +77,8 @@ class OperatorCosts:
 class Machine:
     """A machine as the cost models see it: its disk, its kernels, and what its operators take by name.
 
-    The disk gives ``at_once`` times as many bytes in a second if it is asked for several runs at once.
+    The disk gives ``at_once`` times as many bytes in a second if it is asked for several runs at once. The system has
+    ``page_cache_bytes`` for the pages of files that are mapped; none, if that is not known.
     """
 
     name: str
@@ -84,16 +86,23 @@ class Machine:
     kernels: KernelCosts = KernelCosts()
     operators: Mapping[str, OperatorCosts] = field(default_factory=dict)
     at_once: float = 1.0
+    page_cache_bytes: float = 0.0
 
     def __post_init__(self) -> None:
         require_numbers(self, "at_once", least=1)
+        require_numbers(self, "page_cache_bytes", least=0)
 
     def __hash__(self) -> int:
         return hash((self.name, self.disk, self.kernels, *sorted(self.operators)))
 
     def disk_s(self, work: Work, workload: Workload) -> float:
-        """Seconds of the disk for a tuple: SSIJ's S for each seek and T for each page."""
-        taken_s = self.disk.request_s(work.pages * workload.page_bytes, work.pages, requests=work.seeks)
+        """Seconds of the disk for a tuple: SSIJ's S for each seek and T for each page that it reads.
+
+        The system's page cache is taken to hold any page as likely as another.
+        """
+        cached = min(self.page_cache_bytes / (workload.num_pages * workload.page_bytes), 1.0) if work.mapped else 0.0
+        seeks, pages = (1 - cached) * work.seeks, (1 - cached) * work.pages
+        taken_s = self.disk.request_s(pages * workload.page_bytes, pages, requests=seeks)
         return taken_s / self.at_once if work.reads_at_once else taken_s
 
     def processor_s(self, operator: str, work: Work, workload: Workload) -> float:
@@ -103,7 +112,7 @@ class Machine:
         own_s = work.joined * (costs.tuple_s + work.looked_up * costs.miss_s) + values * costs.value_s
         ahead = work.steps - work.waited
         loops_s = ahead * costs.step_s + work.waited * costs.wait_s + work.probes * costs.row_s
-        loops_s += work.level_probes * costs.level_s
+        loops_s += work.level_probes * costs.level_s + work.pages * costs.page_s
         return own_s + loops_s + work.batches * costs.batch_s + _entering_s(costs, work)
 
     def gathering_s(self, operator: str, work: Work) -> float:
@@ -144,7 +153,7 @@ DEFAULT_MACHINE = Machine(
         "adaptive_mesh": OperatorCosts(tuple_s=90e-9, value_s=6e-9, row_s=15e-9, step_s=2.4e-3),
         "hybrid": OperatorCosts(tuple_s=320e-9, value_s=6e-9, row_s=65e-9, step_s=80e-6, packet_s=0.9e-3),
         "index": OperatorCosts(tuple_s=180e-9, value_s=20e-9, step_s=1.4e-3),
-        "nested_loop": OperatorCosts(tuple_s=350e-9, value_s=9e-9, step_s=3.5e-3),
+        "nested_loop": OperatorCosts(tuple_s=350e-9, value_s=9e-9, step_s=200e-6, page_s=10e-6),
         "resident": OperatorCosts(tuple_s=65e-9, value_s=6e-9, step_s=350e-6),
     },
 )

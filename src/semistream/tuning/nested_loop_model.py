@@ -15,8 +15,9 @@ from semistream.tuning.workload import Workload
 class NestedLoopModel:
     """Index nested loops that look up to ``rows_at_once`` up together, in the order of their keys.
 
-    Each page that any of them needs is read once, by a request of its own. The papers look up one tuple after the
-    other, for which ``rows_at_once`` is 1: a seek and a page for each.
+    Each page that any of them needs is read once, by a request of its own, unless the system's page cache has it: the
+    tree's file is mapped. The papers look up one tuple after the other, for which ``rows_at_once`` is 1: a seek and a
+    page for each.
     """
 
     rows_at_once: float = 1.0
@@ -37,4 +38,5 @@ class NestedLoopModel:
             longest_wait=rows,
             packets=1 / rows,
             reads_ahead=False,
+            mapped=True,
         )

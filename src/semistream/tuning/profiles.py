@@ -28,7 +28,7 @@ from semistream.tuning.machine import DEFAULT_MACHINE, KernelCosts, Machine, Ope
 from semistream.version import __version__
 
 _LOG = logging.getLogger(__name__)
-PROFILE_FORMAT = 3
+PROFILE_FORMAT = 4
 Costs = TypeVar("Costs", DiskCosts, KernelCosts, OperatorCosts)
 
 
@@ -141,6 +141,7 @@ def _as_json(profile: MachineProfile) -> dict[str, Any]:
             "name": machine.name,
             "disk": asdict(machine.disk),
             "at_once": machine.at_once,
+            "page_cache_bytes": machine.page_cache_bytes,
             "kernels": asdict(machine.kernels),
             "operators": {name: asdict(costs) for name, costs in machine.operators.items()},
         },
@@ -158,6 +159,7 @@ def _from_json(found: Mapping[str, Any]) -> MachineProfile:
             kernels=_costs(KernelCosts, machine["kernels"]),
             operators=operators,
             at_once=float(machine["at_once"]),
+            page_cache_bytes=float(machine["page_cache_bytes"]),
         ),
         measured_on=MachineIdentity(**measured_on),
         disk=found["disk"],

@@ -20,7 +20,8 @@ class Work:
     left for the join behind it. ``waits`` says how many tuples come until half of those before them have their results,
     ``longest_wait`` until all have. Of those joined, ``gathered`` are taken in while nothing is read. Unless it
     ``reads_ahead``, the disk works only while the operator waits for it, which it does in ``waited`` of its iterations.
-    If it ``reads_at_once``, the disk is asked for several runs at a time.
+    If it ``reads_at_once``, the disk is asked for several runs at a time. If pages are ``mapped``, the system's page
+    cache holds as many of them as it has room for, beside the operator's own memory.
     """
 
     seeks: float
@@ -39,6 +40,7 @@ class Work:
     level_probes: float = 0.0
     reads_ahead: bool = True
     reads_at_once: bool = False
+    mapped: bool = False
 
     def behind_cache(self, hits: float) -> Work:
         """The same work for those tuples alone that a tuple cache does not answer, of which it answers ``hits``.
@@ -64,6 +66,7 @@ class Work:
             level_probes=self.level_probes * missed,
             reads_ahead=self.reads_ahead,
             reads_at_once=self.reads_at_once,
+            mapped=self.mapped,
         )
 
 
