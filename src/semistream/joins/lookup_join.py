@@ -73,6 +73,7 @@ class LookupJoin(SemiStreamJoin):
         matched = np.zeros(tuples.sizes.size, np.bool_)
         stream = _BatchRows(tuples)
         for run in self._runs(asked.low, asked.furthest):
+            self.stats.level_probes += 1
             codes = self.spec.condition.codes_of(run)
             for rows, page, row in asked.matches(codes, self._position, self._page, self._row):
                 joined = self._emitter.verified(stream, rows, run, page, row)

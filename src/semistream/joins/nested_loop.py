@@ -44,7 +44,9 @@ class IndexNestedLoopJoin(LookupJoin):
     ) -> NestedLoopModel:
         """Look-ups of as many tuples at once as are taken in together."""
         del sample  # rows are held as they come
-        return NestedLoopModel(rows_at_once=_split_memory(memory, relation, spec).admit_rows)
+        split = _split_memory(memory, relation, spec)
+        fitting = split.run_bytes * relation.num_pages // max(relation.nbytes, 1)
+        return NestedLoopModel(split.admit_rows, pages_at_once=max(min(fitting, split.run_pages), 1))
 
     def _arrange(self) -> None:
         self._set_up(_split_memory(self._memory, self.relation, self.spec))

@@ -153,7 +153,7 @@ DEFAULT_MACHINE = Machine(
         "adaptive_mesh": OperatorCosts(tuple_s=90e-9, value_s=6e-9, row_s=15e-9, step_s=2.4e-3),
         "hybrid": OperatorCosts(tuple_s=320e-9, value_s=6e-9, row_s=65e-9, step_s=80e-6, packet_s=0.9e-3),
         "index": OperatorCosts(tuple_s=180e-9, value_s=20e-9, step_s=1.4e-3),
-        "nested_loop": OperatorCosts(tuple_s=350e-9, value_s=9e-9, step_s=200e-6, page_s=10e-6),
+        "nested_loop": OperatorCosts(tuple_s=100e-9, value_s=2e-9, step_s=200e-6, page_s=15e-6, level_s=45e-6),
         "resident": OperatorCosts(tuple_s=65e-9, value_s=6e-9, step_s=350e-6),
     },
 )
