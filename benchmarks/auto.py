@@ -10,8 +10,8 @@ rate at the speed that it had when it was calibrated: divided by how fast it was
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,13 +44,16 @@ from semistream.tuning.machine import Machine
 from semistream.tuning.prediction import Prediction, predict
 
 BEHIND, OFF, OFF_SIMULATED, MOSTLY = 0.05, 0.20, 0.05, 0.9
-_LEAST_TURNS, _MOST_TURNS = 5, 9  # of the choice and of those that came near it
+_TOGETHER, _LEAST_TURNS, _MOST_TURNS = 3, 6, 12  # of the choice and of those that came near it, in operators once made
 _CLOSE = (0.8, 1.02)  # of the best other's rate: where the choice is, there are more turns
 _NEAR = 0.7  # of the best rate
 _ROUGH, _FINE = 0.25, 0.6  # of the seconds of a full run: of each operator first, and of those that are repeated
 _SAMPLE_ROWS = 1 << 16
 _SIMULATED_SIZE = 0.01  # of the other benchmarks' R: 100 k rows
 _SIMULATED_STREAM, _LONG_STREAM = 20, 300  # tuples for each row of R; of a skewed stream a cache leaves few
+
+Runs = Mapping[str, Callable[[], Rate]]
+"""Operators by name, each of which is run once more when it is called."""
 
 _PROGRESS = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -122,6 +125,7 @@ class Bench:
     fine: Callable[[Relation, float], Measure]
     machine: Callable[[], Machine]
     speed: Callable[[], float]
+    together: int = _TOGETHER
     least_turns: int = _LEAST_TURNS
     most_turns: int = _MOST_TURNS
 
@@ -146,7 +150,7 @@ def run(scale: float, folder: Path) -> GridReport:
         "The papers' disk, where no other time counts; hot keys anywhere in R", "tuples per simulated second"
     )
     small = relation(folder, relation_rows(scale * _SIMULATED_SIZE), page_bytes=SIMULATED_PAGE_BYTES)
-    exact = _fill(simulated, small, Bench(_simulated, _simulated, lambda: PAPERS_DISK, lambda: 1.0, 1, 1))
+    exact = _fill(simulated, small, Bench(_simulated, _simulated, lambda: PAPERS_DISK, lambda: 1.0, 1, 1, 1))
     remarks = [*_verdicts("this machine", outcomes, OFF), *_verdicts("papers' disk", exact, OFF_SIMULATED)]
     setup = "R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked"
     return GridReport("auto", scale, setup, [real, simulated], remarks)
@@ -197,10 +201,15 @@ class _CellRun:
         chosen = join_tuner(r, spec, workload_of(r, spec, sample), self._machine, sample).chosen(self._memory)
         best = max(rate.per_second for rate in self._rough.values())
         near = [n for n, rate in self._rough.items() if n == chosen.operator or rate.per_second >= _NEAR * best]
-        with ExitStack() as opened:
-            runs = {name: opened.enter_context(measure(OPERATORS[name], self._memory)) for name in near}
-            tuples = max(self._rough[name].tuples for name in near) * _FINE / _ROUGH
-            turns = _Turns(chosen.operator, {name: partial(run, int(tuples)) for name, run in runs.items()}, bench)
+        tuples = int(max(self._rough[name].tuples for name in near) * _FINE / _ROUGH)
+
+        @contextmanager
+        def opened() -> Iterator[Runs]:
+            with ExitStack() as stack:
+                made = {name: stack.enter_context(measure(OPERATORS[name], self._memory)) for name in near}
+                yield {name: partial(run, tuples) for name, run in made.items()}
+
+        turns = _Turns(chosen.operator, opened, bench)
         for name, rough in self._rough.items():
             rate = turns.rate(name) if name in near else rough.per_second
             self._grid.cells.append(Cell(name, self._setting, rate, rough.tuples))
@@ -220,20 +229,30 @@ class _CellRun:
 
 
 class _Turns:
-    """Runs of operators in turns, until the one ``chosen`` is not close to the best other, or often enough."""
+    """Runs of operators in turns, until the one ``chosen`` is not close to the best other, or often enough.
 
-    def __init__(self, chosen: str, runs: dict[str, Callable[[], Rate]], bench: Bench) -> None:
-        self._chosen = chosen
-        self.rates: dict[str, list[Rate]] = {name: [] for name in runs}
+    They are made anew after a few turns: where their memory happens to lie makes a difference as long as they live.
+    """
+
+    def __init__(self, chosen: str, opened: Callable[[], AbstractContextManager[Runs]], bench: Bench) -> None:
+        self._chosen, self._bench = chosen, bench
+        self.rates: dict[str, list[Rate]] = {}
         self.speeds: list[float] = []
-        for turn in range(bench.most_turns):
-            if turn >= bench.least_turns and not self._is_close:
-                break
-            for name in sorted(runs, reverse=bool(turn % 2)):  # each as often before the others as behind them
-                before = bench.speed() if name == chosen else 1.0
-                self.rates[name].append(runs[name]())
-                if name == chosen:
-                    self.speeds.append((before + bench.speed()) / 2)
+        while self._turns < bench.least_turns or (self._turns < bench.most_turns and self._is_close):
+            with opened() as runs:
+                for _ in range(bench.together):
+                    self._turn(runs)
+
+    @property
+    def _turns(self) -> int:
+        return len(self.speeds)
+
+    def _turn(self, runs: Runs) -> None:
+        for name in sorted(runs, reverse=bool(self._turns % 2)):  # each as often before the others as behind them
+            before = self._bench.speed() if name == self._chosen else 1.0
+            self.rates.setdefault(name, []).append(runs[name]())
+            if name == self._chosen:
+                self.speeds.append((before + self._bench.speed()) / 2)
 
     @property
     def _is_close(self) -> bool:
