@@ -1,0 +1,59 @@
+"""RunningPipeline: a pipeline that waits for files, and what it is given is one batch each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from queue import Queue
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from benchmarks.local_spark import CORES
+from semistream.spark.batch_report import BatchReport
+from semistream.spark.pipeline import Pipeline
+
+_MOST_S = 120.0  # that a batch takes, or else something is wrong
+
+
+class RunningPipeline:
+    """Runs a pipeline in a thread, as long as the block lasts; its files come to the folder ``source``."""
+
+    def __init__(self, spark: SparkSession, spec: dict[str, Any], source: Path) -> None:
+        source.mkdir(parents=True)
+        self._source = source
+        self._files = 0
+        self._reports: Queue[BatchReport] = Queue()
+        self._ending = Event()
+        given = {"watch": self._reports.put, "stopping": self._ending.is_set}
+        self._thread = Thread(target=Pipeline.from_dict(spec).run, args=(spark,), kwargs=given, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.set()
+        self._thread.join()
+
+    def take_in(self, batch: pa.RecordBatch) -> BatchReport:
+        """Let a file with these rows come, and wait until they are in their tables."""
+        hidden = self._source / f"_{self._files:06d}.parquet"
+        pq.write_table(pa.Table.from_batches([batch]), hidden, row_group_size=-(-batch.num_rows // CORES))
+        hidden.rename(self._source / hidden.name[1:])
+        self._files += 1
+        return self._reports.get(timeout=_MOST_S)
+
+
+def python_seconds() -> float:
+    """Processor seconds of this process and its Python workers so far; the JVM's are of other work too."""
+    own = psutil.Process()
+    workers = [each for each in own.children(recursive=True) if each.name().startswith("python")]
+    times = [each.cpu_times() for each in (own, *workers)]
+    return sum(each.user + each.system for each in times)
