@@ -137,7 +137,7 @@ def run(scale: float, folder: Path) -> Report:
             before, load = now, _load(spark, r, base / f"{times:g}", rows, times, now * times, seconds)
             now = _measured(capacity)
             loads.append(replace(load, capacity=(before + now) / 2))
-        lag_s, done = _sparks(spark, static, base / "spark", rows, now, seconds)
+        sparks = _sparks(spark, static, base / "spark", rows, now, seconds)
     spark.stop()
     report.add("capacity", capacity.rates)
     for name, rates in unused.items():
@@ -148,8 +148,9 @@ def run(scale: float, folder: Path) -> Report:
     )
     for load in loads:
         _tell(report, load)
-    report.add("Spark's own join, source at 1x", [done], note=f"{lag_s:.0f} s behind at the end, and falling back")
-    _plot(loads, folder / "overload.png")
+    behind = f"{sparks.lag_s[-1]:.0f} s behind after {sparks.at[-1]:.0f} s"
+    report.add("Spark's own join, source at 1x", [sparks.per_s], note=behind)
+    _plot(loads, sparks, folder / "overload.png")
     return report
 
 
@@ -236,25 +237,34 @@ def _load(spark: SparkSession, r: Relation, base: Path, keys: int, times: float,
     return load
 
 
-def _sparks(
-    spark: SparkSession, static: Path, base: Path, keys: int, rate: float, seconds: float
-) -> tuple[float, float]:
-    """How far Spark's own pipeline is behind at the end, in seconds of the source, and its rows a second."""
+@dataclass(frozen=True)
+class SparksRun:
+    """How far Spark's own pipeline was behind at some seconds, in seconds of the source, and its rows a second."""
+
+    at: list[float]
+    lag_s: list[float]
+    per_s: float
+
+
+def _sparks(spark: SparkSession, static: Path, base: Path, keys: int, rate: float, seconds: float) -> SparksRun:
     with FileFeed(base / "source", keys, rate) as feed:
         stream = spark.readStream.schema("key long, seq long").parquet(str(base / "source"))
         joined = stream.join(spark.read.parquet(str(static)).select("key", *_COLUMNS), "key")
         writer = joined.writeStream.format("parquet").option("path", str(base / "out"))
         query = writer.option("checkpointLocation", str(base / "checkpoint")).trigger(processingTime="1 second").start()
-        query.awaitTermination(int(seconds))
-        came = feed.rows
-    done = sum(json.loads(progress.json)["numInputRows"] for progress in query.recentProgress)
+        begin, at, lag_s, done = time.monotonic(), [0.0], [0.0], 0
+        while at[-1] < seconds:
+            query.awaitTermination(1)
+            done = sum(json.loads(progress.json)["numInputRows"] for progress in query.recentProgress)
+            at.append(time.monotonic() - begin)
+            lag_s.append((feed.rows - done) / rate)
     query.stop()
-    return (came - done) / rate, done / seconds
+    return SparksRun(at, lag_s, done / at[-1])
 
 
-def _plot(loads: list[Load], path: Path) -> None:
-    """Latency and share of rows shed of each batch over time, one line for each rate of the source."""
-    figure = Figure(figsize=(8, 6), layout="tight")
+def _plot(loads: list[Load], sparks: SparksRun, path: Path) -> None:
+    """Latency and share of rows shed of each batch over time, one line for each rate of the source, and Spark's lag."""
+    figure = Figure(figsize=(9, 6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     for load in loads:
         batches = [batch for batch in load.batches if batch.overload and batch.overload.latencies]
@@ -263,9 +273,13 @@ def _plot(loads: list[Load], path: Path) -> None:
         at = [batch.at - load.batches[0].at for batch in batches]
         above.plot(at, [_p95(batch) for batch in batches], marker="o", label=f"{load.times:g}x")
         below.plot(at, [b.outcomes["shed"] / max(b.rows_in, 1) for b in batches], marker="o")
+    above.plot(
+        sparks.at, sparks.lag_s, color="grey", linestyle="--", label="1x, Spark's own join:\nhow far it is behind"
+    )
     above.axhline(GOAL_S, color="black", linestyle=":", label="goal")
     above.set_ylabel("latency p95 (s)")
-    above.legend(title="source over capacity")
     below.set_ylabel("rows shed (share)")
+    below.set_ylim(0, 1)
     below.set_xlabel("seconds")
+    figure.legend(title="source over capacity", loc="outside right upper", frameon=False)
     figure.savefig(path, dpi=120)

@@ -14,6 +14,7 @@ from semistream.cli import explain as command
 from semistream.relation import DiskCosts
 from semistream.streams import Zipf
 from semistream.tuning.machine import Machine
+from semistream.tuning.papers import PAPER_MACHINES
 from semistream.tuning.profiles import save_profile
 from tests.cli.conftest import Answer, run, write
 
@@ -121,6 +122,17 @@ def test_a_profile_is_used_and_named(relation: Path) -> None:
     assert answer.code == 0
     assert "a very slow disk" in answer.out
     assert "calibrate" not in answer.out
+
+
+def test_a_machine_of_a_paper_is_taken_by_name(relation: Path) -> None:
+    slow, here = (
+        run("explain", relation, "--memory", "15%", "--json", *more).json for more in (("--machine", "mesh"), ())
+    )
+    assert slow == explain(relation, memory="15%", machine=PAPER_MACHINES["mesh"]).as_dict()
+    assert "Pentium 4" in slow["machine"]
+    assert slow["calibrated"]
+    assert 0 < slow["choice"]["rate"] < here["choice"]["rate"] / 2
+    assert "'mesh'" in refused(run("explain", relation, "--machine", "cray"), 1)
 
 
 def test_a_profile_that_is_refused_is_an_error(relation: Path, cache: Path) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from semistream.errors import InvalidArgument
-from semistream.tuning.mesh_costs import MeshCosts
+from semistream.tuning.mesh_costs import MeshCosts, MeshFactors
 from semistream.tuning.mesh_tuner import MeshTuner
-from semistream.tuning.papers import MESH_MACHINE
+from semistream.tuning.papers import MESH_MACHINE, PAPER_MACHINES
 from semistream.tuning.published_mesh_memory import PublishedMeshMemory
 
 ROWS, ROW_BYTES, TUPLE_BYTES, PAGE_BYTES = 3_500_000, 120, 20, 8192  # MESH Table 3
@@ -20,6 +21,14 @@ PAGES = ROWS // (PAGE_BYTES // ROW_BYTES)
 def tuner(limit: int) -> MeshTuner:
     memory = PublishedMeshMemory(limit, PAGES, PAGE_BYTES, TUPLE_BYTES, fudge=2.0)
     return MeshTuner(MeshCosts(MESH_MACHINE, rows_per_page=PAGE_BYTES // ROW_BYTES), memory)
+
+
+def test_the_profile_of_the_machine_has_its_factors() -> None:
+    machine = PAPER_MACHINES["mesh"]
+    found = MeshFactors.of(machine, page_bytes=PAGE_BYTES, values_per_result=14)
+    assert replace(found, packet_s=0.0) == MESH_MACHINE
+    tuple_s = sum(getattr(machine.operators["mesh"], name) for name in ("tuple_s", "entry_s"))
+    assert tuple_s == pytest.approx(MESH_MACHINE.row_s(1))
 
 
 def test_it_is_mesh_1() -> None:

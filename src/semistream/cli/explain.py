@@ -64,11 +64,16 @@ def explain(
     slots: Annotated[
         int | None, typer.Option(min=1, help="Of a pipeline: tasks that run at a time. Else the cores of this machine.")
     ] = None,
+    machine: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The machine of a paper (mesh) instead of this one. Not of a pipeline."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what a join would choose, how fast it would be, and what would change that; or each join of a pipeline."""
     if relation.suffix in _PIPELINES:
         given = {"--on": on, "--sample": sample, "--columns": columns, "--plot": plot, "--how": how.value != "inner"}
+        given["--machine"] = machine
         if wrong := [name for name, value in given.items() if value]:
             raise typer.BadParameter(
                 f"{relation} is a pipeline, whose joins say that themselves: leave {wrong[0]} out."
@@ -85,6 +90,7 @@ def explain(
     from semistream.cli.explanation_text import Explained
     from semistream.cli.output import show
     from semistream.joins import explain as explain_join
+    from semistream.tuning.papers import paper_machine
 
     explanation = explain_join(
         relation,
@@ -96,6 +102,7 @@ def explain(
         zipf=zipf,
         batch_rows=batch_rows,
         columns=column_names(columns),
+        machine=None if machine is None else paper_machine(machine),
     )
     if plot is not None:
         from semistream.cli.explanation_plot import save_plot

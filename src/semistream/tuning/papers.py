@@ -1,8 +1,13 @@
-"""The papers' machines, as far as their rates tell: named sets of cost factors."""
+"""The papers' machines, as far as their rates tell: named profiles, and the cost factors that they are made of."""
 
 from __future__ import annotations
 
+from semistream.errors import InvalidArgument
+from semistream.relation.disk_costs import DiskCosts
+from semistream.tuning.machine import DEFAULT_MACHINE, KernelCosts, Machine, OperatorCosts
 from semistream.tuning.mesh_costs import MeshFactors
+
+_PAGE_BYTES = 8192
 
 MESH_MACHINE = MeshFactors(
     seek_s=0.5e-3,
@@ -22,3 +27,44 @@ within a tenth if the hash table takes twice a tuple's bytes. With little memory
 of it the tuples do: 26 microseconds each, of which the rates do not tell how they are shared out. A request of a scan
 costs far less than a seek of such a disk, as its head stays where it is.
 """
+
+
+def _machine(name: str, factors: MeshFactors) -> Machine:
+    """A machine of such factors, on which every operator takes for a tuple and a row of R what MESHJOIN takes."""
+    costs = OperatorCosts(
+        tuple_s=factors.expire_s + factors.output_s,
+        entry_s=factors.stream_s + factors.add_s,
+        row_s=factors.probe_s,
+        hit_s=factors.probe_s,
+        packet_s=factors.packet_s,
+    )
+    return Machine(
+        name,
+        DiskCosts(factors.seek_s, transfer_s_per_byte=factors.transfer_s / _PAGE_BYTES),
+        KernelCosts(
+            encode_s=factors.stream_s,
+            insert_s=factors.add_s,
+            sort_s=0.0,
+            probe_s=factors.probe_s,
+            look_up_s=factors.probe_s,
+            expire_s=factors.expire_s,
+            output_s=factors.output_s,
+            gather_s=0.0,
+        ),
+        dict.fromkeys(DEFAULT_MACHINE.operators, costs),
+    )
+
+
+PAPER_MACHINES = {"mesh": _machine("MESH 5.1: a Pentium 4 with a disk of 7,200 rpm", MESH_MACHINE)}
+"""Profiles by name, for predictions of what a paper's machine would have done."""
+
+
+def paper_machine(name: str) -> Machine:
+    """The machine of a paper.
+
+    >>> paper_machine("mesh").disk.seek_s
+    0.0005
+    """
+    if name not in PAPER_MACHINES:
+        raise InvalidArgument(f"there is no machine {name!r}; give {', '.join(map(repr, PAPER_MACHINES))}.")
+    return PAPER_MACHINES[name]
