@@ -15,6 +15,8 @@ from semistream.relation import BufferedDisk, DirectDisk, Disk, DiskCosts, Simul
 from semistream.relation.disk import ALIGNMENT, SOLID_STATE, allocate_buffer, buffer_bytes, open_disk
 
 SIZE = 3 * ALIGNMENT + 777
+HUGE = 2 << 20
+MAPPINGS = Path("/proc/self/smaps")
 CONTENT = np.random.default_rng(0).integers(0, 256, SIZE, dtype=np.uint8).tobytes()
 
 
@@ -177,3 +179,27 @@ def test_own_costs_of_a_simulated_disk_are_the_time_on_its_clock(file: Path) -> 
     assert disk.now_s == disk.costs.request_s(100, 7) + disk.costs.request_s(10, 1)
     assert disk.now_s == disk.costs.request_s(110, 8, requests=2)
     disk.close()
+
+
+@pytest.mark.parametrize("nbytes", [1, 4096, HUGE - 1, HUGE, HUGE + 1, 3 * HUGE + 4096])
+def test_buffers_are_zeroed_aligned_and_of_their_size(nbytes: int) -> None:
+    buffers = [allocate_buffer(nbytes) for _ in range(3)]
+    for number, buffer in enumerate(buffers):
+        assert buffer.size == nbytes
+        assert not buffer.any()
+        assert buffer.ctypes.data % (HUGE if nbytes >= HUGE else ALIGNMENT) == 0
+        buffer[:] = number + 1
+    assert [set(np.unique(buffer).tolist()) for buffer in buffers] == [{1}, {2}, {3}], "they share no memory"
+
+
+@pytest.mark.skipif(not MAPPINGS.exists(), reason="the system does not tell of mappings")
+def test_large_buffers_ask_for_huge_pages_that_they_can_get() -> None:
+    buffer = allocate_buffer(8 * HUGE + 4096)
+    lines = iter(MAPPINGS.read_text().splitlines())
+    mapping = next(line for line in lines if line.startswith(f"{buffer.ctypes.data:x}-"))
+    addresses, rights = mapping.split()[:2]
+    begin, end = (int(address, 16) for address in addresses.split("-"))
+    flags = next(line for line in lines if line.startswith("VmFlags:")).split()
+    assert end - begin == 8 * HUGE
+    assert "hg" in flags, "what is whole of it is to lie in huge pages"
+    assert rights == "rw-p", "mappings that are shared get none"

@@ -27,7 +27,7 @@ from semistream.errors import CorruptRelation, InvalidArgument
 from semistream.kernels.types import Bytes
 from semistream.relation.disk_costs import DiskCosts, RequestTimes
 
-_HUGE = 4 << 20
+_HUGE = 2 << 20  # bytes of a huge page
 ALIGNMENT = 4096  # what O_DIRECT asks of offsets, lengths and memory on every file system we know
 SOLID_STATE = DiskCosts(seek_s=80e-6, transfer_s_per_byte=1 / 3e9)
 """What real disks are taken to cost: an NVMe drive that is asked for one thing at a time."""
@@ -39,11 +39,18 @@ def buffer_bytes(nbytes: int) -> int:
 
 
 def allocate_buffer(nbytes: int) -> Bytes:
-    """A zeroed buffer aligned for direct I/O; memory is taken by the page as it is first written."""
-    memory = mmap.mmap(-1, nbytes)
-    if nbytes >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)  # direct I/O pins the buffer's pages each time: let there be few
-    return np.frombuffer(memory, np.uint8)
+    """A zeroed buffer aligned for direct I/O; memory is taken by the page as it is first written.
+
+    Direct I/O pins the buffer's pages each time, so let there be few: what it has of whole huge pages lies in such. A
+    mapping begins anywhere, so that one is made in which the buffer can begin with one; the rest is never touched.
+    """
+    if nbytes < _HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
+    memory = mmap.mmap(-1, nbytes + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared, it gets none
+    mapped = np.frombuffer(memory, np.uint8)
+    begin = -mapped.ctypes.data % _HUGE
+    memory.madvise(mmap.MADV_HUGEPAGE, begin, nbytes // _HUGE * _HUGE)
+    return mapped[begin : begin + nbytes]
 
 
 @dataclass
