@@ -45,6 +45,7 @@ from semistream.tuning.prediction import Prediction, predict
 
 BEHIND, OFF, OFF_SIMULATED, MOSTLY = 0.05, 0.20, 0.05, 0.9
 _TOGETHER, _LEAST_TURNS, _MOST_TURNS = 3, 6, 12  # of the choice and of those that came near it, in operators once made
+_DOUBTED_TURNS = 36  # where the choice seems to be behind
 _CLOSE = (0.8, 1.02)  # of the best other's rate: where the choice is, there are more turns
 _NEAR = 0.7  # of the best rate
 _ROUGH, _FINE = 0.25, 0.6  # of the seconds of a full run: of each operator first, and of those that are repeated
@@ -128,6 +129,7 @@ class Bench:
     together: int = _TOGETHER
     least_turns: int = _LEAST_TURNS
     most_turns: int = _MOST_TURNS
+    doubted_turns: int = _DOUBTED_TURNS
 
 
 def run(scale: float, folder: Path) -> GridReport:
@@ -150,7 +152,7 @@ def run(scale: float, folder: Path) -> GridReport:
         "The papers' disk, where no other time counts; hot keys anywhere in R", "tuples per simulated second"
     )
     small = relation(folder, relation_rows(scale * _SIMULATED_SIZE), page_bytes=SIMULATED_PAGE_BYTES)
-    exact = _fill(simulated, small, Bench(_simulated, _simulated, lambda: PAPERS_DISK, lambda: 1.0, 1, 1, 1))
+    exact = _fill(simulated, small, Bench(_simulated, _simulated, lambda: PAPERS_DISK, lambda: 1.0, 1, 1, 1, 1))
     remarks = [*_verdicts("this machine", outcomes, OFF), *_verdicts("papers' disk", exact, OFF_SIMULATED)]
     setup = "R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked"
     return GridReport("auto", scale, setup, [real, simulated], remarks)
@@ -238,7 +240,7 @@ class _Turns:
         self._chosen, self._bench = chosen, bench
         self.rates: dict[str, list[Rate]] = {}
         self.speeds: list[float] = []
-        while self._turns < bench.least_turns or (self._turns < bench.most_turns and self._is_close):
+        while self._turns < bench.least_turns or self._is_open:
             with opened() as runs:
                 for _ in range(bench.together):
                     self._turn(runs)
@@ -255,10 +257,14 @@ class _Turns:
                 self.speeds.append((before + self._bench.speed()) / 2)
 
     @property
-    def _is_close(self) -> bool:
-        (low, high), (best, _) = _CLOSE, self.best_other({})
-        pairs = zip(self.rates[self._chosen], self.rates[best], strict=True)
-        return best != self._chosen and low <= statistics.median(a.per_second / b.per_second for a, b in pairs) <= high
+    def _is_open(self) -> bool:
+        """Whether more turns may tell more: the choice is close to the best other, or a little behind it."""
+        (low, high), (best, others) = _CLOSE, self.best_other({})
+        own = [rate.per_second for rate in self.rates[self._chosen]]
+        ratio = statistics.median(a / b for a, b in zip(own, others, strict=True))
+        if best == self._chosen or not low <= ratio <= high:
+            return False
+        return self._turns < (self._bench.most_turns if ratio >= 1 - BEHIND else self._bench.doubted_turns)
 
     def rate(self, name: str) -> float:
         """The median of an operator's rates."""
