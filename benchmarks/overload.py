@@ -17,7 +17,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -201,7 +201,7 @@ def _unused(spark: SparkSession, r: Relation, base: Path, keys: int, scale: floa
         for name, more in ((_WITHOUT, {}), (_WITH, goal)):
             source = base / name / "source"
             spec = _spec(r, source, base / name, disk="buffered", name=name.replace(" ", "_"), **more)
-            running[name] = stack.enter_context(RunningPipeline(spark, spec, source))
+            running[name] = stack.enter_context(closing(RunningPipeline(spark, spec, source)))
         for number, batch in enumerate(stream_batches(keys, size, _UNUSED_COLD + _UNUSED_TURNS)):
             for name in sorted(running, reverse=number % 2 == 0):
                 before_s = python_seconds()

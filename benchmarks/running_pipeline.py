@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from queue import Queue
 from threading import Event, Thread
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -21,7 +20,7 @@ _MOST_S = 120.0  # that a batch takes, or else something is wrong
 
 
 class RunningPipeline:
-    """Runs a pipeline in a thread, as long as the block lasts; its files come to the folder ``source``."""
+    """Runs a pipeline in a thread until it is closed; its files come to the folder ``source``."""
 
     def __init__(self, spark: SparkSession, spec: dict[str, Any], source: Path) -> None:
         source.mkdir(parents=True)
@@ -31,14 +30,10 @@ class RunningPipeline:
         self._ending = Event()
         given = {"watch": self._reports.put, "stopping": self._ending.is_set}
         self._thread = Thread(target=Pipeline.from_dict(spec).run, args=(spark,), kwargs=given, daemon=True)
-
-    def __enter__(self) -> Self:
         self._thread.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Let it stop, and wait for that."""
         self._ending.set()
         self._thread.join()
 
