@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from queue import Queue
 from threading import Event, Thread
@@ -49,6 +50,9 @@ class RunningPipeline:
 def python_seconds() -> float:
     """Processor seconds of this process and its Python workers so far; the JVM's are of other work too."""
     own = psutil.Process()
-    workers = [each for each in own.children(recursive=True) if each.name().startswith("python")]
-    times = [each.cpu_times() for each in (own, *workers)]
-    return sum(each.user + each.system for each in times)
+    taken_s = 0.0
+    for each in (own, *own.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # Spark starts others for a moment
+            times = each.cpu_times()
+            taken_s += times.user + times.system if each.name().startswith("python") else 0.0
+    return taken_s
