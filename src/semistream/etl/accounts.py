@@ -54,7 +54,7 @@ class Accounts:
         stalled = int(np.count_nonzero(counted))
         outcomes = dict(self._unnumbered)
         for outcome in OUTCOMES:
-            if not self._ended[outcome].none_set:
+            if not self._ended[outcome].untouched:  # most are never used, and rows are many
                 flags = self._ended[outcome].upto(self._numbered)
                 outcomes[outcome] += int(np.count_nonzero(flags & ~counted))
                 counted |= flags

@@ -22,7 +22,7 @@ class RowFlags:
         self._flags = np.zeros(0, np.bool_)
 
     @property
-    def none_set(self) -> bool:
+    def untouched(self) -> bool:
         """Whether no flag was ever set or asked for."""
         return not self._flags.size
 
