@@ -49,7 +49,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Relation:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operator", ["mesh", "adaptive_mesh", "hybrid", "index"])
+@pytest.mark.parametrize("operator", ["mesh", "adaptive_mesh", "hybrid", "index", "sweep"])
 def test_resident_memory_stays_within_the_budget(large: Relation, operator: str) -> None:
     assert large.nbytes > 7 * BUDGET
     assert growth(large.path, operator, large.num_rows) <= BUDGET + SLACK

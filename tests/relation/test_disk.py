@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from semistream.errors import CorruptRelation, InvalidArgument
 from semistream.relation import BufferedDisk, DirectDisk, Disk, DiskCosts, SimulatedDisk
-from semistream.relation.disk import ALIGNMENT, SOLID_STATE, allocate_buffer, buffer_bytes, open_disk
+from semistream.relation.disk import ALIGNMENT, SOLID_STATE, allocate_buffer, allocate_buffers, buffer_bytes, open_disk
 
 SIZE = 3 * ALIGNMENT + 777
 HUGE = 2 << 20
@@ -195,11 +195,35 @@ def test_buffers_are_zeroed_aligned_and_of_their_size(nbytes: int) -> None:
 @pytest.mark.skipif(not MAPPINGS.exists(), reason="the system does not tell of mappings")
 def test_large_buffers_ask_for_huge_pages_that_they_can_get() -> None:
     buffer = allocate_buffer(8 * HUGE + 4096)
+    begin, end = _huge_mapping(buffer.ctypes.data)
+    assert end - begin == 8 * HUGE, "what is whole of it is to lie in huge pages"
+
+
+def _huge_mapping(address: int) -> tuple[int, int]:
+    """The bounds of the mapping that begins at an address, which is to lie in huge pages."""
     lines = iter(MAPPINGS.read_text().splitlines())
-    mapping = next(line for line in lines if line.startswith(f"{buffer.ctypes.data:x}-"))
+    mapping = next(line for line in lines if line.startswith(f"{address:x}-"))
     addresses, rights = mapping.split()[:2]
-    begin, end = (int(address, 16) for address in addresses.split("-"))
     flags = next(line for line in lines if line.startswith("VmFlags:")).split()
-    assert end - begin == 8 * HUGE
-    assert "hg" in flags, "what is whole of it is to lie in huge pages"
+    assert "hg" in flags
     assert rights == "rw-p", "mappings that are shared get none"
+    begin, end = (int(address, 16) for address in addresses.split("-"))
+    return begin, end
+
+
+def test_buffers_of_a_block_are_aligned_and_share_no_memory() -> None:
+    sizes = [100_000, 0, HUGE, 1, 4096]
+    buffers = allocate_buffers(sizes)
+    assert [buffer.size for buffer in buffers] == sizes
+    for number, buffer in enumerate(buffers):
+        assert buffer.ctypes.data % ALIGNMENT == 0
+        buffer[:] = number + 1
+    assert [set(np.unique(buffer).tolist()) for buffer in buffers] == [{1}, set(), {3}, {4}, {5}]
+
+
+@pytest.mark.skipif(not MAPPINGS.exists(), reason="the system does not tell of mappings")
+def test_small_buffers_share_huge_pages_with_what_comes_behind_them() -> None:
+    runs = allocate_buffers([700_000, 700_000, 3 * HUGE])[:2]
+    begin, end = _huge_mapping(runs[0].ctypes.data)
+    assert end - begin == 3 * HUGE
+    assert all(begin <= run.ctypes.data and run.ctypes.data + run.size <= end for run in runs)

@@ -24,11 +24,12 @@ class Place(NamedTuple):
 class ByteRing:
     """A block of bytes in which places are taken one behind the other, and freed in the order in which they were taken.
 
-    At the end of the block it goes on at the beginning; what is too short there stays unused for one round.
+    At the end of the block it goes on at the beginning; what is too short there stays unused for one round. The block
+    is ``memory``, if that is given.
     """
 
-    def __init__(self, nbytes: int) -> None:
-        self.block = allocate_buffer(aligned(nbytes))
+    def __init__(self, nbytes: int, memory: Bytes | None = None) -> None:
+        self.block = allocate_buffer(aligned(nbytes)) if memory is None else memory
         self.mover = ByteMover(self.block)
         self._taken: deque[Place] = deque()
         self._next = 0

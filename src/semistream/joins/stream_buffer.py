@@ -24,7 +24,7 @@ from semistream.joins.packed_column import (
 from semistream.joins.row_sizes import fixed_row_bytes, is_binary, row_sizes
 from semistream.kernels.packed import position_of
 from semistream.kernels.sort import CodeSorter
-from semistream.kernels.types import Int64s
+from semistream.kernels.types import Bytes, Int64s
 from semistream.keys import CodeRanges
 
 _OVERHEAD = 24  # bytes for each column of a level, at most, besides the tuples'
@@ -38,7 +38,8 @@ class StreamBuffer:
     stored as distances from the least of them: a code mostly takes 4 bytes and a time 2 or 4, so that many more tuples
     than would fit as they are meet each page of R. Of hashes, which are compared for nothing but to find candidates,
     the lowest ``code_shift`` bits are left out: 4 bytes of 8 tell nearly all keys apart. Strings are stored without
-    what all of a level begin with. Nested values stand in one Arrow batch per level.
+    what all of a level begin with. Nested values stand in one Arrow batch per level. If ``memory`` is given, of
+    ``nbytes`` in whole words, they lie there.
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class StreamBuffer:
         *,
         single_codes: bool = True,
         code_shift: int = 0,
+        memory: Bytes | None = None,
     ) -> None:
         self.levels: deque[Level] = deque()
-        self._ring = ByteRing(nbytes)
+        self._ring = ByteRing(nbytes, memory)
         self._single_codes = single_codes
         self._code_shift = code_shift
         self._schema = schema

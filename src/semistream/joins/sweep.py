@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
-from semistream.joins.byte_ring import Place
+from semistream.joins.byte_ring import Place, aligned
 from semistream.joins.emitter import Emitter
 from semistream.joins.intake import Intake
 from semistream.joins.level import Level, LevelView
@@ -25,6 +25,8 @@ from semistream.joins.sweep_memory import SweepMemory
 from semistream.joins.waiting_rows import WaitingRows
 from semistream.kernels.types import Int64s
 from semistream.relation import AnyRelation, Relation
+from semistream.relation.disk import allocate_buffers
+from semistream.relation.run_reader import RunReader
 from semistream.tuning.sweep_model import SweepModel
 from semistream.tuning.sweep_pace import SweepPace
 
@@ -87,6 +89,8 @@ class SweepJoin(SemiStreamJoin):
         split = memory.split
         self._level_rows = memory.level_rows
         self._small = SmallBatches(memory.small_rows, memory.small_bytes)
+        run_buffer = RunReader.memory_bytes(split.run_bytes, 1, len(relation.table.segments))
+        *run_buffers, waiting = allocate_buffers([*([run_buffer] * memory.runs), aligned(memory.buffer_bytes)])
         self._buffer = StreamBuffer(
             schema,
             memory.buffer_bytes,
@@ -94,6 +98,7 @@ class SweepJoin(SemiStreamJoin):
             memory.codes.column,
             single_codes=condition.single_codes,
             code_shift=memory.codes.shift,
+            memory=waiting,
         )
         unpacked = self._buffer.unpacked
         payload_bytes = self._memory.free - split.staging_bytes if unpacked else self._buffer.widest
@@ -103,7 +108,11 @@ class SweepJoin(SemiStreamJoin):
         self._number = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._reader = relation.reader(
-            run_bytes=split.run_bytes, disk=self._disk, buffers=memory.runs, threads=min(_THREADS, memory.runs)
+            run_bytes=split.run_bytes,
+            disk=self._disk,
+            buffers=memory.runs,
+            threads=min(_THREADS, memory.runs),
+            memory=run_buffers,
         )
         self._reads_ahead = memory.runs > 1
         self._asked: deque[Int64s] = deque()  # for each run, the counts at which its pages are passed

@@ -16,8 +16,9 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +52,17 @@ def allocate_buffer(nbytes: int) -> Bytes:
     begin = -mapped.ctypes.data % _HUGE
     memory.madvise(mmap.MADV_HUGEPAGE, begin, nbytes // _HUGE * _HUGE)
     return mapped[begin : begin + nbytes]
+
+
+def allocate_buffers(sizes: Sequence[int]) -> list[Bytes]:
+    """Buffers one behind the other in one block, each aligned for direct I/O, which live as long as any of them.
+
+    Those that are too small for a huge page of their own share one with their neighbours. The first ones surely lie in
+    such if the block has any, so let these be the ones that are read to: a disk is up to three times as fast.
+    """
+    begins = list(accumulate((-(-nbytes // ALIGNMENT) * ALIGNMENT for nbytes in sizes), initial=0))
+    block = allocate_buffer(begins[-1])
+    return [block[begin : begin + nbytes] for begin, nbytes in zip(begins, sizes, strict=False)]
 
 
 @dataclass

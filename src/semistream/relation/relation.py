@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ColumnNotFound, InvalidArgument
-from semistream.kernels.types import Int64s
+from semistream.kernels.types import Bytes, Int64s
 from semistream.keys import KeyCodec
 from semistream.relation.build import Progress, build_relation
 from semistream.relation.changes import changes_since, pages_kept_from
@@ -223,8 +223,16 @@ class Relation:
         """A disk to read this relation through."""
         return open_disk(disk, self.data_files[0])
 
-    def reader(self, *, run_bytes: int, disk: str | Disk = "auto", buffers: int = 2, threads: int = 1) -> RunReader:
-        """A reader of runs of pages of at most ``run_bytes``."""
+    def reader(
+        self,
+        *,
+        run_bytes: int,
+        disk: str | Disk = "auto",
+        buffers: int = 2,
+        threads: int = 1,
+        memory: Sequence[Bytes] | None = None,
+    ) -> RunReader:
+        """A reader of runs of pages of at most ``run_bytes``, in ``memory`` if that is given."""
         return RunReader(
             self.table,
             self.layout,
@@ -233,6 +241,7 @@ class Relation:
             run_bytes=run_bytes,
             buffers=buffers,
             threads=threads,
+            memory=memory,
         )
 
     def read_pages(

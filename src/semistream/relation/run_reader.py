@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,8 @@ _SEGMENT_THREADS = 3  # for pages of several segments, whose requests are short:
 class RunReader:
     """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by ``threads``.
 
-    With one buffer there is nothing to do while it is read to, so it is read when it is taken, by the caller.
+    With one buffer there is nothing to do while it is read to, so it is read when it is taken, by the caller. If there
+    is ``memory`` for the buffers, of `memory_bytes` each, they lie there.
 
     Of a run one request reads the segments of each column group in ``table``; ``files`` are those of each group. The
     table keeps which segments need no check of their checksum any more. Only what was asked for is read, so that the
@@ -49,6 +50,7 @@ class RunReader:
         run_bytes: int,
         buffers: int = 2,
         threads: int = 1,
+        memory: Sequence[Bytes] | None = None,
     ) -> None:
         if buffers < 1:
             raise InvalidArgument(f"buffers is {buffers}; a reader needs at least 1.")
@@ -58,7 +60,7 @@ class RunReader:
         self._disk = disk
         self._run_bytes = run_bytes
         self._buffers = buffers
-        self._free: deque[_Buffer] = deque(_Buffer.of(self._buffer_bytes) for _ in range(buffers))
+        self._free = deque(map(_Buffer, self._allocated(buffers) if memory is None else memory))
         self._pending: deque[tuple[_Coming, _Buffer, int]] = deque()  # and the pages of the run
         self._taken: _Buffer | None = None
         self._all_verified = False
@@ -77,6 +79,10 @@ class RunReader:
     @property
     def _buffer_bytes(self) -> int:
         return self.memory_bytes(self._run_bytes, 1, len(self._table.segments))
+
+    def _allocated(self, buffers: int) -> Iterator[Bytes]:
+        """Memory of its own for so many runs."""
+        return (allocate_buffer(self._buffer_bytes) for _ in range(buffers))
 
     @property
     def run_bytes(self) -> int:
@@ -100,7 +106,7 @@ class RunReader:
         """Take runs of up to ``run_bytes`` from now on. Buffers in use are replaced when they are given back."""
         self._run_bytes = run_bytes
         free, self._free = len(self._free), deque()  # the old ones are let go before there are new ones
-        self._free.extend(_Buffer.of(self._buffer_bytes) for _ in range(free))
+        self._free.extend(map(_Buffer, self._allocated(free)))
 
     @property
     def room(self) -> int:
@@ -182,7 +188,7 @@ class RunReader:
             buffer, self._taken = self._taken, None
             if buffer.data.size != self._buffer_bytes:
                 del buffer  # before there is a new one
-                buffer = _Buffer.of(self._buffer_bytes)
+                (buffer,) = map(_Buffer, self._allocated(1))
             self._free.append(buffer)
 
     def read_all(self, runs: Iterable[Pages | PageSequence]) -> Iterator[PageRun]:
@@ -243,17 +249,12 @@ class RunReader:
         self._disk.close()
 
 
-class _Buffer(NamedTuple):
+class _Buffer:
     """Memory for a run, and its address."""
 
-    data: Bytes
-    address: int
-
-    @classmethod
-    def of(cls, nbytes: int) -> _Buffer:
-        """Fresh memory."""
-        data = allocate_buffer(nbytes)
-        return cls(data, data.ctypes.data)
+    def __init__(self, data: Bytes) -> None:
+        self.data = data
+        self.address: int = data.ctypes.data
 
 
 class _LateRun(NamedTuple):
