@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections import deque
 from pathlib import Path
@@ -31,8 +32,8 @@ class MachineSpeed:
         self._tried.append(self._seconds())
 
     def remember(self) -> None:
-        """Let the fastest of the times tried be the usual one, as calibration takes the fastest of its runs."""
-        self._usual_s, self._tried = min(self._tried), []
+        """Let the middle one of the times tried be the usual one, as calibration takes the middle one of its runs."""
+        self._usual_s, self._tried = statistics.median(self._tried), []
 
     def now(self) -> float:
         """The speed of now as a multiple of the usual one."""

@@ -35,7 +35,7 @@ from semistream.tuning.progress import Progress, unwatched
 
 _COLUMNS = 14
 _STREAM_ROWS = 6_000_000  # so that tuples hardly come again: the second time, a cache knows them
-_TRIES = 2  # of a sweep, on which the usual choice is built; one of the others
+_TRIES = 3  # of a sweep, on which the usual choice is built; one of the others
 _OTHERS = 0.5  # of the seconds of a run, for these
 
 
@@ -112,7 +112,7 @@ def measure_operators(
             runs[kind].append([_run(kind, relations[each.relation], each, probed, disk) for each in _settings(kind)])
     measured: dict[str, OperatorCosts] = {}
     for kind in sorted(runs, key=lambda kind: issubclass(kind, FrontStage)):  # these are made of others
-        parts = _fastest(runs[kind])
+        parts = _typical(runs[kind])
         if issubclass(kind, FrontStage):
             behind = replace(measured[kind.wraps.name], batch_s=measured[SweepJoin.name].batch_s)  # made alike
             measured[kind.name] = _with_look_ups(behind, parts)
@@ -191,10 +191,14 @@ def _settings(kind: type[SemiStreamJoin]) -> Sequence[_Setting]:
     return own.get(kind, _CACHED if issubclass(kind, FrontStage) else _SETTINGS)
 
 
-def _fastest(turns: list[list[list[_Part]]]) -> list[_Part]:
-    """The parts of each setting's run, of which there are several: what disturbs one makes it slower."""
+def _typical(turns: list[list[list[_Part]]]) -> list[_Part]:
+    """The parts of each setting's run, of which there are several: those that are neither fast nor slow.
+
+    What disturbs one makes it slower; but a stream that goes on is disturbed as well, so that the fastest of them
+    would promise more than it keeps.
+    """
     return [
-        min(same, key=lambda part: part.per_unit_s)
+        sorted(same, key=lambda part: part.per_unit_s)[len(same) // 2]
         for tried in zip(*turns, strict=True)
         for same in zip(*tried, strict=True)
     ]
