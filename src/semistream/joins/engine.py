@@ -30,7 +30,7 @@ _WATCH = "key sketch"
 _NOTICED = 0.05  # of a tuple's time, from which saving it is worth anything
 _CHANGE_PASSES = 1.5  # over R, that it takes to change the share and to fill the cache again
 _MUCH = 0.35  # of a tuple's time: if that is saved, the stream must have changed, and is looked at soon again
-_SEEN_IN_PASS, _MOST_UNSEEN = 8, 1 << 18  # batches that are watched, at least, and tuples between two of them, if the
+_SEEN_IN_PASS, _MOST_UNSEEN = 4, 1 << 19  # batches that are watched, at least, and tuples between two of them, if the
 # next look is four passes away: the more there are until then, the fewer need be watched in each
 _FEW_ROWS = 1 << 14  # tuples that the cache misses between two looks, at least
 _LEAST_PATIENCE, _MOST_PATIENCE = 4, 16  # passes that a change must pay in, and that are between two looks
@@ -115,7 +115,7 @@ class EngineJoin(FrontStage):
         return super()._give_way() or watched
 
     def _push(self, batch: pa.RecordBatch) -> Results:
-        if self._watch is not None and batch.num_rows and self.stats.rows_in >= self._next_seen:
+        if self._watch is not None and batch.num_rows and (self.stats.rows_in >= self._next_seen or self._is_due):
             unseen = min(self._sweep.pass_rows // _SEEN_IN_PASS, _MOST_UNSEEN)
             self._next_seen = self.stats.rows_in + unseen * max(self._patience // _LEAST_PATIENCE, 1)
             yield from self._see(batch, self._watch)
