@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         explain,
         join,
     )
+    from semistream.joins.calibrate import calibrate
     from semistream.relation import ParquetRelation, Relation
     from semistream.tuning.explanation import Explanation
 
@@ -54,6 +55,7 @@ __all__ = [
     "SemiStreamingIndexJoin",
     "SweepJoin",
     "SemistreamError",
+    "calibrate",
     "explain",
     "join",
 ]
@@ -78,6 +80,7 @@ _HOMES = {
     "SemiStreamingIndexJoin": "semistream.joins",
     "SweepJoin": "semistream.joins",
     "SemistreamError": "semistream.errors",
+    "calibrate": "semistream.joins.calibrate",
     "explain": "semistream.joins",
     "join": "semistream.joins",
 }

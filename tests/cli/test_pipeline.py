@@ -163,10 +163,15 @@ def test_explain_says_what_to_expect_of_every_join(folder: Path) -> None:
     assert entries(folder) == before
 
 
-def test_run_status_and_vacuum(folder: Path, spark: Any) -> None:
+def test_run_status_and_vacuum(folder: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     file = folder / "p.yaml"
     assert "has not run" in refused(run("status", file))
-    report = run("run", file, "--once", "--json").json
+    measured: list[Path] = []
+    monkeypatch.setattr(
+        "semistream.joins.calibrate.calibrate_where_unknown", lambda paths, progress: measured.extend(paths)
+    )
+    report = run("run", file, "--once", "--calibrate", "--json").json
+    assert measured == [folder / "products"], "the disks of relations that are there, and there are no keys yet"
     assert (report["batches"], report["rows_in"]) == (2, 200)
     assert report["outcomes"]["joined"] == sum(i % 60 < 50 for i in range(200))
     assert sum(report["outcomes"].values()) == 200

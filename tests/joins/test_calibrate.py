@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semistream.errors import CalibrationError, InvalidArgument
-from semistream.joins.calibrate import calibrate
+from semistream.joins.calibrate import Calibration, calibrate, calibrate_where_unknown
 from semistream.joins.candidates import OPERATORS
 from semistream.joins.kernel_probe import measure_kernels
 from semistream.joins.operator_probe import ProbeSize, measure_operators
@@ -103,3 +104,26 @@ def test_a_step_that_fails_leaves_the_old_profile(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         calibrate(tmp_path, measure_disk=SMALL_DISK, measure_costs=fail)
     assert load_profile(tmp_path) == before
+
+
+def test_a_disk_is_measured_once_and_again_if_its_profile_is_refused(tmp_path: Path, cache: Path) -> None:
+    measured: list[Path] = []
+
+    def measure(path: Path, **options: Any) -> Calibration:
+        measured.append(path)
+        return calibrate(
+            path, measure_disk=SMALL_DISK, measure_costs=SMALL_KERNELS, measure_operators=lambda *_: {}, **options
+        )
+
+    first, second = tmp_path / "first", tmp_path / "second"
+    for path in (first, second):
+        path.mkdir()
+    steps: list[str] = []
+    (made,) = calibrate_where_unknown([first, second], progress=lambda step, _: steps.append(step), measure=measure)
+    assert measured == [first], "both are on one disk"
+    assert set(steps) == {"disk", "kernels"}
+    assert calibrate_where_unknown([first, second], measure=measure) == []
+    made.file.write_text("{}")
+    calibrate_where_unknown([second], measure=measure)
+    assert measured == [first, second]
+    assert load_profile(first) is not None

@@ -12,6 +12,7 @@ from semistream.cli.options import AsJson
 from semistream.cli.prerequisites import require_java, require_packages
 
 if TYPE_CHECKING:
+    from semistream.etl.spec import PipelineSpec
     from semistream.spark.pipeline import Pipeline, Watch
 
 File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The pipeline.", show_default=False)]
@@ -36,6 +37,13 @@ def validate(file: File, as_json: AsJson = False) -> None:
 def run(
     file: File,
     once: Annotated[bool, typer.Option("--once", help="Stop when all that is there now was taken in.")] = False,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="First measure this machine and the disks of the relations, where that was not done yet.",
+        ),
+    ] = False,
     master: Master = "local[*]",
     conf: Conf = None,
     as_json: AsJson = False,
@@ -45,7 +53,7 @@ def run(
     def work(pipeline: Pipeline, spark: Any, watch: Watch, stopping: Callable[[], bool]) -> None:
         pipeline.run(spark, once=once, watch=watch, stopping=stopping)
 
-    _on_spark(file, work, master, conf, as_json=as_json)
+    _on_spark(file, work, master, conf, as_json=as_json, calibrate=calibrate)
 
 
 def reconcile(file: File, master: Master = "local[*]", conf: Conf = None, as_json: AsJson = False) -> None:
@@ -64,8 +72,12 @@ def _on_spark(
     conf: list[str] | None,
     *,
     as_json: bool,
+    calibrate: bool = False,
 ) -> None:
-    """Do some work of a pipeline on Spark, with progress as it goes and a report at its end."""
+    """Do some work of a pipeline on Spark, with progress as it goes and a report at its end.
+
+    Workers go by what is known of the driver's machine, which may be measured before that.
+    """
     settings = _settings(conf)
     require_packages("a pipeline")
     require_java()
@@ -79,6 +91,8 @@ def _on_spark(
     pipeline = Pipeline.from_yaml(file)
     spec = pipeline.spec
     check_without_spark(spec)  # before Spark is started, which takes a while
+    if calibrate:
+        _calibrate(spec)
     log = prepare_log(spec.checkpoint)
     total = PipelineRun(spec.name, str(file), log=str(log))
     with (
@@ -88,6 +102,15 @@ def _on_spark(
     ):
         work(pipeline, spark, progress.batch_done, stopping)
     show(total, as_json=as_json)
+
+
+def _calibrate(spec: PipelineSpec) -> None:
+    """Measure what is not known yet of the machine; a relation that is still to be made is on no disk."""
+    from semistream.cli.progress import step_progress
+    from semistream.joins.calibrate import calibrate_where_unknown
+
+    with step_progress() as progress:
+        calibrate_where_unknown([path for path in spec.relations if path.exists()], progress=progress)
 
 
 def status(file: File, as_json: AsJson = False) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from semistream.errors import ProfileRefused
 from semistream.joins.kernel_probe import measure_kernels
 from semistream.joins.operator_probe import measure_operators
 from semistream.tuning.disk_probe import DiskProbe, probe_disk
 from semistream.tuning.identity import MachineIdentity, disk_identity, folder_on_disk
 from semistream.tuning.machine import KernelCosts, Machine, OperatorCosts
 from semistream.tuning.page_cache import page_cache_bytes
-from semistream.tuning.profiles import MachineProfile, save_profile, writable_cache_folder
+from semistream.tuning.profiles import MachineProfile, load_profile, save_profile, writable_cache_folder
 from semistream.tuning.progress import Progress
 
 StepProgress = Callable[[str, float], None]
@@ -70,3 +71,20 @@ def calibrate(
     machine = replace(machine, operators=dict(operators))
     file, profile = save_profile(machine, folder)
     return Calibration(folder, disk, profile, file, time.perf_counter() - began_s)
+
+
+def calibrate_where_unknown(
+    paths: Iterable[Path],
+    *,
+    progress: StepProgress = unwatched_steps,
+    measure: Callable[..., Calibration] = calibrate,
+) -> list[Calibration]:
+    """Measure this machine with each disk that holds one of ``paths``, unless it has a profile that can be used."""
+    return [measure(path, progress=progress) for path in paths if not _is_known(path)]
+
+
+def _is_known(path: Path) -> bool:
+    try:
+        return load_profile(path) is not None
+    except ProfileRefused:
+        return False
