@@ -45,7 +45,7 @@ from semistream.tuning.prediction import Prediction, predict
 
 BEHIND, OFF, OFF_SIMULATED, MOSTLY = 0.05, 0.20, 0.05, 0.9
 _TOGETHER, _LEAST_TURNS, _MOST_TURNS = 3, 6, 12  # of the choice and of those that came near it, in operators once made
-_DOUBTED_TURNS = 36  # where the choice seems to be behind
+_DOUBTED_TURNS = 60  # where the choice seems to be behind
 _CLOSE = (0.8, 1.02)  # of the best other's rate: where the choice is, there are more turns
 _NEAR = 0.7  # of the best rate
 _ROUGH, _FINE = 0.25, 0.6  # of the seconds of a full run: of each operator first, and of those that are repeated
