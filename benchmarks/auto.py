@@ -1,10 +1,11 @@
 """auto: what ``operator="auto"`` chooses, beside the best of the named operators, and what was predicted of it.
 
 A machine that is shared with others changes its speed within minutes. So the choice and those that came near it are
-measured in turns, more of them where they are close, and compared by the median of their ratios in each turn. The
-machine is calibrated anew for each exponent, and what is expected of it is compared with the rate, and also with the
-rate at the speed that it had when it was calibrated: divided by how fast it was just before and after the run
-(`MachineSpeed`).
+measured in turns, and compared by the median of their ratios in each turn. Some turns of each setting make a round, and
+the rounds go on with those settings of which more turns may tell more. Before each of the first rounds the machine is
+calibrated anew; what is chosen follows from the first time. The middle one of what is expected is compared with the
+rate, and also with the rate at the speed that the machine had when it was calibrated last: divided by how fast it was
+just before and after the run (`MachineSpeed`).
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ from semistream.joins.join_tuner import join_tuner
 from semistream.joins.outlook import workload_of
 from semistream.joins.spec import JoinSpec
 from semistream.tuning.machine import Machine
-from semistream.tuning.prediction import Prediction, predict
+from semistream.tuning.prediction import predict
 
 BEHIND, OFF, OFF_SIMULATED, MOSTLY = 0.05, 0.20, 0.05, 0.9
-_TOGETHER, _LEAST_TURNS, _MOST_TURNS = 3, 6, 12  # of the choice and of those that came near it, in operators once made
+_CALIBRATIONS = 3
+_TOGETHER, _LEAST_TURNS, _MOST_TURNS = 3, 9, 12  # of the choice and of those that came near it, in operators once made
 _DOUBTED_TURNS = 60  # where the choice seems to be behind
 _CLOSE = (0.8, 1.02)  # of the best other's rate: where the choice is, there are more turns
 _NEAR = 0.7  # of the best rate
@@ -126,6 +128,7 @@ class Bench:
     fine: Callable[[Relation, float], Measure]
     machine: Callable[[], Machine]
     speed: Callable[[], float]
+    calibrations: int = _CALIBRATIONS
     together: int = _TOGETHER
     least_turns: int = _LEAST_TURNS
     most_turns: int = _MOST_TURNS
@@ -152,7 +155,7 @@ def run(scale: float, folder: Path) -> GridReport:
         "The papers' disk, where no other time counts; hot keys anywhere in R", "tuples per simulated second"
     )
     small = relation(folder, relation_rows(scale * _SIMULATED_SIZE), page_bytes=SIMULATED_PAGE_BYTES)
-    exact = _fill(simulated, small, Bench(_simulated, _simulated, lambda: PAPERS_DISK, lambda: 1.0, 1, 1, 1, 1))
+    exact = _fill(simulated, small, Bench(_simulated, _simulated, lambda: PAPERS_DISK, lambda: 1.0, 1, 1, 1, 1, 1))
     remarks = [*_verdicts("this machine", outcomes, OFF), *_verdicts("papers' disk", exact, OFF_SIMULATED)]
     setup = "R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked"
     return GridReport("auto", scale, setup, [real, simulated], remarks)
@@ -165,27 +168,38 @@ def _simulated(r: Relation, exponent: float) -> Measure:
 
 
 def _fill(grid: Grid, r: Relation, bench: Bench) -> list[Outcome]:
-    outcomes = []
+    machine, cells = bench.machine(), []
     for exponent in EXPONENTS:
-        machine = bench.machine()
         rough, fine = bench.rough(r, exponent), bench.fine(r, exponent)
         (sample,) = stream_batches(r.num_rows, _SAMPLE_ROWS, 1, exponent=exponent)
         for share in SHARES:
-            cell = _CellRun(grid, r, Setting(r.num_rows, exponent, share), sample, machine)
+            cell = _CellRun(grid, r, Setting(r.num_rows, exponent, share), sample, bench)
             if cell.try_all(rough):
-                outcomes.append(cell.outcome(fine, bench))
-                _PROGRESS.print(f"  {outcomes[-1]}")
-    return outcomes
+                cell.choose(machine, fine)
+                cells.append(cell)
+    calibrated = 1
+    while open_cells := [cell for cell in cells if cell.is_open]:
+        for cell in open_cells:
+            cell.take_turns()
+            _PROGRESS.print(f"  {cell.outcome}")
+        if calibrated < bench.calibrations:
+            machine, calibrated = bench.machine(), calibrated + 1
+            for cell in cells:
+                cell.expect(machine)
+    for cell in cells:
+        cell.record()
+    return [cell.outcome for cell in cells]
 
 
 class _CellRun:
     """The operators in one setting."""
 
-    def __init__(self, grid: Grid, r: Relation, setting: Setting, sample: pa.RecordBatch, machine: Machine) -> None:
-        self._grid, self._relation, self._setting, self._machine = grid, r, setting, machine
+    def __init__(self, grid: Grid, r: Relation, setting: Setting, sample: pa.RecordBatch, bench: Bench) -> None:
+        self._grid, self._relation, self._setting, self._bench = grid, r, setting, bench
         self._memory = int(r.nbytes * setting.share)
         self._spec, self._sample = JoinSpec.of(r, sample.schema, on="key"), sample
         self._rough: dict[str, Rate] = {}
+        self._machines: list[Machine] = []
 
     def try_all(self, measure: Measure) -> bool:
         """Measure all operators once; False if the memory is too small for all."""
@@ -197,12 +211,13 @@ class _CellRun:
                 self._grid.cells.append(Cell(name, self._setting, None, least_bytes=refused.least_bytes))
         return bool(self._rough)
 
-    def outcome(self, measure: Measure, bench: Bench) -> Outcome:
-        """Measure the choice and those that matter again, in turns."""
+    def choose(self, machine: Machine, measure: Measure) -> None:
+        """Ask what to choose on a machine, and see which others matter."""
         r, spec, sample = self._relation, self._spec, self._sample
-        chosen = join_tuner(r, spec, workload_of(r, spec, sample), self._machine, sample).chosen(self._memory)
+        self.expect(machine)
+        self._chosen = join_tuner(r, spec, workload_of(r, spec, sample), machine, sample).chosen(self._memory)
         best = max(rate.per_second for rate in self._rough.values())
-        near = [n for n, rate in self._rough.items() if n == chosen.operator or rate.per_second >= _NEAR * best]
+        near = [n for n, rate in self._rough.items() if n == self._chosen.operator or rate.per_second >= _NEAR * best]
         tuples = int(max(self._rough[name].tuples for name in near) * _FINE / _ROUGH)
 
         @contextmanager
@@ -211,23 +226,44 @@ class _CellRun:
                 made = {name: stack.enter_context(measure(OPERATORS[name], self._memory)) for name in near}
                 yield {name: partial(run, tuples) for name, run in made.items()}
 
-        turns = _Turns(chosen.operator, opened, bench)
-        for name, rough in self._rough.items():
-            rate = turns.rate(name) if name in near else rough.per_second
-            self._grid.cells.append(Cell(name, self._setting, rate, rough.tuples))
-        far = {n: rate.per_second for n, rate in self._rough.items() if n not in near}
-        rival, others = turns.best_other(far)
-        own = turns.rates[chosen.operator]
-        rates = [rate.per_second for rate in own]
-        predicted = self._predicted(chosen, own[-1].tuples)
-        return Outcome(self._setting, chosen.operator, rates, turns.speeds, rival, others, predicted)
+        self._far = {n: rate.per_second for n, rate in self._rough.items() if n not in near}
+        self._turns = _Turns(self._chosen.operator, opened, self._bench)
 
-    def _predicted(self, chosen: Prediction, tuples: int) -> float:
-        """The rate that is expected of the choice, with the options that it has, for a run that ends."""
+    def expect(self, machine: Machine) -> None:
+        """Let what is expected on a machine count, too."""
+        self._machines.append(machine)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more turns may tell more."""
+        return self._turns.is_open
+
+    def take_turns(self) -> None:
+        """Measure the choice and those that matter again, in turns."""
+        self._turns.take()
+
+    def record(self) -> None:
+        """Let the grid have what was measured."""
+        for name, rough in self._rough.items():
+            rate = rough.per_second if name in self._far else self._turns.rate(name)
+            self._grid.cells.append(Cell(name, self._setting, rate, rough.tuples))
+
+    @property
+    def outcome(self) -> Outcome:
+        """What was measured so far."""
+        rival, others = self._turns.best_other(self._far)
+        own = self._turns.rates[self._chosen.operator]
+        rates = [rate.per_second for rate in own]
+        predicted = statistics.median(self._predicted(machine, own[-1].tuples) for machine in self._machines)
+        return Outcome(self._setting, self._chosen.operator, rates, self._turns.speeds, rival, others, predicted)
+
+    def _predicted(self, machine: Machine, tuples: int) -> float:
+        """The rate that is expected of the choice on a machine, with the options that it has, for a run that ends."""
+        chosen = self._chosen
         (candidate,) = candidates(self._relation, self._spec, self._sample, [OPERATORS[chosen.operator]])
         model = candidate.arranged(self._memory, chosen.options).model
         workload = workload_of(self._relation, self._spec, zipf=self._setting.exponent, batch_rows=tuples)
-        return predict(chosen.operator, model, workload, self._machine, memory_bytes=self._memory).rate
+        return predict(chosen.operator, model, workload, machine, memory_bytes=self._memory).rate
 
 
 class _Turns:
@@ -237,13 +273,15 @@ class _Turns:
     """
 
     def __init__(self, chosen: str, opened: Callable[[], AbstractContextManager[Runs]], bench: Bench) -> None:
-        self._chosen, self._bench = chosen, bench
+        self._chosen, self._opened, self._bench = chosen, opened, bench
         self.rates: dict[str, list[Rate]] = {}
         self.speeds: list[float] = []
-        while self._turns < bench.least_turns or self._is_open:
-            with opened() as runs:
-                for _ in range(bench.together):
-                    self._turn(runs)
+
+    def take(self) -> None:
+        """Take some turns with operators that are made for them."""
+        with self._opened() as runs:
+            for _ in range(self._bench.together):
+                self._turn(runs)
 
     @property
     def _turns(self) -> int:
@@ -257,8 +295,10 @@ class _Turns:
                 self.speeds.append((before + self._bench.speed()) / 2)
 
     @property
-    def _is_open(self) -> bool:
-        """Whether more turns may tell more: the choice is close to the best other, or a little behind it."""
+    def is_open(self) -> bool:
+        """Whether more turns may tell more: there are few, or the choice is close to the best other or a bit behind."""
+        if self._turns < self._bench.least_turns:
+            return True
         (low, high), (best, others) = _CLOSE, self.best_other({})
         own = [rate.per_second for rate in self.rates[self._chosen]]
         ratio = statistics.median(a / b for a, b in zip(own, others, strict=True))
