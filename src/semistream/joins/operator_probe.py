@@ -71,6 +71,7 @@ class _Setting:
 
 _SWEEP_SETTINGS = (
     _Setting(0, 0.04),  # too little to read ahead
+    _Setting(0, 0.04, drained=0.08),  # the same, for few tuples: hardly anything but that
     _Setting(0, 0.06),
     _Setting(0, 0.2),
     _Setting(0, 0.6),
@@ -156,11 +157,13 @@ def _costs(runs: list[_Part], usual: OperatorCosts, disk: DiskCosts) -> Operator
 
 def _wait_s(runs: list[_Part], costs: Floats, disk: DiskCosts) -> float:
     """What an iteration takes in which the operator waits for its read, beside what the disk takes for its bytes."""
+    if not runs:
+        return 0.0
     others = costs.copy()
     others[_STEPS] = 0.0
-    waits = sum(float(part.work[_WAITS]) for part in runs)
-    left_s = sum(part.all_s - disk.transfer_s(part.bytes_read) - float(part.work @ others) for part in runs)
-    return float(max(left_s / waits, 0.0)) if waits else 0.0
+    known_s = [disk.transfer_s(part.bytes_read) + float(part.work @ others) for part in runs]
+    waits = np.array([[part.work[_WAITS]] for part in runs])
+    return float(fit_costs(waits, np.array([part.all_s for part in runs]), known_s=np.array(known_s))[0])
 
 
 def _with_look_ups(behind: OperatorCosts, runs: list[_Part]) -> OperatorCosts:

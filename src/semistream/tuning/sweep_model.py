@@ -65,7 +65,8 @@ class SweepModel:
             total, tuples, gathered = self._drained(workload, costs), batch, min(self._room(workload) / batch, 1.0)
         page_rows = workload.rows_per_page
         packets = 1 / min(self._gathered_rows(workload), batch)
-        steps = max(total.seeks, total.pages * workload.page_bytes / self.run_bytes) / tuples
+        run_pages = max(self.run_bytes // workload.page_bytes, 1.0)  # whole ones
+        steps = max(total.seeks, total.pages / run_pages) / tuples
         return Work(
             seeks=total.seeks / tuples,
             pages=total.pages / tuples,
@@ -139,6 +140,7 @@ class SweepModel:
             costs,
             page_bytes=int(workload.page_bytes),
             most_bytes=self.run_bytes,
+            goes_on=True,
         )
 
 
