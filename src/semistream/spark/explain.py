@@ -87,7 +87,7 @@ def explain(
 
     ``batch_rows`` is how many rows a micro-batch has, each of which is drained; ``rate`` how many rows come in a
     second, and ``zipf`` the skew of their keys. The costs are those of the driver's machine: its profile
-    (``semistream calibrate --on`` R's path), or the defaults. ``memory`` is that of each Python worker, as in `join`.
+    (`semistream.calibrate` with R's path), or the defaults. ``memory`` is that of each Python worker, as in `join`.
 
     >>> print(explain(orders, "warehouse/products", on={"product": "id"}, memory="256MB"))  # doctest: +SKIP
     """
