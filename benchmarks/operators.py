@@ -37,7 +37,7 @@ FULL_TUPLES = 8_000_000
 _SIMULATED_STREAM = 4  # tuples for each row of R
 _QUICKEST = 0.1  # share of the seconds of a full run that a small scale is measured for
 
-PAPERS_DISK = Machine("papers' disk", DiskCosts(SEEK_S, transfer_s_per_page=TRANSFER_S))
+PAPERS_DISK = Machine("papers' disk", DiskCosts(SEEK_S, transfer_s_per_page=TRANSFER_S, follows=0.0))
 
 Run = Callable[[int | None], Rate]
 """Measures a run of an operator, with so many tuples if that is said."""

@@ -142,7 +142,7 @@ def test_costs_for_plans_stay_as_they_are_whatever_requests_take(disk: Disk, fil
     for i in range(100):
         _read(disk, file, i % 7, 1 + 5000 * (i % 2))
     assert disk.costs is before
-    simulated = DiskCosts(seek_s=2, transfer_s_per_page=3)
+    simulated = DiskCosts(seek_s=2, transfer_s_per_page=3, follows=0.0)
     assert before == (simulated if isinstance(disk, SimulatedDisk) else SOLID_STATE)
     assert DirectDisk(costs=simulated).costs == simulated
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -82,15 +83,25 @@ def _quadratic(
     return best[0]
 
 
-def _brute_force(slots: PageSlots, wanted: np.ndarray, costs: DiskCosts, **limits: Any) -> float:
-    """The cheapest of all ways to cut the pages."""
+def _brute_force(
+    slots: PageSlots, wanted: np.ndarray, costs: DiskCosts, *, follows: float = 1.0, **limits: Any
+) -> float:
+    """The cheapest of all ways to cut the pages, if a part that goes on behind another takes a share of a seek."""
     pages = _on_disk(slots, wanted)
     found = []
     for choice in product([False, True], repeat=max(pages.size - 1, 0)):
         parts = np.split(pages, np.flatnonzero(choice) + 1) if pages.size else []
         if all(_allowed(slots, part, **limits) for part in parts):
-            found.append(sum(_cost(slots, costs, part) for part in parts))
+            saved_s = (1 - follows) * costs.seek_s * _going_on(slots, parts)
+            found.append(sum(_cost(slots, costs, part) for part in parts) - saved_s)
     return min(found)
+
+
+def _going_on(slots: PageSlots, parts: list[np.ndarray]) -> int:
+    """How many parts begin where the one before ended."""
+    file, begin, end = slots.table.file, slots.table.offset, slots.table.offset + slots.table.nbytes
+    borders = [(before[-1], after[0]) for before, after in pairwise(parts)]
+    return sum(bool(file[a] == file[b] and end[a] == begin[b]) for a, b in borders)
 
 
 def _check(plan: ReadPlan, slots: PageSlots, wanted: np.ndarray, costs: DiskCosts, **limits: Any) -> None:
@@ -121,6 +132,30 @@ def test_no_other_plan_is_cheaper(problem: Any) -> None:
     assert optimal_plan(slots, wanted, costs, **limits).cost_s == pytest.approx(
         _brute_force(slots, wanted, costs, **limits)
     )
+
+
+@settings(deadline=None, max_examples=200)
+@given(problems(most_pages=10), st.sampled_from([0.0, 0.2, 1.0]))
+def test_no_other_plan_is_cheaper_for_a_head_that_goes_on(problem: Any, follows: float) -> None:
+    slots, wanted, costs, limits = problem
+    plan = optimal_plan(slots, wanted, replace(costs, follows=follows), goes_on=True, **limits)
+    counted = max(follows, 1e-3)  # where it makes no difference, fewer requests are better
+    cheapest = _brute_force(slots, wanted, costs, follows=counted, **limits)
+    parts = [sequence.pages for sequence in plan]
+    own_s = sum(_cost(slots, costs, part) for part in parts) - (1 - counted) * costs.seek_s * _going_on(slots, parts)
+    assert plan.cost_s == pytest.approx(own_s)
+    assert plan.cost_s == pytest.approx(cheapest)
+
+
+def test_a_head_that_goes_on_reads_across_a_small_gap_and_is_not_cut_there() -> None:
+    """Pages 0 to 9 but 4, up to five at once: SSIJ's plan has two sequences, and a seek between them."""
+    slots = PageSlots.of(page_table([Place(0, i, 8 * i, 8, i) for i in range(10)]))
+    wanted, costs = np.delete(np.arange(10), 4), DiskCosts(seek_s=80.0, transfer_s_per_page=1.0, follows=0.0)
+    apart = optimal_plan(slots, wanted, costs, most_bytes=40)
+    assert [sequence.pages.tolist() for sequence in apart] == [[0, 1, 2, 3], [5, 6, 7, 8, 9]]
+    plan = optimal_plan(slots, wanted, costs, most_bytes=40, goes_on=True)
+    assert plan.span_pages.sum() == 10
+    assert _going_on(slots, [sequence.pages for sequence in plan]) == len(plan) - 1 == 2
 
 
 @settings(deadline=None, max_examples=200)

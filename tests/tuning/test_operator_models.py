@@ -64,7 +64,7 @@ class Setting:
                 self.relation.nbytes / self.relation.num_pages,
                 **workload,
             ),
-            Machine("simulated", DiskCosts(seek_s, transfer_s_per_page=transfer_s)),
+            Machine("simulated", DiskCosts(seek_s, transfer_s_per_page=transfer_s, follows=0.0)),
             memory_bytes=self.memory_bytes,
         )
 

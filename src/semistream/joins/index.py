@@ -305,13 +305,15 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
             yield from self._plan(wanted[:found])
 
     def _plan(self, wanted: npt.NDArray[np.intp]) -> ReadPlan:
-        costs, limits = self._reader.costs, {"most_bytes": self._split.run_bytes, "most_pages": self._split.run_pages}
+        costs, most_bytes, most_pages = self._reader.costs, self._split.run_bytes, self._split.run_pages
         if not self._plans_greedily:
-            return optimal_plan(self._slots, wanted, costs, **limits)
+            return optimal_plan(self._slots, wanted, costs, most_bytes=most_bytes, most_pages=most_pages)
         # SSIJ IV-D: reading on to the next wanted page pays if it is less than maxDist = 1 + S / T away.
         page_s = costs.request_s(self.relation.nbytes // self.relation.num_pages, 1) - costs.seek_s
         unwanted = math.ceil(costs.seek_s / page_s) - 1 if page_s > 0 else self.relation.num_pages
-        return greedy_plan(self._slots, wanted, costs, most_unwanted=max(unwanted, 0), **limits)
+        return greedy_plan(
+            self._slots, wanted, costs, most_unwanted=max(unwanted, 0), most_bytes=most_bytes, most_pages=most_pages
+        )
 
     def _join(self, stream: InputBuffer | StreamWindow, run: PageRun, find: FindPairs) -> Results:
         """Give out the pairs of a stream tuple and a row of the run that join, of those that ``find`` finds."""

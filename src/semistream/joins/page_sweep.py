@@ -23,7 +23,7 @@ class PageSweep:
     Places are positions in the order of the disk, and ``passed`` counts the places that were read or passed over since
     the start: a tuple that comes at some count has met all of R when ``num_pages`` more have passed. Pages that nobody
     waits for are read along only where that is cheaper than a seek (SSIJ IV-D); a sequence has at most ``run_bytes``
-    and ``run_pages``.
+    and ``run_pages``, and the next one goes on where it ended if the disk's head can.
     """
 
     def __init__(self, relation: Relation, costs: DiskCosts, *, run_bytes: int, run_pages: int) -> None:
@@ -31,7 +31,7 @@ class PageSweep:
         self.passed = 0
         self._table = relation.table
         self._costs = costs
-        self._limits = {"most_bytes": run_bytes, "most_pages": run_pages}
+        self._most_bytes, self._most_pages = run_bytes, run_pages
         self._slots = PageSlots.of(relation.table)
         self._order = relation.table.scan_order()
         self.in_key_order = bool(np.all(np.diff(self._order) > 0))
@@ -99,7 +99,15 @@ class PageSweep:
             if places.size < _PLANNED and begin + 2 * _PLANNED < end:
                 places = np.flatnonzero(self._wanted[begin:end]) + begin
             if places.size:
-                plan = optimal_plan(self._slots, self._order[places[:_PLANNED]], self._costs, **self._limits)
+                some = self._order[places[:_PLANNED]]
+                plan = optimal_plan(
+                    self._slots,
+                    some,
+                    self._costs,
+                    most_bytes=self._most_bytes,
+                    most_pages=self._most_pages,
+                    goes_on=True,
+                )
                 counts = np.split(self._places[plan.pages] + np.int64(start), plan.cuts[1:-1])
                 self._plan.extend(zip(plan.located(self._table.segments), counts, strict=True))
                 if places.size > _PLANNED and len(self._plan) > 1:

@@ -27,6 +27,12 @@ def _fits(
     )
 
 
+@njit(inline="always")
+def _follows(after: int, before: int, file: Int32s, offset: Int64s, nbytes: Int64s) -> bool:
+    """Whether page ``after`` lies on disk right behind page ``before``."""
+    return file[after] == file[before] and offset[after] == offset[before] + nbytes[before]
+
+
 @njit(cache=True, nogil=True)
 def cut_optimally(
     pages: Pages,
@@ -35,6 +41,7 @@ def cut_optimally(
     nbytes: Int64s,
     slot: Int32s,
     seek_s: float,
+    saved_s: float,
     byte_s: float,
     page_s: float,
     most_bytes: int,
@@ -49,7 +56,8 @@ def cut_optimally(
     OPT[j] = min over e of (S + T * (end of e - begin of j) + OPT[e + 1]), where only ``through_s[e]`` = T * end of e +
     OPT[e + 1] depends on e, and the farthest e that j may reach never moves back as j grows: it is the minimum of a
     sliding window. ``queue`` holds the ends that can still be the best one of some j, the farthest and cheapest first.
-    Of plans that cost the same, the one with shorter sequences is taken.
+    Of plans that cost the same, the one with shorter sequences is taken. Of S, ``saved_s`` is not spent on a sequence
+    that begins where the one before ended: that too depends on e alone, as it is so if page e + 1 lies behind page e.
 
     ``through_s``, ``ends`` (the last position of the best sequence from each page on) and ``queue`` are scratch.
     """
@@ -58,6 +66,8 @@ def cut_optimally(
     for j in range(pages.size - 1, -1, -1):
         page = pages[j]
         through_s[j] = byte_s * (offset[page] + nbytes[page]) + page_s * (slot[page] + 1) + opt_s
+        if j + 1 < pages.size and _follows(pages[j + 1], page, file, offset, nbytes):
+            through_s[j] -= saved_s
         while tail > head and through_s[queue[tail - 1]] >= through_s[j]:
             tail -= 1
         queue[tail] = j
@@ -73,6 +83,15 @@ def cut_optimally(
         sequences += 1
     cuts[sequences] = pages.size
     return sequences
+
+
+@njit(cache=True, nogil=True)
+def count_following(pages: Pages, cuts: Int64s, file: Int32s, offset: Int64s, nbytes: Int64s) -> int:
+    """How many sequences begin on disk where the one before ended."""
+    following = 0
+    for cut in cuts[1:-1]:
+        following += _follows(pages[cut], pages[cut - 1], file, offset, nbytes)
+    return following
 
 
 @njit(cache=True, nogil=True)

@@ -25,6 +25,9 @@ class DiskCosts:
     the disks of the papers have one per page. Where all pages have one size, ``transfer_s_per_page`` is
     ``transfer_s_per_byte`` times that size, and it makes no difference which is given.
 
+    Of a seek, ``follows`` is the share that a request takes which goes on where the one before ended: all of it if the
+    disk has no head, nothing if it has one, which is there already.
+
     >>> costs = DiskCosts(seek_s=0.008, transfer_s_per_page=0.0001)
     >>> costs.request_s(nbytes=8192 * 20, pages=20)
     0.01
@@ -33,10 +36,13 @@ class DiskCosts:
     seek_s: float
     transfer_s_per_byte: float = 0.0
     transfer_s_per_page: float = 0.0
+    follows: float = 1.0
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(seconds) and seconds >= 0 for seconds in astuple(self)):
             raise InvalidArgument(f"{self} has a time that is negative or no number; give seconds from 0 on.")
+        if self.follows > 1:
+            raise InvalidArgument(f"follows is {self.follows}; give a share of a seek, from 0 to 1.")
 
     @classmethod
     def fitted(cls, times: Iterable[tuple[float, float]]) -> DiskCosts:
@@ -46,7 +52,7 @@ class DiskCosts:
         MiB, among costs that are not negative. Requests that took no time tell nothing.
 
         >>> DiskCosts.fitted([(0, 1.0), (1000, 2.0), (3000, 4.0)])
-        DiskCosts(seek_s=1.0, transfer_s_per_byte=0.001, transfer_s_per_page=0.0)
+        DiskCosts(seek_s=1.0, transfer_s_per_byte=0.001, transfer_s_per_page=0.0, follows=1.0)
         """
         points = [(nbytes, seconds) for nbytes, seconds in times if seconds > 0]
         if not points:
@@ -75,8 +81,16 @@ class DiskCosts:
         return nbytes * self.transfer_s_per_byte
 
     def in_segments(self, segments: int) -> DiskCosts:
-        """What reading pages costs that lie in so many places, each read by a request and counted as a page."""
-        return replace(self, seek_s=self.seek_s * segments, transfer_s_per_page=self.transfer_s_per_page * segments)
+        """What reading pages costs that lie in so many places, each read by a request and counted as a page.
+
+        A head goes from one of them to the next, so that no request goes on where the one before ended.
+        """
+        return replace(
+            self,
+            seek_s=self.seek_s * segments,
+            transfer_s_per_page=self.transfer_s_per_page * segments,
+            follows=self.follows if segments == 1 else 1.0,
+        )
 
 
 class RequestTimes:

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semistream.errors import InvalidArgument
-from semistream.kernels.read_plan import cut_greedily, cut_optimally
+from semistream.kernels.read_plan import count_following, cut_greedily, cut_optimally
 from semistream.kernels.types import Int32s, Int64s
 from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_slots import PageSlots
@@ -33,6 +33,7 @@ Pages = npt.NDArray[np.intp]
 
 _NO_LIMIT = 1 << 40
 _BYTES_PER_PAGE = 80
+_LEAST_FOLLOWS = 1e-3  # of a seek, that a request counts at least: where it makes no difference, fewer are better
 
 
 class PageSequence(NamedTuple):
@@ -84,13 +85,24 @@ def plan_memory_bytes(wanted: int) -> int:
 
 
 def optimal_plan(
-    slots: PageSlots, wanted: Pages, costs: DiskCosts, *, most_bytes: int, most_pages: int | None = None
+    slots: PageSlots,
+    wanted: Pages,
+    costs: DiskCosts,
+    *,
+    most_bytes: int,
+    most_pages: int | None = None,
+    goes_on: bool = False,
 ) -> ReadPlan:
     """The cheapest plan there is (SSIJ IV-D), in time linear in ``wanted`` once they are in the order of the disk.
 
     ``wanted`` are page numbers in any order; one that is named twice is read once. No sequence spans more than
     ``most_bytes`` and ``most_pages``, unless a single page does. SSIJ's own program takes O(|P_u| * maxScan).
+
+    In SSIJ every sequence costs a seek, also one that is behind another only because that is as long as can be. Who
+    reads them all one after the other ``goes_on`` there for less (`DiskCosts.follows`), and cuts long ones where wanted
+    pages lie side by side rather than at a gap, however small, which would have the head seek.
     """
+    follows = max(costs.follows, _LEAST_FOLLOWS) if goes_on else 1.0
     limits = _limits(most_bytes, most_pages)
     pages = _in_disk_order(slots, wanted)
     cuts, ends, queue = (np.empty(pages.size + 1, np.int64) for _ in range(3))
@@ -98,6 +110,7 @@ def optimal_plan(
         pages,
         *_places(slots),
         costs.seek_s,
+        costs.seek_s * (1 - follows),
         costs.transfer_s_per_byte,
         costs.transfer_s_per_page,
         *limits,
@@ -106,7 +119,7 @@ def optimal_plan(
         queue,
         cuts,
     )
-    return _plan(slots, pages, cuts[: sequences + 1].copy(), costs)
+    return _plan(slots, pages, cuts[: sequences + 1].copy(), costs, follows)
 
 
 def greedy_plan(
@@ -132,12 +145,14 @@ def greedy_plan(
     return _plan(slots, pages, cuts[: sequences + 1].copy(), costs)
 
 
-def _plan(slots: PageSlots, pages: Pages, cuts: Int64s, costs: DiskCosts) -> ReadPlan:
+def _plan(slots: PageSlots, pages: Pages, cuts: Int64s, costs: DiskCosts, follows: float = 1.0) -> ReadPlan:
     table = slots.table
     first, last = pages[cuts[:-1]], pages[cuts[1:] - 1]
     span_bytes = table.offset[last] + table.nbytes[last] - table.offset[first]
     span_pages = slots.slot[last].astype(np.int64) - slots.slot[first] + 1
-    cost_s = costs.request_s(int(span_bytes.sum()), int(span_pages.sum()), cuts.size - 1)
+    going_on = count_following(pages, cuts, table.file, table.offset, table.nbytes) if follows < 1 else 0
+    requests = cuts.size - 1 - (1 - follows) * going_on
+    cost_s = costs.request_s(int(span_bytes.sum()), int(span_pages.sum()), requests)
     return ReadPlan(pages, cuts, span_bytes, span_pages, cost_s)
 
 

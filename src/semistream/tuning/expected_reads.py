@@ -48,12 +48,14 @@ def expected_reads(
     page_bytes: int,
     most_bytes: int,
     most_pages: int | None = None,
+    goes_on: bool = False,
 ) -> ExpectedReads:
     """What the plan of SSIJ IV-D reads if so many of R's pages are wanted, any of them.
 
     No sequence is longer than ``most_bytes`` and ``most_pages``. SSIJ has a formula for pages that lie as far apart as
     can be (V). Pages that lie anywhere are planned for by the planner itself, on a part of R, or on several of its
-    size if it is small: always the same ones, so that two predictions differ only where their arguments do.
+    size if it is small: always the same ones, so that two predictions differ only where their arguments do. What it
+    means that a plan ``goes_on``, `optimal_plan` says.
     """
     if not 0 <= wanted_pages <= num_pages:
         raise InvalidArgument(f"wanted_pages is {wanted_pages}; R has {num_pages}, so give a number from 0 to that.")
@@ -66,7 +68,7 @@ def expected_reads(
     else:
         drawn = _drawn(min(max(_PLANNED // planned, 1), _MOST_DRAWS), planned, page_bytes)
         slots, wanted = drawn.slots, drawn.wanted(wanted_pages * planned / num_pages)
-    plan = optimal_plan(slots, wanted, costs, most_bytes=most_bytes, most_pages=most_pages)
+    plan = optimal_plan(slots, wanted, costs, most_bytes=most_bytes, most_pages=most_pages, goes_on=goes_on)
     first, last = plan.pages[plan.cuts[:-1]], plan.pages[plan.cuts[1:] - 1]
     follows = (first[1:] == last[:-1] + 1) & (first[1:] % planned != 0)
     seeks, pages = len(plan) - int(np.count_nonzero(follows)), int(plan.span_pages.sum())

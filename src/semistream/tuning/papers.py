@@ -40,7 +40,7 @@ def _machine(name: str, factors: MeshFactors) -> Machine:
     )
     return Machine(
         name,
-        DiskCosts(factors.seek_s, transfer_s_per_byte=factors.transfer_s / _PAGE_BYTES),
+        DiskCosts(factors.seek_s, transfer_s_per_byte=factors.transfer_s / _PAGE_BYTES, follows=0.0),
         KernelCosts(
             encode_s=factors.stream_s,
             insert_s=factors.add_s,
