@@ -94,7 +94,6 @@ _ENGINE_SETTINGS = (
 )
 _LOOK_UP_SETTINGS = (*_SMALL, _Setting(0, 0.03), _Setting(0, 0.06))  # they take a copy of R, so that is small
 _RESIDENT_SETTINGS = (_Setting(0, 1.5), _Setting(0, 3.0), _Setting(0, 3.0, columns=2), _Setting(1, 1.2))
-_CACHED = tuple(_Setting(1, 0.1, exponent=exponent, drained=0.1) for exponent in (1.0, 1.3))
 
 
 def measure_operators(
@@ -112,13 +111,14 @@ def measure_operators(
             probed = replace(size, seconds=seconds)
             runs[kind].append([_run(kind, relations[each.relation], each, probed, disk) for each in _settings(kind)])
     measured: dict[str, OperatorCosts] = {}
-    for kind in sorted(runs, key=lambda kind: issubclass(kind, FrontStage)):  # these are made of others
-        parts = _typical(runs[kind])
-        if issubclass(kind, FrontStage):
-            behind = replace(measured[kind.wraps.name], batch_s=measured[SweepJoin.name].batch_s)  # made alike
-            measured[kind.name] = _with_look_ups(behind, parts)
-        else:
-            measured[kind.name] = _costs(parts, DEFAULT_MACHINE.operators[kind.name], disk)
+    for kind, tried in runs.items():
+        if not issubclass(kind, FrontStage):
+            measured[kind.name] = _costs(_typical(tried), DEFAULT_MACHINE.operators[kind.name], disk)
+    engine = _with_look_ups(measured[SweepJoin.name], _typical(runs[EngineJoin]))
+    cached = {"hit_s": engine.hit_s, "miss_s": engine.miss_s, "batch_s": engine.batch_s}
+    for kind in runs:
+        if issubclass(kind, FrontStage):  # what comes before the join is the same code in all of them
+            measured[kind.name] = replace(measured[kind.wraps.name], **cached)
     progress(1.0)
     return measured
 
@@ -184,14 +184,14 @@ def _tries(kind: type[SemiStreamJoin]) -> int:
 
 
 def _settings(kind: type[SemiStreamJoin]) -> Sequence[_Setting]:
-    """In which settings an operator is run."""
+    """In which settings an operator is run; not one with a cache that the engine tells of."""
     own = {
         SweepJoin: _SWEEP_SETTINGS,
         EngineJoin: _ENGINE_SETTINGS,
         ResidentJoin: _RESIDENT_SETTINGS,
         IndexNestedLoopJoin: _LOOK_UP_SETTINGS,
     }
-    return own.get(kind, _CACHED if issubclass(kind, FrontStage) else _SETTINGS)
+    return own.get(kind, () if issubclass(kind, FrontStage) else _SETTINGS)
 
 
 def _typical(turns: list[list[list[_Part]]]) -> list[_Part]:

@@ -109,7 +109,10 @@ def probe_disk(
 def _gain_at_once(
     file: ProbeFile, alone: RequestTime, random: np.random.Generator, clock: Callable[[], float]
 ) -> float:
-    """How much sooner requests of a size are done that are asked for at once, instead of one after the other."""
+    """How many times as fast requests of a size are done that are asked for at once, instead of one after the other.
+
+    That may be less than once: they get into each other's way where one alone already has all that the disk can give.
+    """
     buffers = [allocate_buffer(buffer_bytes(alone.nbytes)) for _ in range(_AT_ONCE)]
     places = (file.nbytes - alone.nbytes) // ALIGNMENT + 1
     taken = []
@@ -121,7 +124,7 @@ def _gain_at_once(
             list(threads.map(file.read, offsets, [alone.nbytes] * _AT_ONCE, buffers))
             taken.append(clock() - began_s)
     together_s = median(taken)
-    return max(_AT_ONCE * alone.seconds / together_s, 1.0) if together_s > 0 else 1.0
+    return _AT_ONCE * alone.seconds / together_s if together_s > 0 and alone.seconds > 0 else 1.0
 
 
 def time_requests(

@@ -89,7 +89,7 @@ class Machine:
     page_cache_bytes: float = 0.0
 
     def __post_init__(self) -> None:
-        require_numbers(self, "at_once", least=1)
+        require_numbers(self, "at_once")
         require_numbers(self, "page_cache_bytes", least=0)
 
     def __hash__(self) -> int:
