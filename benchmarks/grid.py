@@ -94,9 +94,10 @@ class Grid:
             table.add_column(heading, justify="right", no_wrap=True)
         before: Setting | None = None
         for setting in self.settings:
-            cells = [cell for cell in self.cells if cell.setting == setting]
-            best = max((cell.per_second for cell in cells if cell.per_second is not None), default=None)
-            texts = [f"[bold]{cell.text}[/]" if best and cell.per_second == best else cell.text for cell in cells]
+            cells = {cell.operator: cell for cell in self.cells if cell.setting == setting}
+            best = max((cell.per_second for cell in cells.values() if cell.per_second is not None), default=None)
+            in_order = [cells[operator] for operator in self.operators]
+            texts = [f"[bold]{cell.text}[/]" if best and cell.per_second == best else cell.text for cell in in_order]
             same = before is not None and (before.rows, before.exponent) == (setting.rows, setting.exponent)
             head = ("", "") if same else (f"{setting.rows:,}", f"{setting.exponent:g}")
             if before is not None and not same:
