@@ -50,8 +50,9 @@ class EngineJoin(FrontStage):
     FRONT 3.2 finds the optimum for a distribution that is known, here it is found again as the distribution changes.
     There is no cache in front of a fast disk with much memory, and one in front of a slow disk or with a small memory
     under skew. The first look is at the first batch, the next ones after four passes over R, eight and sixteen while
-    little changes, after one if much does, sooner if no tuple waits, and at once if the stream has changed all of a
-    sudden. Passes count in tuples that the cache misses, so that a cache which answers less and less is looked at soon.
+    little changes, after one if much does, sooner if no tuple waits, as soon as none does if a change was not worth a
+    pass, and at once if the stream has changed all of a sudden. Passes count in tuples that the cache misses, so that a
+    cache which answers less and less is looked at soon.
     If ``cache_share`` is given, it stays.
     """
 
@@ -73,6 +74,7 @@ class EngineJoin(FrontStage):
         self._models: dict[float, OperatorModel | None] = {}  # by share; None if there is too little memory for it
         self._next_look = 0  # tuples that the cache has missed, from which on the share is chosen again,
         self._next_free_look = 0  # and if none waits, so that a change costs nothing
+        self._would_change = False  # if it did: it was found to save something, but less than it costs
         self._next_seen = 0  # tuples, from which on a batch is watched again
         self._patience = 2  # passes until then are twice as many; a sudden change is noticed at once
         super().__init__(relation, stream_schema, cache_share=cache_share or 0.0, **arguments)
@@ -146,7 +148,8 @@ class EngineJoin(FrontStage):
             yield from self._give(share)
         pass_rows, seen = max(self._sweep.pass_rows, _FEW_ROWS), self._sweep.stats.rows_in
         self._next_look = seen + self._patience * pass_rows
-        self._next_free_look = seen + max(self._patience // _FREE_PATIENCE, 1) * pass_rows
+        free_passes = 0 if self._would_change else max(self._patience // _FREE_PATIENCE, 1)
+        self._next_free_look = seen + free_passes * pass_rows
 
     def _give(self, share: float) -> Results:
         """Let the cache have another share of the memory."""
@@ -171,6 +174,7 @@ class EngineJoin(FrontStage):
         saved = 1 - seconds[best] / seconds[self.cache_share]
         passes = max(self._patience, _LEAST_PATIENCE)
         worth_it = saved * passes > _CHANGE_PASSES if self._sweep.stats.rows_waiting else saved > _NOTICED
+        self._would_change = saved > _NOTICED and not worth_it
         return (best, saved) if worth_it else (self.cache_share, 0.0)
 
     def _seconds(self, share: float, workload: Workload, sample: pa.RecordBatch) -> float:
