@@ -127,3 +127,11 @@ def test_a_disk_is_measured_once_and_again_if_its_profile_is_refused(tmp_path: P
     calibrate_where_unknown([second], measure=measure)
     assert measured == [first, second]
     assert load_profile(first) is not None
+
+
+def test_what_was_kept_before_makes_no_difference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    measures = {"measure_disk": SMALL_DISK, "measure_costs": SMALL_KERNELS}
+    calibrate(tmp_path, **measures, measure_operators=lambda *_: {}).file.write_text("{}")
+    calibrate(tmp_path, **measures, measure_operators=SMALL_OPERATORS)
+    assert not caplog.records, "nobody is told to calibrate while it is done"
+    assert load_profile(tmp_path) is not None

@@ -220,7 +220,10 @@ def _run(
     options: dict[str, Any] = {"cache_share": 0.25} if issubclass(kind, FrontStage) else {}
     memory = int(setting.memory * relation.nbytes)
     try:
-        operator = kind(relation, stream.schema, on="key", memory=memory, columns=names, **options)
+        disk_of_its_own = relation.disk("auto")  # so that it does not go by an earlier profile
+        operator = kind(
+            relation, stream.schema, on="key", memory=memory, columns=names, disk=disk_of_its_own, **options
+        )
     except BudgetError:
         return []
     with operator:
