@@ -145,6 +145,7 @@ def test_no_other_plan_is_cheaper_for_a_head_that_goes_on(problem: Any, follows:
     own_s = sum(_cost(slots, costs, part) for part in parts) - (1 - counted) * costs.seek_s * _going_on(slots, parts)
     assert plan.cost_s == pytest.approx(own_s)
     assert plan.cost_s == pytest.approx(cheapest)
+    assert plan.seeks == len(plan) - _going_on(slots, parts)
 
 
 def test_a_head_that_goes_on_reads_across_a_small_gap_and_is_not_cut_there() -> None:

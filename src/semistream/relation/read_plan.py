@@ -53,12 +53,14 @@ class ReadPlan:
 
     ``pages`` are the wanted ones as they lie on disk; sequence ``i`` has those from ``cuts[i]`` to ``cuts[i + 1]``.
     ``span_bytes`` and ``span_pages`` are what reading it transfers, ``cost_s`` what the whole plan is expected to take.
+    So many ``seeks`` are needed: a sequence that begins where the one before ended needs none.
     """
 
     pages: Pages
     cuts: Int64s
     span_bytes: Int64s
     span_pages: Int64s
+    seeks: int
     cost_s: float
 
     def __len__(self) -> int:
@@ -150,10 +152,10 @@ def _plan(slots: PageSlots, pages: Pages, cuts: Int64s, costs: DiskCosts, follow
     first, last = pages[cuts[:-1]], pages[cuts[1:] - 1]
     span_bytes = table.offset[last] + table.nbytes[last] - table.offset[first]
     span_pages = slots.slot[last].astype(np.int64) - slots.slot[first] + 1
-    going_on = count_following(pages, cuts, table.file, table.offset, table.nbytes) if follows < 1 else 0
-    requests = cuts.size - 1 - (1 - follows) * going_on
-    cost_s = costs.request_s(int(span_bytes.sum()), int(span_pages.sum()), requests)
-    return ReadPlan(pages, cuts, span_bytes, span_pages, cost_s)
+    following = count_following(pages, cuts, table.file, table.offset, table.nbytes)
+    seeks = cuts.size - 1 - following
+    cost_s = costs.request_s(int(span_bytes.sum()), int(span_pages.sum()), seeks + follows * following)
+    return ReadPlan(pages, cuts, span_bytes, span_pages, seeks, cost_s)
 
 
 def _limits(most_bytes: int, most_pages: int | None) -> tuple[int, int]:

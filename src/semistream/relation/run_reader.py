@@ -60,7 +60,7 @@ class RunReader:
         self._disk = disk
         self._run_bytes = run_bytes
         self._buffers = buffers
-        self._free = deque(map(_Buffer, self._allocated(buffers) if memory is None else memory))
+        self._free = deque(self._new_buffers(buffers) if memory is None else map(_Buffer, memory))
         self._pending: deque[tuple[_Coming, _Buffer, int]] = deque()  # and the pages of the run
         self._taken: _Buffer | None = None
         self._all_verified = False
@@ -80,9 +80,9 @@ class RunReader:
     def _buffer_bytes(self) -> int:
         return self.memory_bytes(self._run_bytes, 1, len(self._table.segments))
 
-    def _allocated(self, buffers: int) -> Iterator[Bytes]:
-        """Memory of its own for so many runs."""
-        return (allocate_buffer(self._buffer_bytes) for _ in range(buffers))
+    def _new_buffers(self, count: int) -> Iterator[_Buffer]:
+        """Buffers in memory of their own."""
+        return (_Buffer(allocate_buffer(self._buffer_bytes)) for _ in range(count))
 
     @property
     def run_bytes(self) -> int:
@@ -106,7 +106,7 @@ class RunReader:
         """Take runs of up to ``run_bytes`` from now on. Buffers in use are replaced when they are given back."""
         self._run_bytes = run_bytes
         free, self._free = len(self._free), deque()  # the old ones are let go before there are new ones
-        self._free.extend(map(_Buffer, self._allocated(free)))
+        self._free.extend(self._new_buffers(free))
 
     @property
     def room(self) -> int:
@@ -188,8 +188,9 @@ class RunReader:
             buffer, self._taken = self._taken, None
             if buffer.data.size != self._buffer_bytes:
                 del buffer  # before there is a new one
-                (buffer,) = map(_Buffer, self._allocated(1))
-            self._free.append(buffer)
+                self._free.extend(self._new_buffers(1))
+            else:
+                self._free.append(buffer)
 
     def read_all(self, runs: Iterable[Pages | PageSequence]) -> Iterator[PageRun]:
         """Every run in order, such as a plan's, read ahead; each is valid until the next one is asked for."""

@@ -69,10 +69,8 @@ def expected_reads(
         drawn = _drawn(min(max(_PLANNED // planned, 1), _MOST_DRAWS), planned, page_bytes)
         slots, wanted = drawn.slots, drawn.wanted(wanted_pages * planned / num_pages)
     plan = optimal_plan(slots, wanted, costs, most_bytes=most_bytes, most_pages=most_pages, goes_on=goes_on)
-    first, last = plan.pages[plan.cuts[:-1]], plan.pages[plan.cuts[1:] - 1]
-    follows = (first[1:] == last[:-1] + 1) & (first[1:] % planned != 0)
-    seeks, pages = len(plan) - int(np.count_nonzero(follows)), int(plan.span_pages.sum())
-    return ExpectedReads(seeks * wanted_pages / wanted.size, pages * wanted_pages / wanted.size)
+    pages = int(plan.span_pages.sum())
+    return ExpectedReads(plan.seeks * wanted_pages / wanted.size, pages * wanted_pages / wanted.size)
 
 
 class _Drawn(NamedTuple):
