@@ -45,7 +45,7 @@ machines = st.builds(
     st.builds(DiskCosts, seconds, seconds, seconds),
     st.builds(KernelCosts, **{field.name: seconds for field in fields(KernelCosts)}),
     st.dictionaries(st.text(), st.builds(OperatorCosts, seconds, seconds, seconds, seconds, seconds), max_size=3),
-    at_once=st.floats(1, 100),
+    at_once=st.floats(0.1, 100),
     page_cache_bytes=st.floats(0, 1e15),
 )
 
