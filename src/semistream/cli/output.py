@@ -180,7 +180,7 @@ def _(report: Calibrated) -> RenderableType:
             ("disk", f"{report.disk}, {'direct' if report.direct else 'buffered'} reads"),
             ("seek", f"{report.seek_s * 1e6:,.1f} µs"),
             ("transfer", transfer),
-            ("at once", f"{report.at_once:.2f} times as much if it is asked for several runs"),
+            ("at once", f"{report.at_once:.2f} times as much if it is asked for parts of a run at once"),
             ("page cache", f"{format_bytes(round(report.page_cache_bytes))} to spare, for files that are mapped"),
             title=report.path,
         ),

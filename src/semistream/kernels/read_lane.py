@@ -8,31 +8,33 @@ from numba.core import types
 
 from semistream.kernels.types import Int64s, UInt64s
 
-STOP = -1  # instead of a descriptor
-
 _pread: Any = types.ExternalFunction("pread64", types.int64(types.int32, types.uintp, types.uint64, types.int64))
 _take: Any = types.ExternalFunction("eventfd_read", types.int32(types.int32, types.uintp))
 _give: Any = types.ExternalFunction("eventfd_write", types.int32(types.int32, types.uint64))
 
 
 @njit(cache=True, nogil=True)
-def serve_reads(asked: int, done: int, requests: Int64s, got: Int64s, scratch: UInt64s) -> None:
-    """Each time that the event ``asked`` comes, do the requests and raise the event ``done``, until one says `STOP`.
+def serve_reads(asked: int, done: int, requests: Int64s, got: Int64s, ends: Int64s, scratch: UInt64s) -> None:
+    """Each time that the event ``asked`` counts down, do the next requests and let ``done`` count up, until ``ends``.
 
-    A request is (descriptor, address, bytes, offset); the first one of no bytes ends them. ``got[i]`` is how many bytes
-    were read: fewer than asked for at the end of a file, or if the system refused.
+    ``requests[turn]`` are those of a turn, each (descriptor, address, bytes, offset), up to the first one of no bytes;
+    the turn behind the last is the first again. ``got[turn, i]`` is how many bytes were read: fewer than asked for at
+    the end of a file, or if the system refused.
     """
-    while _take(np.int32(asked), np.uint64(scratch.ctypes.data)) == 0 and requests[0, 0] != STOP:
-        for i in range(requests.shape[0]):
-            descriptor, address, nbytes, offset = requests[i]
+    turn = 0
+    while _take(np.int32(asked), np.uint64(scratch.ctypes.data)) == 0 and not ends[0]:
+        for i in range(requests.shape[1]):
+            descriptor, address, nbytes, offset = requests[turn, i]
             if nbytes == 0:
                 break
-            got[i] = 0
-            while got[i] < nbytes:
+            so_far = 0
+            while so_far < nbytes:
                 read = _pread(
-                    np.int32(descriptor), np.uint64(address + got[i]), np.uint64(nbytes - got[i]), offset + got[i]
+                    np.int32(descriptor), np.uint64(address + so_far), np.uint64(nbytes - so_far), offset + so_far
                 )
                 if read <= 0:
                     break
-                got[i] += read
+                so_far += read
+            got[turn, i] = so_far
+        turn = (turn + 1) % requests.shape[0]
         _give(np.int32(done), np.uint64(1))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from semistream.kernels.read_lane import STOP, serve_reads
+from semistream.kernels.read_lane import serve_reads
 
 Read = tuple[int, int, int, int]
 """A descriptor, the address to read to, how many bytes, and where in the file they start."""
@@ -17,7 +17,8 @@ _MOST_READS = 64
 
 
 class ReadLane:
-    """Reads in the background, one request after the other, while the caller computes.
+    """Reads in the background, in the order in which it is asked, while the caller computes; up to ``depth`` times
+    before the first must be waited for.
 
     A thread of Python that wakes up to read must wait for the interpreter's lock, and then keeps the caller waiting
     for it: with short reads, most of the time goes there. This one sleeps and reads in compiled code. It neither
@@ -26,11 +27,13 @@ class ReadLane:
 
     most_reads = _MOST_READS
 
-    def __init__(self) -> None:
-        self._asked, self._done = (os.eventfd(0) for _ in range(2))
-        self._requests = np.zeros((_MOST_READS, 4), np.int64)
-        self._got = np.zeros(_MOST_READS, np.int64)
-        arguments = self._asked, self._done, self._requests, self._got, np.zeros(1, np.uint64)
+    def __init__(self, depth: int) -> None:
+        self._asked, self._done = (os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE) for _ in range(2))
+        self._requests = np.zeros((depth, _MOST_READS, 4), np.int64)
+        self._got = np.zeros((depth, _MOST_READS), np.int64)
+        self._ends = np.zeros(1, np.int64)
+        self._started = self._waited = 0
+        arguments = self._asked, self._done, self._requests, self._got, self._ends, np.zeros(1, np.uint64)
         self._thread = threading.Thread(target=serve_reads, args=arguments, name="semistream-lane", daemon=True)
         self._thread.start()
 
@@ -40,22 +43,25 @@ class ReadLane:
         return hasattr(os, "eventfd")
 
     def start(self, reads: Sequence[Read]) -> None:
-        """Begin to read. The memory must stay until `wait` has returned."""
+        """Read when all that was asked for before is read. The memory must stay until `wait` has returned for it."""
+        requests = self._requests[self._started % len(self._requests)]
         for i, read in enumerate(reads):
-            self._requests[i] = read
+            requests[i] = read
         if len(reads) < _MOST_READS:
-            self._requests[len(reads), 2] = 0
+            requests[len(reads), 2] = 0
+        self._started += 1
         os.eventfd_write(self._asked, 1)
 
     def wait(self, reads: int) -> list[int]:
-        """Wait until all is read; gives the bytes of each of so many reads."""
+        """Wait for what was asked for first, and not waited for yet; gives the bytes of each of its reads."""
         os.eventfd_read(self._done)
-        got: list[int] = self._got[:reads].tolist()
+        got: list[int] = self._got[self._waited % len(self._got), :reads].tolist()
+        self._waited += 1
         return got
 
     def close(self) -> None:
         """End the thread, when it has read what it reads now."""
-        self._requests[0, 0] = STOP
+        self._ends[0] = 1
         os.eventfd_write(self._asked, 1)
         self._thread.join()
         os.close(self._asked)

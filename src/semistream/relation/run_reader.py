@@ -18,7 +18,7 @@ from semistream.relation.disk_costs import DiskCosts
 from semistream.relation.page_layout import PageLayout
 from semistream.relation.page_run import PageRun
 from semistream.relation.page_table import PageTable
-from semistream.relation.read_lane import ReadLane
+from semistream.relation.read_lanes import ReadLanes
 from semistream.relation.read_plan import Pages, PageSequence
 from semistream.relation.segment_request import SegmentRequest, span_of
 
@@ -67,9 +67,8 @@ class RunReader:
         self._asked = 0
         self._threads = threads if len(table.segments) == 1 else max(threads, min(buffers, _SEGMENT_THREADS))
         self._pool: ThreadPoolExecutor | None = None
-        self._in_lanes = buffers > 1 and ReadLane.supported() and len(table.segments) <= ReadLane.most_reads
-        self._lanes: list[ReadLane] = []
-        self._idle: list[ReadLane] = []
+        self._in_lanes = buffers > 1 and ReadLanes.supported() and len(table.segments) <= ReadLanes.most_reads
+        self._lanes: ReadLanes | None = None
 
     @staticmethod
     def memory_bytes(run_bytes: int, buffers: int = 2, segments: int = 1) -> int:
@@ -149,7 +148,7 @@ class RunReader:
         buffer = self._free.popleft()
         coming: _Coming
         if self._in_lanes and all(request.read.plain for request in requests) and self._are_verified(requests, pages):
-            coming = _LaneRun(self, self._lane(), requests, pages, buffer)
+            coming = _LaneRun(self, self._opened_lanes(), requests, pages, buffer)
         elif self._buffers == 1:
             coming = _LateRun(partial(self._read, requests, pages, buffer.data))
         else:
@@ -164,11 +163,10 @@ class RunReader:
                 self._all_verified = all(bool(segment.verified.all()) for segment in self._table.segments)
         return self._all_verified or all(request.is_verified(pages) for request in requests)
 
-    def _lane(self) -> ReadLane:
-        if not self._idle:
-            self._idle.append(ReadLane())
-            self._lanes.append(self._idle[0])
-        return self._idle.pop()
+    def _opened_lanes(self) -> ReadLanes:
+        if self._lanes is None:
+            self._lanes = ReadLanes(self._buffers)
+        return self._lanes
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
         """Do something else in the reader's threads."""
@@ -244,9 +242,9 @@ class RunReader:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
         self._pending.clear()
-        self._idle.clear()
-        while self._lanes:
-            self._lanes.pop().close()
+        if self._lanes is not None:
+            self._lanes.close()
+            self._lanes = None
         self._disk.close()
 
 
@@ -266,26 +264,24 @@ class _LateRun(NamedTuple):
 
 
 class _LaneRun:
-    """A run that a lane reads, like a future."""
+    """A run that lanes read, like a future."""
 
     def __init__(
-        self, reader: RunReader, lane: ReadLane, requests: list[SegmentRequest], pages: Pages, buffer: _Buffer
+        self, reader: RunReader, lanes: ReadLanes, requests: list[SegmentRequest], pages: Pages, buffer: _Buffer
     ) -> None:
-        self._reader, self._lane, self._requests, self._pages, self._buffer = reader, lane, requests, pages, buffer.data
-        address = buffer.address
+        self._reader, self._requests, self._pages, self._buffer = reader, requests, pages, buffer.data
         reads = [request.read.system_read() for request in requests]
         self._before = [before for *_, before in reads]
-        lane.start(
+        self._reads = lanes.start(
             [
-                (descriptor, address + request.begin, nbytes, start)
+                (descriptor, buffer.address + request.begin, nbytes, start)
                 for request, (descriptor, start, nbytes, _) in zip(requests, reads, strict=True)
             ]
         )
 
     def result(self) -> PageRun:
         """Wait for the run."""
-        got = self._lane.wait(len(self._requests))
-        self._reader._idle.append(self._lane)
+        got = self._reads.wait()
         for i, request in enumerate(self._requests):
             if got[i] < self._before[i] + request.read.nbytes:  # read again to say why, or because it was interrupted
                 self._before[i] = request.read(self._buffer[request.begin :])

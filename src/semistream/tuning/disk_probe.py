@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -14,6 +14,7 @@ import numpy as np
 from semistream.errors import InvalidArgument
 from semistream.relation.disk import ALIGNMENT, allocate_buffer, buffer_bytes
 from semistream.relation.disk_costs import DiskCosts
+from semistream.relation.read_lanes import ReadLanes
 from semistream.tuning.probe_file import ProbeFile
 from semistream.tuning.progress import Progress, unwatched
 
@@ -23,9 +24,9 @@ FILE_BYTES = 256 << 20
 _PLACES = 8  # for the largest requests, at least: of a smaller file too much is in a cache of the disk's own
 _WRITING_SHARE = 0.3  # of the work
 _LEAST_ROUNDS, _MOST_ROUNDS = 5, 400
-_AT_ONCE = 3  # requests that a sweep has under way
-ROUNDS_AT_ONCE = 24
-"""How often so many are timed."""
+_IN_A_ROW = 4  # requests of the largest size, as a sweep asks for runs
+ROUNDS_AT_ONCE = 40
+"""How often so many are timed, in both ways."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class DiskProbe:
     """What was measured in a file of ``file_bytes``, and the costs that come nearest to it.
 
     ``direct`` says whether reads passed the system's cache by (O_DIRECT), as those of joins do where they can. Of large
-    requests, it gives ``at_once`` times as many bytes in a second if it is asked for some at once.
+    requests, it gives ``at_once`` times as many bytes in a second if it is asked for parts of them at once, and for the
+    next one right after (`ReadLanes`).
     """
 
     times: tuple[RequestTime, ...]
@@ -102,29 +104,42 @@ def probe_disk(
             clock=clock,
         )
         costs = DiskCosts.fitted((each.nbytes, each.seconds) for each in times)
-        at_once = _gain_at_once(file, times[-1], random, clock)
+        at_once = _gain_at_once(file, times[-1].nbytes, random, clock)
         return DiskProbe(times, costs, file.direct, file.nbytes, at_once)
 
 
-def _gain_at_once(
-    file: ProbeFile, alone: RequestTime, random: np.random.Generator, clock: Callable[[], float]
-) -> float:
-    """How many times as fast requests of a size are done that are asked for at once, instead of one after the other.
+def _gain_at_once(file: ProbeFile, nbytes: int, random: np.random.Generator, clock: Callable[[], float]) -> float:
+    """How many times as fast requests of a size are done if lanes read them, one right after the other.
 
-    That may be less than once: they get into each other's way where one alone already has all that the disk can give.
+    That may be less than once: parts of them that are asked for at once get into each other's way where one request
+    alone already has all that the disk can give. Both ways take turns, as the disk may be faster in the next moment.
     """
-    buffers = [allocate_buffer(buffer_bytes(alone.nbytes)) for _ in range(_AT_ONCE)]
-    places = (file.nbytes - alone.nbytes) // ALIGNMENT + 1
-    taken = []
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
+    if not ReadLanes.supported():
+        return 1.0
+    buffers = [allocate_buffer(buffer_bytes(nbytes)) for _ in range(_IN_A_ROW)]
+    places = (file.nbytes - nbytes) // ALIGNMENT + 1
+    gains = []
+    with closing(ReadLanes(_IN_A_ROW)) as lanes:
+
+        def read_alone(offsets: list[int]) -> None:
+            for offset, into in zip(offsets, buffers, strict=True):
+                file.read(offset, nbytes, into)
+
+        def read_in_lanes(offsets: list[int]) -> None:
+            reads = [file.lane_read(offset, nbytes, into) for offset, into in zip(offsets, buffers, strict=True)]
+            for started in [lanes.start([read]) for read in reads]:
+                started.wait()
+
         for _ in range(ROUNDS_AT_ONCE):
-            offsets = (random.integers(places, size=_AT_ONCE) * ALIGNMENT).tolist()
-            file.prepare()
-            began_s = clock()
-            list(threads.map(file.read, offsets, [alone.nbytes] * _AT_ONCE, buffers))
-            taken.append(clock() - began_s)
-    together_s = median(taken)
-    return _AT_ONCE * alone.seconds / together_s if together_s > 0 and alone.seconds > 0 else 1.0
+            taken_s = []
+            for read in (read_alone, read_in_lanes):
+                offsets = (random.integers(places, size=_IN_A_ROW) * ALIGNMENT).tolist()
+                file.prepare()
+                began_s = clock()
+                read(offsets)
+                taken_s.append(clock() - began_s)
+            gains.append(taken_s[0] / taken_s[1] if min(taken_s) > 0 else 1.0)
+    return median(gains)
 
 
 def time_requests(

@@ -77,8 +77,9 @@ class OperatorCosts:
 class Machine:
     """A machine as the cost models see it: its disk, its kernels, and what its operators take by name.
 
-    The disk gives ``at_once`` times as many bytes in a second if it is asked for several runs at once. The system has
-    ``page_cache_bytes`` for the pages of files that are mapped; none, if that is not known.
+    The disk gives ``at_once`` times as many bytes in a second if it is asked for parts of a run at once, and for the
+    next run right after. The system has ``page_cache_bytes`` for the pages of files that are mapped; none, if that is
+    not known.
     """
 
     name: str

@@ -19,6 +19,7 @@ from semistream.budget import format_bytes
 from semistream.errors import CalibrationError
 from semistream.kernels.types import Bytes
 from semistream.relation.disk import DirectDisk, allocate_buffer, buffer_bytes, open_disk
+from semistream.relation.read_lane import Read
 from semistream.tuning.progress import Progress, unwatched
 
 _PIECE_BYTES = 8 << 20
@@ -78,6 +79,12 @@ class ProbeFile:
     def read(self, offset: int, nbytes: int, into: Bytes) -> None:
         """Read a part of the file, as operators read R."""
         self._disk.read(self._path, offset, nbytes, pages=1, into=into)
+
+    def lane_read(self, offset: int, nbytes: int, into: Bytes) -> Read:
+        """The same, for a lane to do."""
+        request = self._disk.request(self._path, offset, nbytes, pages=1)
+        descriptor, start, length, _ = request.system_read()
+        return descriptor, into.ctypes.data, length, start
 
     def close(self) -> None:
         """Give the space back."""

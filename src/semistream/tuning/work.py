@@ -20,8 +20,8 @@ class Work:
     left for the join behind it. ``waits`` says how many tuples come until half of those before them have their results,
     ``longest_wait`` until all have. Of those joined, ``gathered`` are taken in while nothing is read. Unless it
     ``reads_ahead``, the disk works only while the operator waits for it, which it does in ``waited`` of its iterations.
-    If it ``reads_at_once``, the disk is asked for several runs at a time. If pages are ``mapped``, the system's page
-    cache holds as many of them as it has room for, beside the operator's own memory.
+    If it ``reads_at_once``, lanes read its runs (`ReadLanes`). If pages are ``mapped``, the system's page cache holds
+    as many of them as it has room for, beside the operator's own memory.
     """
 
     seeks: float
