@@ -77,7 +77,7 @@ class SweepModel:
             packets=packets,
             batches=workload.results_per_tuple / self.batch_rows + (packets * (1 - gathered) if self.trims else 0.0),
             gathered=gathered,
-            level_probes=steps * math.ceil(min(rows, batch) / self._gathered_rows(workload)),
+            level_probes=steps * math.ceil(self._rows_in_levels(workload, rows) / self._gathered_rows(workload)),
             waited=0.0 if self.reads_ahead else steps,
             reads_ahead=self.reads_ahead,
             reads_at_once=self.reads_ahead,
@@ -93,11 +93,10 @@ class SweepModel:
             return reads(room).times(batch / room)
         # While those that filled it go, others take their place, n of them until a share x of R has passed: dn/dx =
         # waiting + n. Such a one meets its page in the same pass, or if that has passed, with P = x, in the next one.
-        # The first of them come when there is room for some levels.
-        waiting, capacity = passing / 2, self._capacity(workload)
+        # The first of them come when there is room for a level, which is half a level late on average.
+        waiting = passing / 2
         more = (batch - room) / waiting
-        levels = self._pace(workload, costs).trimmed_levels(capacity) - 0.5
-        pause = levels * self._gathered_rows(workload) / capacity
+        pause = self._gathered_rows(workload) / (2 * self._capacity(workload))
         if more > math.e - 1:
             between = (more - (math.e - 1)) / 2 + pause
             last = _thinning(lambda left: reads(max(passing * left, 1.0)))
@@ -106,6 +105,19 @@ class SweepModel:
         late = waiting * ((1 + more) * (share - 1) + 1)
         last = _thinning(lambda left: reads(max(waiting * (1 + more) * -math.expm1(-share * left), 1.0)))
         return reads(batch - late).plus(last.times(share + pause))
+
+    def _rows_in_levels(self, workload: Workload, passing: float) -> float:
+        """Tuples of all levels that a run meets, with those that have left before their level, if ``passing`` come in a
+        pass.
+
+        Those of a batch that is drained are fewer in the first pass, before which they gathered, and in the last: about
+        as many less as meet two passes of five.
+        """
+        batch, room = workload.batch_rows, self._room(workload)
+        if math.isinf(batch) or batch <= room or not self.trims:
+            return min(passing, batch)
+        passes = 1 + (batch - room) / passing
+        return max(room, passing * (1 - _LEVELS_MISSING / passes))
 
     def _pace(self, workload: Workload, costs: DiskCosts) -> SweepPace:
         return SweepPace.of(
@@ -144,6 +156,7 @@ class SweepModel:
         )
 
 
+_LEVELS_MISSING = 0.4  # passes, in a batch that is drained
 _STRIPS = ((0.5, 0.75), (0.25, 0.375), (0.125, 0.19), (0.0625, 0.09), (0.0625, 0.03))  # shares, and what is left there
 
 
