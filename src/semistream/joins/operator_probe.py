@@ -37,6 +37,7 @@ _COLUMNS = 14
 _STREAM_ROWS = 6_000_000  # so that tuples hardly come again: the second time, a cache knows them
 _TRIES = 3  # of a sweep, on which the usual choice is built; one of the others
 _OTHERS = 0.5  # of the seconds of a run, for these
+_LOOKED_UP_TOGETHER = 0.125  # of the tuples that others are pushed at a time: look-ups take long
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ _ENGINE_SETTINGS = (
     _Setting(1, 0.1, exponent=1.6, drained=0.7),  # hardly anything but look-ups
     _Setting(1, 0.1, exponent=0.6, drained=0.7),
 )
-_LOOK_UP_SETTINGS = (*_SMALL, _Setting(0, 0.03), _Setting(0, 0.06))  # they take a copy of R, so that is small
+_LOOK_UP_SETTINGS = (*_SMALL, _Setting(1, 0.0035), _Setting(1, 0.01))  # the larger a tree, the longer its look-ups take
 _RESIDENT_SETTINGS = (_Setting(0, 1.5), _Setting(0, 3.0), _Setting(0, 3.0, columns=2), _Setting(1, 1.2))
 
 
@@ -107,8 +108,7 @@ def measure_operators(
         # All others come between two turns of an operator: who disturbs one for some seconds does not disturb the next.
         for done, kind in enumerate(turns):
             progress(done / len(turns))
-            seconds = size.seconds if _tries(kind) > 1 else _OTHERS * size.seconds
-            probed = replace(size, seconds=seconds)
+            probed = _size(kind, size)
             runs[kind].append([_run(kind, relations[each.relation], each, probed, disk) for each in _settings(kind)])
     measured: dict[str, OperatorCosts] = {}
     for kind, tried in runs.items():
@@ -143,27 +143,19 @@ class _Part:
 
 
 def _costs(runs: list[_Part], usual: OperatorCosts, disk: DiskCosts) -> OperatorCosts:
-    """The costs that fit runs best, of those kinds of work that an operator usually has; no look-ups in a cache."""
-    work = np.array([part.work for part in runs])
-    costs, expected = np.zeros(work.shape[1]), np.array(astuple(usual))
+    """The costs that fit runs best, of those kinds of work that an operator usually has; no look-ups in a cache.
+
+    Where it waits for its reads, the disk takes what it needs for the bytes; all else is what an iteration takes.
+    """
+    work, expected = np.array([part.work for part in runs]), np.array(astuple(usual))
+    waits = work[:, _WAITS] > 0
+    work[:, _STEPS] -= work[:, _WAITS]  # which have a cost of their own
+    reading_s = np.array([disk.transfer_s(part.bytes_read) for part in runs])
+    times = np.where(waits, [part.all_s for part in runs], [part.taken_s for part in runs])
     asked = work.any(axis=0) & (expected > 0)
-    asked[_WAITS] = False
-    ahead = work[:, _WAITS] == 0
-    times = np.array([part.taken_s for part in runs])
-    costs[asked] = fit_costs(work[np.ix_(ahead, asked)], times[ahead], expected[asked])
-    alone = [part for part in runs if part.work[_WAITS]]
-    return replace(OperatorCosts(*costs.tolist()), wait_s=_wait_s(alone, costs, disk))
-
-
-def _wait_s(runs: list[_Part], costs: Floats, disk: DiskCosts) -> float:
-    """What an iteration takes in which the operator waits for its read, beside what the disk takes for its bytes."""
-    if not runs:
-        return 0.0
-    others = costs.copy()
-    others[_STEPS] = 0.0
-    known_s = [disk.transfer_s(part.bytes_read) + float(part.work @ others) for part in runs]
-    waits = np.array([[part.work[_WAITS]] for part in runs])
-    return float(fit_costs(waits, np.array([part.all_s for part in runs]), known_s=np.array(known_s))[0])
+    costs = np.zeros(work.shape[1])
+    costs[asked] = fit_costs(work[:, asked], times, expected[asked], known_s=np.where(waits, reading_s, 0.0))
+    return OperatorCosts(*costs.tolist())
 
 
 def _with_look_ups(behind: OperatorCosts, runs: list[_Part]) -> OperatorCosts:
@@ -181,6 +173,13 @@ def _with_look_ups(behind: OperatorCosts, runs: list[_Part]) -> OperatorCosts:
 def _tries(kind: type[SemiStreamJoin]) -> int:
     """How often an operator is run in each setting."""
     return _TRIES if kind in (SweepJoin, EngineJoin) else 1
+
+
+def _size(kind: type[SemiStreamJoin], size: ProbeSize) -> ProbeSize:
+    """How much of an operator is measured, in each setting."""
+    seconds = size.seconds if _tries(kind) > 1 else _OTHERS * size.seconds
+    pushed = int(size.pushed * _LOOKED_UP_TOGETHER) if kind is IndexNestedLoopJoin else size.pushed
+    return replace(size, seconds=seconds, pushed=max(pushed, 1))
 
 
 def _settings(kind: type[SemiStreamJoin]) -> Sequence[_Setting]:

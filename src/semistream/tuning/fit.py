@@ -9,7 +9,7 @@ import numpy as np
 from semistream.errors import InvalidArgument
 from semistream.tuning.frequencies import Floats
 
-_TRUST = 0.1  # of what is usual, for each kind of work, against a run
+_TRUST = 0.2  # of what is usual, for each kind of work, against a run
 
 
 def fit_costs(work: Floats, seconds: Floats, usual: Floats | None = None, *, known_s: Floats | float = 0.0) -> Floats:

@@ -131,15 +131,15 @@ _FREE = OperatorCosts(tuple_s=0.0)
 
 
 _SWEEP = OperatorCosts(
-    tuple_s=6e-9,
-    value_s=1e-9,
+    tuple_s=2.5e-9,
+    value_s=1.3e-9,
     row_s=12e-9,
-    step_s=50e-6,
-    packet_s=400e-6,
-    batch_s=100e-6,
-    entry_s=17e-9,
-    wait_s=100e-6,
-    level_s=7.5e-6,
+    step_s=40e-6,
+    packet_s=550e-6,
+    batch_s=65e-6,
+    entry_s=12e-9,
+    wait_s=160e-6,
+    level_s=4.5e-6,
 )
 _MESH = OperatorCosts(tuple_s=130e-9, value_s=6e-9, row_s=18e-9, step_s=80e-6, packet_s=600e-6)
 
