@@ -93,7 +93,12 @@ _ENGINE_SETTINGS = (
     _Setting(1, 0.1, exponent=1.6, drained=0.7),  # hardly anything but look-ups
     _Setting(1, 0.1, exponent=0.6, drained=0.7),
 )
-_LOOK_UP_SETTINGS = (*_SMALL, _Setting(1, 0.0035), _Setting(1, 0.01))  # the larger a tree, the longer its look-ups take
+_LOOK_UP_SETTINGS = (
+    *_SMALL,
+    _Setting(1, 0.0035),  # the larger a tree, the longer its look-ups take
+    _Setting(1, 0.0035, exponent=1.5),
+    _Setting(1, 0.01),
+)
 _RESIDENT_SETTINGS = (_Setting(0, 1.5), _Setting(0, 3.0), _Setting(0, 3.0, columns=2), _Setting(1, 1.2))
 
 
