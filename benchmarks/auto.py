@@ -3,9 +3,9 @@
 A machine that is shared with others changes its speed within minutes. So the choice and those that came near it are
 measured in turns, and compared by the median of their ratios in each turn. Some turns of each setting make a round, and
 the rounds go on with those settings of which more turns may tell more. Before each of the first rounds the machine is
-calibrated anew; what is chosen follows from the first time. The middle one of what is expected is compared with the
-rate, and also with the rate at the speed that the machine had when it was calibrated last: divided by how fast it was
-just before and after the run (`MachineSpeed`).
+calibrated anew; what is chosen follows from the first time. What is expected after a calibration is compared with the
+rates of its round, and also with these at the speed that the machine had when it was calibrated: divided by how fast it
+was just before and after the run (`MachineSpeed`). Later rounds are only for the choice.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _PROGRESS = Console(stderr=True, soft_wrap=True, highlight=False)
 class Outcome:
     """A setting: what was chosen, its rates, how fast the machine was at each, the best other, what was expected.
 
-    ``others`` are the rates of the best other.
+    ``others`` are the rates of the best other, and ``predicted`` are those expected in each turn of the first rounds.
     """
 
     setting: Setting
@@ -74,16 +74,11 @@ class Outcome:
     speeds: list[float]
     best: str
     others: list[float]
-    predicted: float
+    predicted: list[float]
 
     @property
     def rate(self) -> float:
         return statistics.median(self.rates)
-
-    @property
-    def usual_rate(self) -> float:
-        """What the rate would have been at the speed that the machine was calibrated with."""
-        return statistics.median(rate / speed for rate, speed in zip(self.rates, self.speeds, strict=True))
 
     @property
     def ratio(self) -> float:
@@ -98,13 +93,14 @@ class Outcome:
 
     @property
     def expected(self) -> float:
-        """The prediction as a multiple of the rate."""
-        return self.predicted / self.rate
+        """The prediction as a multiple of the rate: the median of all turns for which there is one."""
+        return statistics.median(each / rate for each, rate in zip(self.predicted, self.rates, strict=False))
 
     @property
     def usually_expected(self) -> float:
-        """The prediction as a multiple of the rate at the machine's usual speed."""
-        return self.predicted / self.usual_rate
+        """The prediction as a multiple of the rate at the speed that the machine was calibrated with."""
+        turns = zip(self.predicted, self.rates, self.speeds, strict=False)
+        return statistics.median(each * speed / rate for each, rate, speed in turns)
 
     def __str__(self) -> str:
         s, turns = self.setting, len(self.rates)
@@ -177,15 +173,14 @@ def _fill(grid: Grid, r: Relation, bench: Bench) -> list[Outcome]:
             if cell.try_all(rough):
                 cell.choose(machine, fine)
                 cells.append(cell)
-    calibrated = 1
+    rounds = 0
     while open_cells := [cell for cell in cells if cell.is_open]:
+        if 0 < rounds < bench.calibrations:
+            machine = bench.machine()
         for cell in open_cells:
-            cell.take_turns()
+            cell.take_turns(machine if rounds < bench.calibrations else None)
             _PROGRESS.print(f"  {cell.outcome}")
-        if calibrated < bench.calibrations:
-            machine, calibrated = bench.machine(), calibrated + 1
-            for cell in cells:
-                cell.expect(machine)
+        rounds += 1
     for cell in cells:
         cell.record()
     return [cell.outcome for cell in cells]
@@ -199,7 +194,7 @@ class _CellRun:
         self._memory = int(r.nbytes * setting.share)
         self._spec, self._sample = JoinSpec.of(r, sample.schema, on="key"), sample
         self._rough: dict[str, Rate] = {}
-        self._machines: list[Machine] = []
+        self._predicted: list[float] = []
 
     def try_all(self, measure: Measure) -> bool:
         """Measure all operators once; False if the memory is too small for all."""
@@ -214,7 +209,6 @@ class _CellRun:
     def choose(self, machine: Machine, measure: Measure) -> None:
         """Ask what to choose on a machine, and see which others matter."""
         r, spec, sample = self._relation, self._spec, self._sample
-        self.expect(machine)
         self._chosen = join_tuner(r, spec, workload_of(r, spec, sample), machine, sample).chosen(self._memory)
         best = max(rate.per_second for rate in self._rough.values())
         near = [n for n, rate in self._rough.items() if n == self._chosen.operator or rate.per_second >= _NEAR * best]
@@ -229,18 +223,17 @@ class _CellRun:
         self._far = {n: rate.per_second for n, rate in self._rough.items() if n not in near}
         self._turns = _Turns(self._chosen.operator, opened, self._bench)
 
-    def expect(self, machine: Machine) -> None:
-        """Let what is expected on a machine count, too."""
-        self._machines.append(machine)
-
     @property
     def is_open(self) -> bool:
         """Whether more turns may tell more."""
         return self._turns.is_open
 
-    def take_turns(self) -> None:
-        """Measure the choice and those that matter again, in turns."""
+    def take_turns(self, machine: Machine | None) -> None:
+        """Measure the choice and those that matter again, in turns; with what is expected on a machine, if there is."""
         self._turns.take()
+        own = self._turns.rates[self._chosen.operator]
+        if machine is not None:
+            self._predicted += [self._expected(machine, rate.tuples) for rate in own[len(self._predicted) :]]
 
     def record(self) -> None:
         """Let the grid have what was measured."""
@@ -252,12 +245,12 @@ class _CellRun:
     def outcome(self) -> Outcome:
         """What was measured so far."""
         rival, others = self._turns.best_other(self._far)
-        own = self._turns.rates[self._chosen.operator]
-        rates = [rate.per_second for rate in own]
-        predicted = statistics.median(self._predicted(machine, own[-1].tuples) for machine in self._machines)
-        return Outcome(self._setting, self._chosen.operator, rates, self._turns.speeds, rival, others, predicted)
+        rates = [rate.per_second for rate in self._turns.rates[self._chosen.operator]]
+        return Outcome(
+            self._setting, self._chosen.operator, rates, self._turns.speeds, rival, others, list(self._predicted)
+        )
 
-    def _predicted(self, machine: Machine, tuples: int) -> float:
+    def _expected(self, machine: Machine, tuples: int) -> float:
         """The rate that is expected of the choice on a machine, with the options that it has, for a run that ends."""
         chosen = self._chosen
         (candidate,) = candidates(self._relation, self._spec, self._sample, [OPERATORS[chosen.operator]])

@@ -77,7 +77,7 @@ def test_operators_that_were_measured_are_reported(tmp_path: Path) -> None:
     report = run("calibrate", "--on", tmp_path, "--json").json
     assert report["operators"]["mesh"]["tuple_s"] == 1e-7
     (line,) = (line for line in run("calibrate", "--on", tmp_path).out.splitlines() if line.startswith("mesh"))
-    assert line.split() == ["mesh", "100.0", *["0.0"] * 11]
+    assert line.split() == ["mesh", "100.0", *["0.0"] * 12]
 
 
 def test_by_default_it_is_the_disk_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from semistream.joins.sweep import SweepJoin
 from semistream.relation import DiskCosts, Relation
 from semistream.streams import Zipf
 from semistream.tuning.fit import fit_costs
-from semistream.tuning.frequencies import Floats
+from semistream.tuning.frequencies import Floats, KeyFrequencies
 from semistream.tuning.machine import DEFAULT_MACHINE, Machine, OperatorCosts
 from semistream.tuning.progress import Progress, unwatched
 
@@ -83,6 +83,7 @@ _SWEEP_SETTINGS = (
     _Setting(1, 0.1, drained=0.1),
     _Setting(1, 0.3, drained=1.0),
     _Setting(1, 0.3, columns=2, drained=1.0),
+    _Setting(1, 0.3, exponent=1.5, drained=1.0),  # many results of the same row
 )
 _SMALL = (_Setting(0, 0.25), _Setting(0, 0.6), _Setting(0, 0.25, columns=2), _Setting(0, 0.6, columns=2))
 _SETTINGS = (*_SMALL, _Setting(1, 0.02), _Setting(1, 0.05), _Setting(1, 0.1))
@@ -231,7 +232,7 @@ def _run(
     except BudgetError:
         return []
     with operator:
-        source, meter = _Source(operator, stream, size.pushed), _Meter(operator, setting.columns, disk)
+        source, meter = _Source(operator, stream, size.pushed), _Meter(operator, setting, disk)
         if setting.drained:
             rows = max(int(setting.drained * relation.num_rows), 1)
             source.push(rows)
@@ -280,17 +281,24 @@ class _Source:
 class _Meter:
     """Tells what an operator has done since the last time, and what that took."""
 
-    def __init__(self, operator: SemiStreamJoin, columns: int, disk: DiskCosts) -> None:
+    def __init__(self, operator: SemiStreamJoin, setting: _Setting, disk: DiskCosts) -> None:
         self._operator = operator
-        self._columns = columns
+        self._columns = setting.columns
         self._disk = disk
+        self._rows = operator.relation.num_rows
+        self._frequencies = KeyFrequencies.zipf(setting.exponent, self._rows)
         self._last = self._now()
 
     def read(self) -> _Part:
         before, self._last = self._last, self._now()
         work, (all_s, own_s, nbytes) = self._last[0] - before[0], self._last[1] - before[1]
+        work[_FRESH] = self._columns * self._fresh_rows(work[_ANSWERED], work[_PROBES] / self._rows)
         waited_s = min(all_s - own_s, self._disk.transfer_s(nbytes))
         return _Part(work, all_s - waited_s, all_s, nbytes)
+
+    def _fresh_rows(self, tuples: float, passes: float) -> float:
+        """Rows of R that are in results for the first time in a pass, in so many passes that serve so many tuples."""
+        return passes * self._frequencies.distinct(tuples / passes) if passes else 0.0
 
     def _now(self) -> tuple[Floats, Floats]:
         stats, cached = self._operator.stats, isinstance(self._operator, FrontStage)
@@ -298,12 +306,14 @@ class _Meter:
         return _counts(stats, self._columns, cached=cached), taken
 
 
-_STEPS, _LOOKED_UP, _WAITS, _MISSED = 3, 4, 8, 9  # the places of ``step_s``, ``hit_s``, ``wait_s`` and ``miss_s``
+_ANSWERED, _PROBES, _STEPS, _LOOKED_UP, _WAITS, _MISSED, _FRESH = 0, 2, 3, 4, 8, 9, 12  # places of their costs
 _LEAST_LEFT = 0.1  # of the time of a run, for what the join behind a cache does not do
 
 
 def _counts(stats: JoinStats, columns: int, *, cached: bool) -> Floats:
-    """The units of work that `OperatorCosts` has seconds for; tuples may be looked up in a tuple cache first."""
+    """The units of work that `OperatorCosts` has seconds for, but for fresh values; tuples may be looked up in a tuple
+    cache first.
+    """
     hits = stats.cache_hits if cached else 0
     answered = stats.rows_done - hits
     entered = stats.rows_in - hits
@@ -311,7 +321,7 @@ def _counts(stats: JoinStats, columns: int, *, cached: bool) -> Floats:
     values = columns * stats.outputs
     work = [answered, values, stats.probes, stats.steps, looked_up, stats.packets, stats.batches, entered]
     missed = answered if hits else 0
-    return np.array([*work, stats.waits, missed, stats.level_probes, stats.pages_read], np.float64)
+    return np.array([*work, stats.waits, missed, stats.level_probes, stats.pages_read, 0.0], np.float64)
 
 
 def _build(path: Path, rows: int) -> Relation:

@@ -53,7 +53,8 @@ class OperatorCosts:
     looked up in a cache first and ``miss_s`` if that misses it, ``value_s`` for each value of R in a result, ``row_s``
     for a row of R that it meets, ``step_s`` for an iteration of its loop, ``wait_s`` instead for one in which it waits
     for its read, whatever is read, ``packet_s`` for taking tuples in, however few, ``batch_s`` for giving results out,
-    ``level_s`` for each level of tuples that an iteration is done with, and ``page_s`` for a page that is looked up.
+    ``level_s`` for each level of tuples that an iteration is done with, ``page_s`` for a page that is looked up, and
+    ``fresh_s`` more for each value of a row of R that no result of the same pass had before.
     """
 
     tuple_s: float
@@ -68,6 +69,7 @@ class OperatorCosts:
     miss_s: float = 0.0
     level_s: float = 0.0
     page_s: float = 0.0
+    fresh_s: float = 0.0
 
     def __post_init__(self) -> None:
         require_numbers(self, *(each.name for each in fields(self)), least=0)
@@ -114,6 +116,7 @@ class Machine:
         ahead = work.steps - work.waited
         loops_s = ahead * costs.step_s + work.waited * costs.wait_s + work.probes * costs.row_s
         loops_s += work.level_probes * costs.level_s + work.pages * costs.page_s
+        own_s += work.fresh * workload.values_per_result * costs.fresh_s
         return own_s + loops_s + work.batches * costs.batch_s + _entering_s(costs, work)
 
     def gathering_s(self, operator: str, work: Work) -> float:
@@ -131,15 +134,16 @@ _FREE = OperatorCosts(tuple_s=0.0)
 
 
 _SWEEP = OperatorCosts(
-    tuple_s=2.5e-9,
-    value_s=1.3e-9,
-    row_s=12e-9,
+    tuple_s=4e-9,
+    value_s=0.9e-9,
+    row_s=10e-9,
     step_s=40e-6,
-    packet_s=550e-6,
+    packet_s=580e-6,
     batch_s=65e-6,
     entry_s=12e-9,
-    wait_s=160e-6,
-    level_s=4.5e-6,
+    wait_s=165e-6,
+    level_s=3.7e-6,
+    fresh_s=1.2e-9,
 )
 _MESH = OperatorCosts(tuple_s=130e-9, value_s=6e-9, row_s=18e-9, step_s=80e-6, packet_s=600e-6)
 
@@ -148,9 +152,9 @@ DEFAULT_MACHINE = Machine(
     SOLID_STATE,
     operators={
         "sweep": _SWEEP,
-        "engine": replace(_SWEEP, hit_s=60e-9, miss_s=45e-9),
+        "engine": replace(_SWEEP, hit_s=52e-9, miss_s=42e-9),
         "mesh": _MESH,
-        "cmesh": replace(_MESH, hit_s=60e-9, miss_s=45e-9, batch_s=_SWEEP.batch_s),
+        "cmesh": replace(_MESH, hit_s=52e-9, miss_s=42e-9, batch_s=_SWEEP.batch_s),
         "adaptive_mesh": OperatorCosts(tuple_s=90e-9, value_s=6e-9, row_s=15e-9, step_s=2.4e-3),
         "hybrid": OperatorCosts(tuple_s=320e-9, value_s=6e-9, row_s=65e-9, step_s=80e-6, packet_s=0.9e-3),
         "index": OperatorCosts(tuple_s=180e-9, value_s=20e-9, step_s=1.4e-3),

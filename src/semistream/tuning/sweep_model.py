@@ -78,6 +78,7 @@ class SweepModel:
             batches=workload.results_per_tuple / self.batch_rows + (packets * (1 - gathered) if self.trims else 0.0),
             gathered=gathered,
             level_probes=steps * math.ceil(self._rows_in_levels(workload, rows) / self._gathered_rows(workload)),
+            fresh=self._fresh_rows(workload, min(rows, batch)),
             waited=0.0 if self.reads_ahead else steps,
             reads_ahead=self.reads_ahead,
             reads_at_once=self.reads_ahead,
@@ -118,6 +119,11 @@ class SweepModel:
             return min(passing, batch)
         passes = 1 + (batch - room) / passing
         return max(room, passing * (1 - _LEVELS_MISSING / passes))
+
+    @staticmethod
+    def _fresh_rows(workload: Workload, together: float) -> float:
+        """Rows of R, for each tuple, that so many tuples ask for together."""
+        return workload.results_per_tuple * min(workload.frequencies.distinct(together) / together, 1.0)
 
     def _pace(self, workload: Workload, costs: DiskCosts) -> SweepPace:
         return SweepPace.of(

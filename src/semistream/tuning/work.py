@@ -15,7 +15,8 @@ class Work:
 
     ``seeks`` and ``pages`` are read, ``steps`` iterations done and ``probes`` rows of R met; ``packets`` is how often
     tuples are taken in, and ``batches`` how many of results are given out. ``level_probes`` is how often a level of
-    tuples that wait together meets what an iteration has read. ``hits`` is the share of the tuples that a
+    tuples that wait together meets what an iteration has read, and ``fresh`` how many rows of R come into results for
+    the first time in a pass. ``hits`` is the share of the tuples that a
     cache answers; ``looked_up`` is the share that is looked up in a tuple cache first, and ``joined`` the share that is
     left for the join behind it. ``waits`` says how many tuples come until half of those before them have their results,
     ``longest_wait`` until all have. Of those joined, ``gathered`` are taken in while nothing is read. Unless it
@@ -38,6 +39,7 @@ class Work:
     gathered: float = 0.0
     waited: float = 0.0
     level_probes: float = 0.0
+    fresh: float = 0.0
     reads_ahead: bool = True
     reads_at_once: bool = False
     mapped: bool = False
@@ -64,6 +66,7 @@ class Work:
             gathered=self.gathered * missed,
             waited=self.waited * missed,
             level_probes=self.level_probes * missed,
+            fresh=self.fresh * missed,
             reads_ahead=self.reads_ahead,
             reads_at_once=self.reads_at_once,
             mapped=self.mapped,
