@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from statistics import median
 
@@ -24,6 +25,7 @@ FILE_BYTES = 256 << 20
 _PLACES = 8  # for the largest requests, at least: of a smaller file too much is in a cache of the disk's own
 _WRITING_SHARE = 0.3  # of the work
 _LEAST_ROUNDS, _MOST_ROUNDS = 5, 400
+_BUFFERS = 3  # as many as a sweep has: one that is read to again and again stays in the processor's cache
 _IN_A_ROW = 4  # requests of the largest size, as a sweep asks for runs
 ROUNDS_AT_ONCE = 40
 """How often so many are timed, in both ways."""
@@ -78,7 +80,7 @@ def probe_disk(
     if not 0 < max(sizes) <= file_bytes:
         raise InvalidArgument(f"file_bytes is {file_bytes}; requests of {max(sizes)} bytes need at least as many.")
     random = np.random.default_rng(seed)
-    into = allocate_buffer(buffer_bytes(max(sizes)))
+    buffers = cycle([allocate_buffer(buffer_bytes(max(sizes))) for _ in range(_BUFFERS)])
     with ProbeFile(
         folder,
         file_bytes,
@@ -89,6 +91,7 @@ def probe_disk(
     ) as file:
 
         def read(offset: int, nbytes: int) -> float:
+            into = next(buffers)
             file.prepare()
             began_s = clock()
             file.read(offset, nbytes, into)

@@ -119,10 +119,14 @@ class Machine:
         own_s += work.fresh * workload.values_per_result * costs.fresh_s
         return own_s + loops_s + work.batches * costs.batch_s + _entering_s(costs, work)
 
-    def gathering_s(self, operator: str, work: Work) -> float:
-        """Seconds of that in which nothing is read, as tuples gather that one pass is to serve."""
-        entering_s = _entering_s(self.operators.get(operator, _FREE), work)
-        return entering_s * work.gathered / work.joined if work.joined else 0.0
+    def alone_s(self, operator: str, work: Work, workload: Workload) -> float:
+        """Seconds of that in which nothing is read: as tuples gather that one pass is to serve, and as many of them are
+        joined with the same row.
+        """
+        costs = self.operators.get(operator, _FREE)
+        gathering_s = _entering_s(costs, work) * work.gathered / work.joined if work.joined else 0.0
+        values = workload.results_per_tuple * workload.values_per_result
+        return gathering_s + work.clumped * (costs.tuple_s + values * costs.value_s)
 
 
 def _entering_s(costs: OperatorCosts, work: Work) -> float:

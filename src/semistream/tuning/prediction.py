@@ -19,7 +19,7 @@ class Prediction:
     """An ``operator`` with ``memory_bytes`` and ``options`` of its own is expected to take ``rate`` tuples per second.
 
     A tuple takes ``disk_s`` of the disk and ``processor_s`` of the processor; if R is read ahead, the longer of the two
-    is about what it takes (`_together_s`), but for what is done while tuples only gather; else both. Half of the tuples
+    is about what it takes (`_together_s`), but for what is done while nothing is read; else both. Half of the tuples
     have their results after ``median_latency_s`` and all after ``worst_latency_s``, if they come at the rate of the
     workload, and are pushed as they come. If they come faster than they are taken, more and more of them wait, and
     there is no bound.
@@ -55,7 +55,7 @@ def predict(
     work = model.work(workload, machine.disk)
     disk_s = machine.disk_s(work, workload)
     processor_s = machine.processor_s(operator, work, workload)
-    alone_s = machine.gathering_s(operator, work)
+    alone_s = machine.alone_s(operator, work, workload)
     overlapped_s = alone_s + _together_s(disk_s, processor_s - alone_s)
     taken_s = overlapped_s if work.reads_ahead else disk_s + processor_s
     rate = 1 / taken_s if taken_s > 0 else math.inf

@@ -79,6 +79,7 @@ class SweepModel:
             gathered=gathered,
             level_probes=steps * math.ceil(self._rows_in_levels(workload, rows) / self._gathered_rows(workload)),
             fresh=self._fresh_rows(workload, min(rows, batch)),
+            clumped=_clumped(workload, steps * min(rows, batch)) if self.reads_ahead else 0.0,
             waited=0.0 if self.reads_ahead else steps,
             reads_ahead=self.reads_ahead,
             reads_at_once=self.reads_ahead,
@@ -162,6 +163,19 @@ class SweepModel:
         )
 
 
+def _clumped(workload: Workload, runs: float) -> float:
+    """The share of the tuples that are joined while nothing is read, in a pass of so many runs.
+
+    As long as a key's tuples are joined, no more runs can be read than there is room for; the others come too late.
+    """
+    least, keys, share = _RUNS_HELD / max(runs, _RUNS_HELD), 1, 0.0
+    while keys * least < 1:
+        share = max(share, workload.frequencies.share(keys) - keys * least)
+        keys *= 2
+    return share
+
+
+_RUNS_HELD = 3
 _LEVELS_MISSING = 0.4  # passes, in a batch that is drained
 _STRIPS = ((0.5, 0.75), (0.25, 0.375), (0.125, 0.19), (0.0625, 0.09), (0.0625, 0.03))  # shares, and what is left there
 

@@ -19,10 +19,11 @@ class Work:
     the first time in a pass. ``hits`` is the share of the tuples that a
     cache answers; ``looked_up`` is the share that is looked up in a tuple cache first, and ``joined`` the share that is
     left for the join behind it. ``waits`` says how many tuples come until half of those before them have their results,
-    ``longest_wait`` until all have. Of those joined, ``gathered`` are taken in while nothing is read. Unless it
-    ``reads_ahead``, the disk works only while the operator waits for it, which it does in ``waited`` of its iterations.
-    If it ``reads_at_once``, lanes read its runs (`ReadLanes`). If pages are ``mapped``, the system's page cache holds
-    as many of them as it has room for, beside the operator's own memory.
+    ``longest_wait`` until all have. Of those joined, ``gathered`` are taken in while nothing is read, and ``clumped``
+    are joined so: many ask for the same row, and all that can be read ahead is there long before they are done.
+    Unless it ``reads_ahead``, the disk works only while the operator waits for it, which it does in ``waited`` of its
+    iterations. If it ``reads_at_once``, lanes read its runs (`ReadLanes`). If pages are ``mapped``, the system's page
+    cache holds as many of them as it has room for, beside the operator's own memory.
     """
 
     seeks: float
@@ -40,6 +41,7 @@ class Work:
     waited: float = 0.0
     level_probes: float = 0.0
     fresh: float = 0.0
+    clumped: float = 0.0
     reads_ahead: bool = True
     reads_at_once: bool = False
     mapped: bool = False
@@ -67,6 +69,7 @@ class Work:
             waited=self.waited * missed,
             level_probes=self.level_probes * missed,
             fresh=self.fresh * missed,
+            clumped=self.clumped * missed,
             reads_ahead=self.reads_ahead,
             reads_at_once=self.reads_at_once,
             mapped=self.mapped,
