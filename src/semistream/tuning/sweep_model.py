@@ -95,10 +95,10 @@ class SweepModel:
             return reads(room).times(batch / room)
         # While those that filled it go, others take their place, n of them until a share x of R has passed: dn/dx =
         # waiting + n. Such a one meets its page in the same pass, or if that has passed, with P = x, in the next one.
-        # The first of them come when there is room for a level, which is half a level late on average.
-        waiting = passing / 2
+        # They come when there is room for some levels: on average, half of these late.
+        waiting, capacity = passing / 2, self._capacity(workload)
         more = (batch - room) / waiting
-        pause = self._gathered_rows(workload) / (2 * self._capacity(workload))
+        pause = self._pace(workload, costs).trimmed_levels(capacity) * self._gathered_rows(workload) / (2 * capacity)
         if more > math.e - 1:
             between = (more - (math.e - 1)) / 2 + pause
             last = _thinning(lambda left: reads(max(passing * left, 1.0)))
