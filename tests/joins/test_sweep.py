@@ -105,3 +105,22 @@ def test_nearly_twice_as_many_tuples_come_in_a_pass_as_can_wait(relations: dict[
         passes = operator.stats.pages_read / r.num_pages
         assert most_waiting < 0.1 * s.num_rows
         assert 1.5 < s.num_rows / passes / most_waiting < 2
+
+
+@settings(deadline=None, max_examples=25)
+@given(rows=st.integers(1, 1500), nulls=st.sampled_from([0.0, 0.003, 0.03, 1.0]), extra=st.sampled_from([0, 400, 9000]))
+def test_what_was_charged_for_nested_values_is_given_back(
+    relations: dict[tuple[str, int], Sides], rows: int, nulls: float, extra: int
+) -> None:
+    """What they take depends on whether any is null, of those that are taken in together."""
+    r, _ = relations["int", 1]
+    generator = np.random.default_rng(rows)
+    lists = [None if generator.random() < nulls else [1] * generator.integers(0, 60) for _ in range(rows)]
+    tuples = pa.record_batch({"key": np.arange(rows), "values": pa.array(lists, pa.list_(pa.int32()))})
+    memory = least_for(r, tuples.schema, "inner") + extra
+    with SweepJoin(r, tuples.schema, on="key", memory=memory) as join:
+        for _ in join.push(tuples):
+            pass
+        for _ in join.flush():
+            pass
+        assert "stream tuples" not in join.budget.by_name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,17 @@ class Admitted:
     batch: pa.RecordBatch
     sizes: Int64s
     ranges: CodeRanges
+
+
+class Taken(NamedTuple):
+    """Rows that were taken, their bytes, and what was charged for each; None if nothing was.
+
+    What rows of nested values take depends on whether any row beside them is null, so it is not worked out again.
+    """
+
+    batch: pa.RecordBatch
+    sizes: Int64s
+    charged: Int64s | None
 
 
 class Intake:
@@ -62,25 +74,23 @@ class Intake:
         If ``most_bytes`` is given they have no more bytes than that, unless there is only one.
         """
         taken = self.take(batch, start, room, most_bytes)
-        return None if taken is None else Admitted(*taken, self.ranges(taken[0]))
+        return None if taken is None else Admitted(taken.batch, taken.sizes, self.ranges(taken.batch))
 
     def ranges(self, batch: pa.RecordBatch) -> CodeRanges:
         """The codes that tuples ask R for; any thread may find them out."""
         return self._condition.ranges(batch)
 
-    def take(
-        self, batch: pa.RecordBatch, start: int, room: int, most_bytes: int | None = None
-    ) -> tuple[pa.RecordBatch, Int64s] | None:
-        """Like `admit`, but gives only the rows and their bytes."""
+    def take(self, batch: pa.RecordBatch, start: int, room: int, most_bytes: int | None = None) -> Taken | None:
+        """Like `admit`, but without the codes that the rows ask for."""
         room = min(room, self._admit_rows)
         if room <= 0:
             return None
         piece = batch.slice(start, room)
         sizes = row_sizes(piece)
         self._split.require_narrow(widest(sizes), self._budget)
-        charged = self.charged(piece, sizes)
+        charged = self._charged(piece, sizes)
         if charged is None:
-            return piece, sizes
+            return Taken(piece, sizes, None)
         most = self._payload_bytes - self.held_bytes
         if most_bytes is not None:
             most = min(most, max(most_bytes, int(charged[0])))
@@ -92,13 +102,13 @@ class Intake:
         self.held_bytes += taken
         if self._keeps_batches and piece.get_total_buffer_size() > 2 * piece.nbytes:
             piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
-        return piece, sizes[:fits]
+        return Taken(piece, sizes[:fits], charged[:fits])
 
     def require_narrow(self, batch: pa.RecordBatch) -> None:
         """Refuse a batch with a row that is too wide."""
         self._split.require_narrow(widest(row_sizes(batch)), self._budget)
 
-    def charged(self, batch: pa.RecordBatch, sizes: Int64s) -> Int64s | None:
+    def _charged(self, batch: pa.RecordBatch, sizes: Int64s) -> Int64s | None:
         """What is charged of rows that have so many bytes; None if it is nothing."""
         if self._columns is None:
             return sizes

@@ -14,7 +14,7 @@ from semistream.budget import MemoryBudget
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
 from semistream.joins.byte_ring import Place, aligned
 from semistream.joins.emitter import Emitter
-from semistream.joins.intake import Intake
+from semistream.joins.intake import Intake, Taken
 from semistream.joins.level import Level, LevelView
 from semistream.joins.packed_column import RowRanges
 from semistream.joins.page_sweep import PageSweep
@@ -174,10 +174,10 @@ class SweepJoin(SemiStreamJoin):
             if place is None or taken is None:
                 yield from self._iterate()
                 continue
-            level = self._reader.submit(self._stored, place, *taken)
+            level = self._reader.submit(self._stored, place, taken)
             while self._paces and self._buffer.levels and self._met < self._due:
                 yield from self._iterate()
-            done += self._enter(level.result(), *taken)
+            done += self._enter(level.result(), taken.charged)
 
     def _worth_trimming(self, rows: int) -> bool:
         """Whether enough tuples have met all their pages since it was last done, and can go before their level.
@@ -222,14 +222,13 @@ class SweepJoin(SemiStreamJoin):
             return [(end, begin)]
         return [(0, begin), (max(end, begin), level.matchable)]  # a code may have rows in all pages that were passed
 
-    def _stored(self, place: Place, batch: pa.RecordBatch, sizes: Int64s) -> Level | None:
-        return self._buffer.store(place, batch, sizes, self._intake.ranges(batch))
+    def _stored(self, place: Place, taken: Taken) -> Level | None:
+        return self._buffer.store(place, taken.batch, taken.sizes, self._intake.ranges(taken.batch))
 
-    def _enter(self, level: Level | None, batch: pa.RecordBatch, sizes: Int64s) -> int:
-        """Let tuples that were stored be joined; gives how many these are."""
+    def _enter(self, level: Level | None, charged: Int64s | None) -> int:
+        """Let tuples that were stored, and charged for, be joined; gives how many these are."""
         rows = 0 if level is None else level.rows
-        charged = self._intake.charged(batch, sizes)
-        if charged is not None and rows < batch.num_rows:
+        if charged is not None and rows < charged.size:
             self._intake.give_back(int(charged[rows:].sum()))
         if level is None:
             return 0
