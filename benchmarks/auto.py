@@ -231,9 +231,9 @@ class _CellRun:
     def take_turns(self, machine: Machine | None) -> None:
         """Measure the choice and those that matter again, in turns; with what is expected on a machine, if there is."""
         self._turns.take()
-        own = self._turns.rates[self._chosen.operator]
         if machine is not None:
-            self._predicted += [self._expected(machine, rate.tuples) for rate in own[len(self._predicted) :]]
+            own = self._turns.rates[self._chosen.operator]  # runs of as many tuples, all of them
+            self._predicted += [self._expected(machine, own[-1].tuples)] * (len(own) - len(self._predicted))
 
     def record(self) -> None:
         """Let the grid have what was measured."""

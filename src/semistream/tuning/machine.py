@@ -111,12 +111,11 @@ class Machine:
     def processor_s(self, operator: str, work: Work, workload: Workload) -> float:
         """Seconds of the processor for a tuple; what is not known of an operator takes no time."""
         costs = self.operators.get(operator, _FREE)
-        values = workload.results_per_tuple * workload.values_per_result
-        own_s = work.joined * (costs.tuple_s + work.looked_up * costs.miss_s) + values * costs.value_s
+        own_s = work.joined * (costs.tuple_s + work.looked_up * costs.miss_s)
+        own_s += workload.values_per_tuple * costs.value_s + work.fresh * workload.values_per_result * costs.fresh_s
         ahead = work.steps - work.waited
         loops_s = ahead * costs.step_s + work.waited * costs.wait_s + work.probes * costs.row_s
         loops_s += work.level_probes * costs.level_s + work.pages * costs.page_s
-        own_s += work.fresh * workload.values_per_result * costs.fresh_s
         return own_s + loops_s + work.batches * costs.batch_s + _entering_s(costs, work)
 
     def alone_s(self, operator: str, work: Work, workload: Workload) -> float:
@@ -125,8 +124,7 @@ class Machine:
         """
         costs = self.operators.get(operator, _FREE)
         gathering_s = _entering_s(costs, work) * work.gathered / work.joined if work.joined else 0.0
-        values = workload.results_per_tuple * workload.values_per_result
-        return gathering_s + work.clumped * (costs.tuple_s + values * costs.value_s)
+        return gathering_s + work.clumped * (costs.tuple_s + workload.values_per_tuple * costs.value_s)
 
 
 def _entering_s(costs: OperatorCosts, work: Work) -> float:

@@ -78,7 +78,7 @@ class SweepModel:
             batches=workload.results_per_tuple / self.batch_rows + (packets * (1 - gathered) if self.trims else 0.0),
             gathered=gathered,
             level_probes=steps * math.ceil(self._rows_in_levels(workload, rows) / self._gathered_rows(workload)),
-            fresh=self._fresh_rows(workload, min(rows, batch)),
+            fresh=_fresh_rows(workload, min(rows, batch)),
             clumped=_clumped(workload, steps * min(rows, batch)) if self.reads_ahead else 0.0,
             waited=0.0 if self.reads_ahead else steps,
             reads_ahead=self.reads_ahead,
@@ -112,19 +112,14 @@ class SweepModel:
         """Tuples of all levels that a run meets, with those that have left before their level, if ``passing`` come in a
         pass.
 
-        Those of a batch that is drained are fewer in the first pass, before which they gathered, and in the last: about
-        as many less as meet two passes of five.
+        Those of a batch that is drained are fewer in the first pass, before which they gathered, and in the last: in
+        all, as if two fifths of a pass met none.
         """
         batch, room = workload.batch_rows, self._room(workload)
         if math.isinf(batch) or batch <= room or not self.trims:
             return min(passing, batch)
         passes = 1 + (batch - room) / passing
         return max(room, passing * (1 - _LEVELS_MISSING / passes))
-
-    @staticmethod
-    def _fresh_rows(workload: Workload, together: float) -> float:
-        """Rows of R, for each tuple, that so many tuples ask for together."""
-        return workload.results_per_tuple * min(workload.frequencies.distinct(together) / together, 1.0)
 
     def _pace(self, workload: Workload, costs: DiskCosts) -> SweepPace:
         return SweepPace.of(
@@ -161,6 +156,11 @@ class SweepModel:
             most_bytes=self.run_bytes,
             goes_on=True,
         )
+
+
+def _fresh_rows(workload: Workload, together: float) -> float:
+    """Rows of R, for each tuple, that so many tuples ask for together."""
+    return workload.results_per_tuple * min(workload.frequencies.distinct(together) / together, 1.0)
 
 
 def _clumped(workload: Workload, runs: float) -> float:

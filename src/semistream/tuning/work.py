@@ -16,14 +16,14 @@ class Work:
     ``seeks`` and ``pages`` are read, ``steps`` iterations done and ``probes`` rows of R met; ``packets`` is how often
     tuples are taken in, and ``batches`` how many of results are given out. ``level_probes`` is how often a level of
     tuples that wait together meets what an iteration has read, and ``fresh`` how many rows of R come into results for
-    the first time in a pass. ``hits`` is the share of the tuples that a
-    cache answers; ``looked_up`` is the share that is looked up in a tuple cache first, and ``joined`` the share that is
-    left for the join behind it. ``waits`` says how many tuples come until half of those before them have their results,
-    ``longest_wait`` until all have. Of those joined, ``gathered`` are taken in while nothing is read, and ``clumped``
-    are joined so: many ask for the same row, and all that can be read ahead is there long before they are done.
-    Unless it ``reads_ahead``, the disk works only while the operator waits for it, which it does in ``waited`` of its
-    iterations. If it ``reads_at_once``, lanes read its runs (`ReadLanes`). If pages are ``mapped``, the system's page
-    cache holds as many of them as it has room for, beside the operator's own memory.
+    the first time in a pass. ``hits`` is the share of the tuples that a cache answers; ``looked_up`` is the share that
+    is looked up in a tuple cache first, and ``joined`` the share that is left for the join behind it. ``waits`` says
+    how many tuples come until half of those before them have their results, ``longest_wait`` until all have. Of those
+    joined, ``gathered`` are taken in while nothing is read, and ``clumped`` are joined so: many ask for the same row,
+    and all that can be read ahead is there long before they are done. Unless it ``reads_ahead``, the disk works only
+    while the operator waits for it, which it does in ``waited`` of its iterations. If it ``reads_at_once``, lanes read
+    its runs (`ReadLanes`). If pages are ``mapped``, the system's page cache holds as many of them as it has room for,
+    beside the operator's own memory.
     """
 
     seeks: float

@@ -51,6 +51,11 @@ class Workload:
             raise InvalidArgument(f"batch_rows is {self.batch_rows}; a batch has tuples, so give more than 0.")
 
     @property
+    def values_per_tuple(self) -> float:
+        """Values of R that come out for a tuple."""
+        return self.results_per_tuple * self.values_per_result
+
+    @property
     def rows_per_page(self) -> float:
         """Rows of a page, on average."""
         return self.relation_rows / self.num_pages
