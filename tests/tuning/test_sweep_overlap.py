@@ -26,7 +26,7 @@ def workload(exponent: float) -> Workload:
     return Workload(KeyFrequencies.zipf(exponent, KEYS), KEYS, PAGES, PAGE_BYTES, batch_rows=TUPLES)
 
 
-def simulated_s(tuples_of_runs: np.ndarray, read_s: float, tuple_s: float, held: int = 3) -> float:
+def simulated_s(tuples_of_runs: np.ndarray, read_s: float, tuple_s: float, held: int) -> float:
     """What a pass takes in which each run is read when there is room for it, and joined when it is there."""
     read, joined = [0.0], [0.0]
     for i, tuples in enumerate(tuples_of_runs):
@@ -38,16 +38,17 @@ def simulated_s(tuples_of_runs: np.ndarray, read_s: float, tuple_s: float, held:
 
 @pytest.mark.parametrize("exponent", [0.0, 0.8, 1.0, 1.2, 1.4])
 @pytest.mark.parametrize("disk_share", [0.3, 1.0, 3.0])
-def test_a_pass_takes_what_one_takes_that_is_simulated(exponent: float, disk_share: float) -> None:
+@pytest.mark.parametrize("held", [2, 3])
+def test_a_pass_takes_what_one_takes_that_is_simulated(held: int, disk_share: float, exponent: float) -> None:
     """There, disk and processor wait for each other because of the keys only; what is expected allows for chance."""
     runs, tuple_s = PAGES // RUN_PAGES, 50e-9
     keys = np.random.default_rng(1).permutation(KEYS)[Zipf(exponent, KEYS, seed=5).keys(TUPLES)]
     tuples_of_runs = np.bincount(keys * runs // KEYS, minlength=runs)
     disk_s, processor_s = disk_share * tuple_s * TUPLES, tuple_s * TUPLES
-    taken_s = simulated_s(tuples_of_runs, disk_s / runs, tuple_s)
+    taken_s = simulated_s(tuples_of_runs, disk_s / runs, tuple_s, held)
     disk = DiskCosts(0.0, transfer_s_per_byte=disk_s / (PAGES * PAGE_BYTES))
     machine = Machine("here", disk, operators={"sweep": OperatorCosts(tuple_s=tuple_s)})
-    found = predict("sweep", MODEL, workload(exponent), machine, memory_bytes=1)
+    found = predict("sweep", replace(MODEL, runs=held), workload(exponent), machine, memory_bytes=1)
     alone_s = machine.alone_s("sweep", found.work, workload(exponent)) * TUPLES
     assert found.disk_s * TUPLES == pytest.approx(disk_s, rel=0.02)
     least_s = alone_s + max(disk_s, processor_s - alone_s)
@@ -60,7 +61,7 @@ def test_only_hot_keys_leave_the_disk_nothing_to_do() -> None:
     assert shares[0] == 0
     assert shares == sorted(shares)
     assert shares[-1] > 0.6
-    alone = replace(MODEL, reads_ahead=False)
+    alone = replace(MODEL, runs=1)
     assert alone.work(workload(1.6), DISK).clumped == 0, "then the disk never works beside it"
 
 

@@ -80,7 +80,7 @@ class SweepJoin(SemiStreamJoin):
             trims=trims,
             row_bytes=WaitingRows.of(relation, spec, sample, layout.codes, layout.level_rows),
             batch_rows=Emitter.capacity(spec, layout.split),
-            reads_ahead=layout.runs > 1,
+            runs=layout.runs,
         )
 
     def _arrange(self) -> None:

@@ -25,7 +25,7 @@ FILE_BYTES = 256 << 20
 _PLACES = 8  # for the largest requests, at least: of a smaller file too much is in a cache of the disk's own
 _WRITING_SHARE = 0.3  # of the work
 _LEAST_ROUNDS, _MOST_ROUNDS = 5, 400
-_BUFFERS = 3  # as many as a sweep has: one that is read to again and again stays in the processor's cache
+_BUFFERS = 3  # in turns, as joins have several: one that is read to again and again stays in the processor's cache
 _IN_A_ROW = 4  # requests of the largest size, as a sweep asks for runs
 ROUNDS_AT_ONCE = 40
 """How often so many are timed, in both ways."""

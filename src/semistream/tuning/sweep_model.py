@@ -19,6 +19,8 @@ from semistream.tuning.workload import Workload
 class SweepModel:
     """A sweep over R's pages, in runs of up to ``run_bytes``, with ``buffer_bytes`` for stream tuples that wait.
 
+    It holds so many ``runs``: the one that is joined, and those that are read ahead of it.
+
     They come in levels of up to ``level_rows``, and the sweep keeps pace with them: as many come in a pass as there is
     room for, if there is to be room for the next levels in time. A tuple takes ``row_bytes``, which may depend on how
     far those that wait lie apart in the stream: values that count on, such as times, take less if they lie close.
@@ -43,10 +45,10 @@ class SweepModel:
     trims: bool
     row_bytes: Callable[[float], int]
     batch_rows: float = math.inf  # of results that are given out together, at most
-    reads_ahead: bool = True
+    runs: int = 3
 
     def __post_init__(self) -> None:
-        require_numbers(self, "buffer_bytes", "level_rows", "run_bytes")
+        require_numbers(self, "buffer_bytes", "level_rows", "run_bytes", "runs")
 
     def pass_rows(self, workload: Workload, costs: DiskCosts) -> float:
         """Tuples that come in a pass while the stream goes on."""
@@ -67,6 +69,7 @@ class SweepModel:
         packets = 1 / min(self._gathered_rows(workload), batch)
         run_pages = max(self.run_bytes // workload.page_bytes, 1.0)  # whole ones
         steps = max(total.seeks, total.pages / run_pages) / tuples
+        pass_steps, reads_ahead = steps * min(rows, batch), self.runs > 1
         return Work(
             seeks=total.seeks / tuples,
             pages=total.pages / tuples,
@@ -79,10 +82,10 @@ class SweepModel:
             gathered=gathered,
             level_probes=steps * math.ceil(self._rows_in_levels(workload, rows) / self._gathered_rows(workload)),
             fresh=_fresh_rows(workload, min(rows, batch)),
-            clumped=_clumped(workload, steps * min(rows, batch)) if self.reads_ahead else 0.0,
-            waited=0.0 if self.reads_ahead else steps,
-            reads_ahead=self.reads_ahead,
-            reads_at_once=self.reads_ahead,
+            clumped=_clumped(workload, self.runs / max(pass_steps, self.runs)) if reads_ahead else 0.0,
+            waited=0.0 if reads_ahead else steps,
+            reads_ahead=reads_ahead,
+            reads_at_once=reads_ahead,
         )
 
     def _drained(self, workload: Workload, costs: DiskCosts) -> ExpectedReads:
@@ -163,19 +166,18 @@ def _fresh_rows(workload: Workload, together: float) -> float:
     return workload.results_per_tuple * min(workload.frequencies.distinct(together) / together, 1.0)
 
 
-def _clumped(workload: Workload, runs: float) -> float:
-    """The share of the tuples that are joined while nothing is read, in a pass of so many runs.
+def _clumped(workload: Workload, held: float) -> float:
+    """The share of the tuples that are joined while nothing is read, if there is room for a share ``held`` of a pass.
 
-    As long as a key's tuples are joined, no more runs can be read than there is room for; the others come too late.
+    As long as a key's tuples are joined, no more than that can be read; the rest comes too late.
     """
-    least, keys, share = _RUNS_HELD / max(runs, _RUNS_HELD), 1, 0.0
-    while keys * least < 1:
-        share = max(share, workload.frequencies.share(keys) - keys * least)
+    keys, share = 1, 0.0
+    while keys * held < 1:
+        share = max(share, workload.frequencies.share(keys) - keys * held)
         keys *= 2
     return share
 
 
-_RUNS_HELD = 3
 _LEVELS_MISSING = 0.4  # passes, in a batch that is drained
 _STRIPS = ((0.5, 0.75), (0.25, 0.375), (0.125, 0.19), (0.0625, 0.09), (0.0625, 0.03))  # shares, and what is left there
 
