@@ -13,7 +13,7 @@ from semistream.tuning.frequencies import KeyFrequencies
 from semistream.tuning.key_sketch import LEAST_BYTES, KeySketch
 from semistream.tuning.sampled_frequencies import frequencies_of_sample
 
-_LEAST_STRIDE, _MOST_STRIDE = 8, 64  # one tuple in so many has its code made,
+_LEAST_STRIDE, _MOST_STRIDE = 8, 128  # one tuple in so many has its code made,
 _SEEN = 2048  # so that not many more of a batch have
 _OFFSET = 7  # by which the first of them moves on from batch to batch
 _FIRST_SAMPLE = 32  # bytes of memory for each tuple of the first batch that is looked at
