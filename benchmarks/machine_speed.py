@@ -12,6 +12,8 @@ from semistream.joins import SweepJoin
 
 _ROWS, _TUPLES = 1_000_000, 1_000_000
 _SHARES = ((0.25, 1.0), (0.05, 0.1))  # of R as memory, and of the stream that is joined with it
+_USUAL = 0.15  # of the usual speed, that it may be off
+_PATIENCE_S = 20.0  # until it is as usual again
 
 
 class MachineSpeed:
@@ -39,9 +41,20 @@ class MachineSpeed:
         """The speed of now as a multiple of the usual one."""
         return self._usual_s / self._seconds()
 
+    def settle(self) -> None:
+        """Wait until it has about the usual speed, but not for ever."""
+        began_s = time.perf_counter()
+        while not is_usual(self.now()) and time.perf_counter() - began_s < _PATIENCE_S:
+            pass
+
     def _seconds(self) -> float:
         start = time.perf_counter()
         for operator, tuples in self._operators:
             deque(operator.push(self._stream.slice(0, tuples)), maxlen=0)
             deque(operator.flush(), maxlen=0)
         return time.perf_counter() - start
+
+
+def is_usual(speed: float) -> bool:
+    """Whether a machine of such a speed is about as fast as usual."""
+    return abs(speed - 1) <= _USUAL
