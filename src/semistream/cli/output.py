@@ -200,15 +200,22 @@ def _(report: Calibrated) -> RenderableType:
 
 
 def _operators(operators: Mapping[str, Mapping[str, float]]) -> list[RenderableType]:
-    """What operators take for each unit of their work, if that was measured."""
+    """What operators take for each unit of their work, if that was measured and is anything."""
     if not operators:
         return []
-    units = list(next(iter(operators.values())))
-    costs_table = table("operator", *(f"{unit.removesuffix('_s')} (ns)" for unit in units))
-    costs_table.columns[0].justify = "left"
+    costs_table = Table("operator", "for each", box=None, pad_edge=False, header_style="bold")
     for name, costs in operators.items():
-        costs_table.add_row(name, *(f"{costs[unit] * 1e9:,.1f}" for unit in units))
+        taken = (f"{unit.removesuffix('_s')} {_brief(seconds)}" for unit, seconds in costs.items() if seconds)
+        costs_table.add_row(name, ", ".join(taken))
     return [costs_table, ""]
+
+
+def _brief(seconds: float) -> str:
+    """Less than a second, in the unit that fits."""
+    for unit, length_s in (("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= length_s:
+            return f"{seconds / length_s:,.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
 
 
 def table(*headers: str) -> Table:
