@@ -19,11 +19,10 @@ from semistream.tuning.workload import Workload
 class SweepModel:
     """A sweep over R's pages, in runs of up to ``run_bytes``, with ``buffer_bytes`` for stream tuples that wait.
 
-    It holds so many ``runs``: the one that is joined, and those that are read ahead of it.
-
     They come in levels of up to ``level_rows``, and the sweep keeps pace with them: as many come in a pass as there is
     room for, if there is to be room for the next levels in time. A tuple takes ``row_bytes``, which may depend on how
     far those that wait lie apart in the stream: values that count on, such as times, take less if they lie close.
+    Of R, so many ``runs`` are held: the one that is joined, and those that are read ahead of it.
 
     It is MESHJOIN's (3) with the pages that are needed instead of all: while the sweep goes round once, `pass_rows`
     tuples come, so each page is met by those of them that need it, and is read if there are any. Which pages these are
