@@ -148,7 +148,19 @@ class Bench:
     @classmethod
     def exact(cls, measure: Callable[[Relation, float], Measure], machine: Machine) -> Bench:
         """For operators whose rates are the same whenever they are measured: once is enough."""
-        return cls(measure, measure, lambda: machine, lambda: 1.0, lambda: None, *[1] * 6)
+        return cls(
+            measure,
+            measure,
+            lambda: machine,
+            lambda: 1.0,
+            lambda: None,
+            tries=1,
+            calibrations=1,
+            together=1,
+            least_turns=1,
+            most_turns=1,
+            doubted_turns=1,
+        )
 
 
 def run(scale: float, folder: Path) -> GridReport:

@@ -203,19 +203,13 @@ def _operators(operators: Mapping[str, Mapping[str, float]]) -> list[RenderableT
     """What operators take for each unit of their work, if that was measured and is anything."""
     if not operators:
         return []
+    from semistream.tuning.wording import cost_text  # needs NumPy, which other reports do without
+
     costs_table = Table("operator", "for each", box=None, pad_edge=False, header_style="bold")
     for name, costs in operators.items():
-        taken = (f"{unit.removesuffix('_s')} {_brief(seconds)}" for unit, seconds in costs.items() if seconds)
+        taken = (f"{unit.removesuffix('_s')} {cost_text(seconds)}" for unit, seconds in costs.items() if seconds)
         costs_table.add_row(name, ", ".join(taken))
     return [costs_table, ""]
-
-
-def _brief(seconds: float) -> str:
-    """Less than a second, in the unit that fits."""
-    for unit, length_s in (("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= length_s:
-            return f"{seconds / length_s:,.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
 
 
 def table(*headers: str) -> Table:

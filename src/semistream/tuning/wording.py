@@ -77,6 +77,18 @@ def seconds_text(seconds: float) -> str:
     return f"{value:.3g} {unit}" if value < 999.5 else f"{value:,.0f} {unit}"
 
 
+def cost_text(seconds: float) -> str:
+    """What one unit of work takes: a time that may be far below a millisecond.
+
+    >>> cost_text(2.34e-8), cost_text(9.996e-7), cost_text(4.5e-5), cost_text(9.996e-4), cost_text(0.0062)
+    ('23.4 ns', '1 µs', '45 µs', '1 ms', '6.2 ms')
+    """
+    if seconds >= 0.9995e-3:
+        return seconds_text(seconds)
+    value, unit = (seconds * 1e6, "µs") if seconds >= 0.9995e-6 else (seconds * 1e9, "ns")
+    return f"{value:.3g} {unit}"
+
+
 def enough_text(nbytes: int) -> str:
     """A memory that is enough, rounded up, so that it still is when it is given as it is written here.
 
