@@ -13,7 +13,7 @@ from semistream.joins import calibrate as module
 from semistream.joins.kernel_probe import measure_kernels
 from semistream.relation import disk as disks
 from semistream.relation.disk_costs import DiskCosts
-from semistream.tuning.disk_probe import SIZES, DiskProbe, RequestTime, probe_disk
+from semistream.tuning.disk_probe import SIZES, DiskProbe, DiskProber, RequestTime
 from semistream.tuning.identity import MachineIdentity
 from semistream.tuning.machine import KernelCosts, Machine, OperatorCosts
 from semistream.tuning.profiles import MachineProfile, load_profile
@@ -23,8 +23,13 @@ from tests.cli.conftest import run
 PNG = b"\x89PNG"
 
 
-def costs_of_operators(folder: Path, machine: Machine, progress: Progress) -> dict[str, OperatorCosts]:
-    return {"mesh": OperatorCosts(tuple_s=1e-7, row_s=2.34e-8, step_s=4.5e-5, packet_s=6.2e-3)}
+class MeasuredOperators:
+    def costs(self, disk: DiskCosts) -> dict[str, OperatorCosts]:  # noqa: ARG002
+        return {"mesh": OperatorCosts(tuple_s=1e-7, row_s=2.34e-8, step_s=4.5e-5, packet_s=6.2e-3)}
+
+
+def run_operators(folder: Path, progress: Progress) -> MeasuredOperators:
+    return MeasuredOperators()
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +38,9 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SEMISTREAM_CACHE", str(tmp_path / "cache"))
     measure = partial(
         module.calibrate,
-        measure_disk=partial(probe_disk, file_bytes=1 << 20, sizes=(8192, 65536, 1 << 20), limit_s=0.02),
+        measure_disk=partial(DiskProber, file_bytes=1 << 20, sizes=(8192, 65536, 1 << 20), limit_s=0.02),
         measure_costs=partial(measure_kernels, rows=2000, tuples=500, repeats=2),
-        measure_operators=costs_of_operators,
+        measure_operators=run_operators,
     )
     monkeypatch.setattr(module, "calibrate", measure)
     return tmp_path / "cache"

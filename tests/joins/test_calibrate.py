@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, field
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,33 @@ from semistream.joins.calibrate import Calibration, calibrate, calibrate_where_u
 from semistream.joins.candidates import OPERATORS
 from semistream.joins.kernel_probe import measure_kernels
 from semistream.joins.operator_probe import ProbeSize, measure_operators
-from semistream.tuning.disk_probe import DiskProbe, probe_disk
-from semistream.tuning.machine import Machine, OperatorCosts
+from semistream.relation import DiskCosts
+from semistream.tuning.disk_probe import DiskProber
+from semistream.tuning.machine import OperatorCosts
 from semistream.tuning.profiles import load_profile
 from semistream.tuning.progress import Progress
 
-SMALL_DISK = partial(probe_disk, file_bytes=1 << 20, sizes=(4096, 65536), limit_s=0.02)
-SMALL_OPERATORS = partial(measure_operators, size=ProbeSize((30_000, 120_000), seconds=0.005, pushed=2_000))
+SMALL_DISK = partial(DiskProber, file_bytes=1 << 20, sizes=(4096, 65536), limit_s=0.02)
+SMALL_OPERATORS = partial(
+    measure_operators, size=ProbeSize((30_000, 120_000), seconds=0.005, pushed=2_000, limit_s=2.0)
+)
 SMALL_KERNELS = partial(measure_kernels, rows=2000, tuples=500, repeats=2)
+
+
+@dataclass(frozen=True)
+class GivenCosts:
+    """Operators of which the costs are known; on which disk they are asked for is ``seen``."""
+
+    known: dict[str, OperatorCosts] = field(default_factory=dict)
+    seen: list[DiskCosts] = field(default_factory=list)
+
+    def costs(self, disk: DiskCosts) -> dict[str, OperatorCosts]:
+        self.seen.append(disk)
+        return self.known
+
+
+def no_operators(folder: Path, progress: Progress) -> GivenCosts:
+    return GivenCosts()
 
 
 @pytest.fixture(autouse=True)
@@ -47,37 +67,35 @@ def test_what_was_measured_is_the_profile_of_the_disk(tmp_path: Path, cache: Pat
     assert all(sum(astuple(costs)) > 0 for costs in calibration.machine.operators.values())
     assert calibration.profile.disk in calibration.machine.name
     assert list(dict.fromkeys(step for step, _ in steps)) == ["disk", "kernels", "operators"]
-    assert [share for step, share in steps if step == "disk"][-1] == 1
-    assert steps[-1] == ("operators", 1)
+    for measured in ("disk", "kernels", "operators"):
+        assert [share for step, share in steps if step == measured][-1] == pytest.approx(1)
+    turns = [step for step, _ in groupby(step for step, _ in steps)]
+    assert turns == ["disk", "kernels", "disk", "operators", "disk"], "the disk before, between and behind the others"
     assert sorted(tmp_path.iterdir()) == [cache]
 
 
-def test_a_step_for_operators_sees_the_machine_and_adds_its_costs(tmp_path: Path) -> None:
+def test_costs_of_operators_are_those_on_the_disk_that_was_measured(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    seen: list[tuple[Path, Machine]] = []
+    folders: list[Path] = []
+    given = GivenCosts({"mesh": OperatorCosts(tuple_s=1e-7)})
 
-    def given_costs(folder: Path, machine: Machine, progress: Progress) -> dict[str, OperatorCosts]:
-        seen.append((folder, machine))
-        progress(1.0)
-        return {"mesh": OperatorCosts(tuple_s=1e-7)}
+    def run_operators(folder: Path, progress: Progress) -> GivenCosts:
+        folders.append(folder)
+        return given
 
-    steps = []
     calibration = calibrate(
         tmp_path / "file",
-        progress=lambda step, share: steps.append(step),
         measure_disk=SMALL_DISK,
         measure_costs=SMALL_KERNELS,
-        measure_operators=given_costs,
+        measure_operators=run_operators,
     )
-    ((folder, machine),) = seen
-    assert folder == tmp_path.resolve()
-    assert (machine.disk, machine.kernels) == (calibration.disk.costs, calibration.machine.kernels)
+    assert folders == [tmp_path.resolve()]
+    assert given.seen == [calibration.disk.costs], "all of its parts"
     assert load_profile(tmp_path) == calibration.machine
-    assert calibration.machine.operators == {"mesh": OperatorCosts(tuple_s=1e-7)}
-    assert steps[-1] == "operators"
+    assert calibration.machine.operators == given.known
 
 
-def unreached(*args: object, **options: object) -> DiskProbe:
+def unreached(*args: object, **options: object) -> DiskProber:
     raise AssertionError("nothing is measured before it is known that the profile can be kept")
 
 
@@ -95,7 +113,7 @@ def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 def test_a_step_that_fails_leaves_the_old_profile(tmp_path: Path) -> None:
     before = calibrate(
-        tmp_path, measure_disk=SMALL_DISK, measure_costs=SMALL_KERNELS, measure_operators=lambda *_: {}
+        tmp_path, measure_disk=SMALL_DISK, measure_costs=SMALL_KERNELS, measure_operators=no_operators
     ).machine
 
     def fail(progress: Progress) -> None:
@@ -112,7 +130,7 @@ def test_a_disk_is_measured_once_and_again_if_its_profile_is_refused(tmp_path: P
     def measure(path: Path, **options: Any) -> Calibration:
         measured.append(path)
         return calibrate(
-            path, measure_disk=SMALL_DISK, measure_costs=SMALL_KERNELS, measure_operators=lambda *_: {}, **options
+            path, measure_disk=SMALL_DISK, measure_costs=SMALL_KERNELS, measure_operators=no_operators, **options
         )
 
     first, second = tmp_path / "first", tmp_path / "second"
@@ -131,7 +149,7 @@ def test_a_disk_is_measured_once_and_again_if_its_profile_is_refused(tmp_path: P
 
 def test_what_was_kept_before_makes_no_difference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     measures = {"measure_disk": SMALL_DISK, "measure_costs": SMALL_KERNELS}
-    calibrate(tmp_path, **measures, measure_operators=lambda *_: {}).file.write_text("{}")
+    calibrate(tmp_path, **measures, measure_operators=no_operators).file.write_text("{}")
     calibrate(tmp_path, **measures, measure_operators=SMALL_OPERATORS)
     assert not caplog.records, "nobody is told to calibrate while it is done"
     assert load_profile(tmp_path) is not None

@@ -6,7 +6,10 @@ import errno
 import math
 import os
 import shutil
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,11 +20,23 @@ from semistream.errors import CalibrationError, InvalidArgument
 from semistream.relation import DiskCosts
 from semistream.relation import disk as disks
 from semistream.relation.disk import ALIGNMENT
-from semistream.tuning.disk_probe import ROUNDS_AT_ONCE, SIZES, probe_disk, time_requests
+from semistream.tuning.disk_probe import ROUNDS_AT_ONCE, SIZES, DiskProbe, DiskProber, request_times, time_requests
 from semistream.tuning.probe_file import ProbeFile
 
 KIB = 1 << 10
 SMALL = (4 * KIB, 16 * KIB, 64 * KIB)
+
+
+def probe_disk(folder: Path, *, parts: int = 1, **options: Any) -> DiskProbe:
+    """Measure the disk in so many parts."""
+    with closing(DiskProber(folder, **options)) as prober:
+        for _ in range(parts):
+            prober.probe(1 / parts)
+        return prober.result
+
+
+def no_requests(sizes: Sequence[int]) -> dict[int, list[float]]:
+    return {nbytes: [] for nbytes in sizes}
 
 
 class MadeUpDisk:
@@ -47,7 +62,9 @@ def test_seek_and_transfer_are_found_although_the_disk_is_busy_at_times(
     seek_s: float, byte_s: float, busy: float, seed: int
 ) -> None:
     disk, random = MadeUpDisk(seek_s, byte_s, busy=busy, seed=seed), np.random.default_rng(seed)
-    times = time_requests(disk.read, 1 << 28, sizes=SIZES, limit_s=math.inf, random=random, clock=lambda: disk.now_s)
+    taken = no_requests(SIZES)
+    time_requests(disk.read, 1 << 28, taken, limit_s=math.inf, random=random, clock=lambda: disk.now_s)
+    times = request_times(taken)
     assert [each.nbytes for each in times] == list(SIZES)
     fit = DiskCosts.fitted((each.nbytes, each.seconds) for each in times)
     assert fit.seek_s == pytest.approx(seek_s, rel=1e-3)
@@ -56,7 +73,8 @@ def test_seek_and_transfer_are_found_although_the_disk_is_busy_at_times(
 
 def test_requests_are_aligned_and_within_the_file_and_all_over_it() -> None:
     disk, file_bytes = MadeUpDisk(1e-4, 1e-9), 1 << 20
-    time_requests(disk.read, file_bytes, sizes=SMALL, limit_s=1.0, random=np.random.default_rng(0), clock=lambda: 0.0)
+    random = np.random.default_rng(0)
+    time_requests(disk.read, file_bytes, no_requests(SMALL), limit_s=1.0, random=random, clock=lambda: 0.0)
     for nbytes in SMALL:
         offsets = [offset for offset, size in disk.requests if size == nbytes]
         assert all(offset % ALIGNMENT == 0 and offset + nbytes <= file_bytes for offset in offsets)
@@ -68,16 +86,17 @@ def test_a_slow_disk_is_asked_no_longer_than_the_limit_but_for_a_few_rounds() ->
     slow, fast = MadeUpDisk(1.0, 0.0), MadeUpDisk(0.01, 0.0)
     shares: list[float] = []
     for disk, requests in ((slow, 5), (fast, 34)):
-        times = time_requests(
+        taken = no_requests(SMALL)
+        time_requests(
             disk.read,
             1 << 20,
-            sizes=SMALL,
+            taken,
             limit_s=1.0,
             random=np.random.default_rng(0),
             clock=lambda disk=disk: disk.now_s,
             progress=shares.append,
         )
-        assert {each.requests for each in times} == {requests}
+        assert {each.requests for each in request_times(taken)} == {requests}
     assert shares[0] == 0
     assert shares[-1] == 1
     assert all(0 <= share <= 1 for share in shares)
@@ -94,6 +113,28 @@ def test_a_real_disk_is_measured_and_nothing_stays_behind(tmp_path: Path) -> Non
     assert shares == sorted(shares)
     assert shares[-1] == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_slow_in_one_part_of_three_is_measured_as_if_it_were_not() -> None:
+    taken, random = no_requests(SIZES), np.random.default_rng(0)
+    for slow in (1.0, 3.0, 1.0):
+        disk = MadeUpDisk(slow * 1e-4, slow * 1e-9)
+        time_requests(
+            disk.read, 1 << 28, taken, share=1 / 3, limit_s=math.inf, random=random, clock=lambda disk=disk: disk.now_s
+        )
+    fit = DiskCosts.fitted((each.nbytes, each.seconds) for each in request_times(taken))
+    assert (fit.seek_s, fit.transfer_s_per_byte) == pytest.approx((1e-4, 1e-9), rel=1e-6)
+    assert {each.requests for each in request_times(taken)} == {3 * 134}, "as many in each part"
+
+
+def test_parts_add_up_and_progress_goes_on(tmp_path: Path) -> None:
+    shares: list[float] = []
+    options = {"file_bytes": 1 << 20, "sizes": SMALL, "limit_s": 1e-9}
+    whole = probe_disk(tmp_path, **options)
+    parts = probe_disk(tmp_path, parts=3, progress=shares.append, **options)
+    assert {each.requests for each in parts.times} == {3 * each.requests for each in whole.times}, "the least of each"
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1)
 
 
 def test_without_direct_reads_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from semistream.errors import ProfileRefused
 from semistream.joins.kernel_probe import measure_kernels
 from semistream.joins.operator_probe import measure_operators
-from semistream.tuning.disk_probe import DiskProbe, probe_disk
+from semistream.relation import DiskCosts
+from semistream.tuning.disk_probe import DiskProbe, DiskProber
 from semistream.tuning.identity import MachineIdentity, disk_identity, folder_on_disk
 from semistream.tuning.machine import KernelCosts, Machine, OperatorCosts
 from semistream.tuning.page_cache import page_cache_bytes
@@ -19,8 +22,18 @@ from semistream.tuning.progress import Progress
 
 StepProgress = Callable[[str, float], None]
 """Is told which step is at work, and the share of it that is done."""
-OperatorProbe = Callable[[Path, Machine, Progress], Mapping[str, OperatorCosts]]
-"""Measures whole operators, by name, with a folder on the disk and the machine as far as it was measured already."""
+
+
+class MeasuredOperators(Protocol):
+    """Operators that were run."""
+
+    def costs(self, disk: DiskCosts) -> Mapping[str, OperatorCosts]:
+        """What each takes, by name, on a disk of such costs."""
+
+
+OperatorProbe = Callable[[Path, Progress], MeasuredOperators]
+"""Runs operators on relations in a folder on the disk."""
+_DISK_PARTS = 3  # before, between and behind the others
 
 
 def unwatched_steps(step: str, share: float) -> None:
@@ -47,28 +60,33 @@ def calibrate(
     path: Path | str = ".",
     *,
     progress: StepProgress = unwatched_steps,
-    measure_disk: Callable[..., DiskProbe] = probe_disk,
+    measure_disk: Callable[..., DiskProber] = DiskProber,
     measure_costs: Callable[..., KernelCosts] = measure_kernels,
     measure_operators: OperatorProbe = measure_operators,
 ) -> Calibration:
     """Measure this machine and the disk that holds ``path``, and keep the profile in place of an earlier one.
 
-    Whether there is a place to keep it is found out first. Each step is a function that can be given otherwise.
+    Whether there is a place to keep it is found out first. The disk is measured in parts between the others, so that it
+    need not be slow in all of them if it is slow for some seconds. Each step can be given otherwise.
     """
     began_s = time.perf_counter()
     folder = folder_on_disk(path)
     writable_cache_folder()
-    disk = measure_disk(folder, progress=lambda share: progress("disk", share))
-    kernels = measure_costs(lambda share: progress("kernels", share))
+    with closing(measure_disk(folder, progress=lambda share: progress("disk", share))) as prober:
+        prober.probe(1 / _DISK_PARTS)
+        kernels = measure_costs(lambda share: progress("kernels", share))
+        prober.probe(1 / _DISK_PARTS)
+        runs = measure_operators(folder, lambda share: progress("operators", share))
+        prober.probe(1 / _DISK_PARTS)
+        disk = prober.result
     machine = Machine(
         f"{MachineIdentity.here()}, {disk_identity(folder)}",
         disk.costs,
         kernels,
+        dict(runs.costs(disk.costs)),
         at_once=disk.at_once,
         page_cache_bytes=page_cache_bytes(),
     )
-    operators = measure_operators(folder, machine, lambda share: progress("operators", share))
-    machine = replace(machine, operators=dict(operators))
     file, profile = save_profile(machine, folder)
     return Calibration(folder, disk, profile, file, time.perf_counter() - began_s)
 

@@ -1,15 +1,21 @@
 """What operators take of the processor for each unit of their work, measured by running them on a small relation.
 
-What the disk takes is measured apart (`disk_probe`). So of the time that an operator's thread waits, as much as the
-disk needed for what was read does not count here.
+What the disk takes is measured apart (`disk_probe`). So the time in which no thread of the process has work does not
+count here, but where an operator waits for each of its reads.
+
+A machine that is shared with others is slower at times, for seconds; where the disk is served by the same processors,
+as that of a virtual machine may be, it is not even read while an operator computes. So its pulse is taken before and
+after each run (`MachinePulse`). Of the operators on which the usual choice is built, runs that were disturbed are
+repeated.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,6 +28,7 @@ from semistream.joins.base import SemiStreamJoin
 from semistream.joins.candidates import OPERATORS
 from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import FrontStage
+from semistream.joins.machine_pulse import MachinePulse, pulse_of_joins
 from semistream.joins.nested_loop import IndexNestedLoopJoin
 from semistream.joins.resident import ResidentJoin
 from semistream.joins.stats import JoinStats
@@ -30,13 +37,14 @@ from semistream.relation import DiskCosts, Relation
 from semistream.streams import Zipf
 from semistream.tuning.fit import fit_costs
 from semistream.tuning.frequencies import Floats, KeyFrequencies
-from semistream.tuning.machine import DEFAULT_MACHINE, Machine, OperatorCosts
+from semistream.tuning.machine import DEFAULT_MACHINE, OperatorCosts
 from semistream.tuning.progress import Progress, unwatched
 
 _COLUMNS = 14
 _STREAM_ROWS = 6_000_000  # so that tuples hardly come again: the second time, a cache knows them
-_TRIES = 3  # of a sweep, on which the usual choice is built; one of the others
-_OTHERS = 0.5  # of the seconds of a run, for these
+_REPEATED = (SweepJoin, EngineJoin)  # on which the usual choice is built
+_CALM_RUNS, _MOST_TRIES = 3, 8  # of these; one of the others
+_OTHERS = 0.5  # of the seconds of a run, for the others
 _LOOKED_UP_TOGETHER = 0.125  # of the tuples that others are pushed at a time: look-ups take long
 
 
@@ -45,12 +53,13 @@ class ProbeSize:
     """How much is measured: relations of these ``rows``, ``seconds`` for each run, ``pushed`` tuples at a time.
 
     What an operator takes for a pass over R, whatever R is, and what it takes for each row of R can only be told apart
-    with relations of two sizes.
+    with relations of two sizes. Runs are repeated until ``limit_s`` have passed.
     """
 
     rows: tuple[int, int] = (300_000, 3_000_000)
-    seconds: float = 0.2
+    seconds: float = 0.12
     pushed: int = 75_000
+    limit_s: float = 44.0
 
 
 FULL_SIZE = ProbeSize()
@@ -85,14 +94,14 @@ _SWEEP_SETTINGS = (
     _Setting(1, 0.3, columns=2, drained=1.0),
     _Setting(1, 0.3, exponent=1.5, drained=1.0),  # many results of the same row
 )
-_SMALL = (_Setting(0, 0.25), _Setting(0, 0.6), _Setting(0, 0.25, columns=2), _Setting(0, 0.6, columns=2))
-_SETTINGS = (*_SMALL, _Setting(1, 0.02), _Setting(1, 0.05), _Setting(1, 0.1))
+_SMALL = (_Setting(0, 0.25), _Setting(0, 0.6), _Setting(0, 0.6, columns=2))
+_SETTINGS = (*_SMALL, _Setting(1, 0.02), _Setting(1, 0.08))
 _ENGINE_SETTINGS = (
-    _Setting(1, 0.3, exponent=1.0, drained=0.7),
-    _Setting(1, 0.1, exponent=1.0, drained=0.7),
-    _Setting(1, 0.1, exponent=1.3, drained=0.7),
-    _Setting(1, 0.1, exponent=1.6, drained=0.7),  # hardly anything but look-ups
-    _Setting(1, 0.1, exponent=0.6, drained=0.7),
+    _Setting(1, 0.3, exponent=1.0, drained=0.35),
+    _Setting(1, 0.1, exponent=1.0, drained=0.35),
+    _Setting(1, 0.1, exponent=1.3, drained=0.35),
+    _Setting(1, 0.1, exponent=1.6, drained=0.35),  # hardly anything but look-ups
+    _Setting(1, 0.1, exponent=0.6, drained=0.35),
 )
 _LOOK_UP_SETTINGS = (
     *_SMALL,
@@ -103,37 +112,81 @@ _LOOK_UP_SETTINGS = (
 _RESIDENT_SETTINGS = (_Setting(0, 1.5), _Setting(0, 3.0), _Setting(0, 3.0, columns=2), _Setting(1, 1.2))
 
 
-def measure_operators(
-    folder: Path, machine: Machine, progress: Progress = unwatched, size: ProbeSize = FULL_SIZE
-) -> dict[str, OperatorCosts]:
-    """`OperatorCosts` of all operators, by name, with relations that are made in ``folder`` and removed again."""
-    disk, runs = machine.disk, {kind: list[list[list[_Part]]]() for kind in OPERATORS.values()}
-    turns = [kind for turn in range(_TRIES) for kind in runs if turn < _tries(kind)]
+def measure_operators(folder: Path, progress: Progress = unwatched, size: ProbeSize = FULL_SIZE) -> OperatorRuns:
+    """Run all operators, with relations that are made in ``folder`` and removed again."""
+    began_s = time.perf_counter()
     with TemporaryDirectory(prefix=".semistream-calibrate-", dir=folder) as scratch:
         relations = [_build(Path(scratch) / str(rows), rows) for rows in size.rows]
-        # All others come between two turns of an operator: who disturbs one for some seconds does not disturb the next.
-        for done, kind in enumerate(turns):
-            progress(done / len(turns))
-            probed = _size(kind, size)
-            runs[kind].append([_run(kind, relations[each.relation], each, probed, disk) for each in _settings(kind)])
-    measured: dict[str, OperatorCosts] = {}
-    for kind, tried in runs.items():
-        if not issubclass(kind, FrontStage):
-            measured[kind.name] = _costs(_typical(tried), DEFAULT_MACHINE.operators[kind.name], disk)
-    engine = _with_look_ups(measured[SweepJoin.name], _typical(runs[EngineJoin]))
-    cached = {"hit_s": engine.hit_s, "miss_s": engine.miss_s, "batch_s": engine.batch_s}
-    for kind in runs:
-        if issubclass(kind, FrontStage):  # what comes before the join is the same code in all of them
-            measured[kind.name] = replace(measured[kind.wraps.name], **cached)
+        with pulse_of_joins(relations[-1]) as pulse:
+            tried = {kind: [_Tries(each, pulse) for each in _settings(kind)] for kind in OPERATORS.values()}
+            # All others come between two runs of a setting: by then it may no longer be disturbed.
+            for turn in range(_MOST_TRIES):
+                for kind in tried if turn == 0 else _REPEATED:
+                    for tries in tried[kind]:
+                        spent = (time.perf_counter() - began_s) / size.limit_s
+                        progress(min(max(turn / _MOST_TRIES, spent), 1.0))
+                        if turn == 0 or (spent < 1 and len(tries.calm) < _CALM_RUNS):
+                            tries.add(kind, relations[tries.setting.relation], _size(kind, size))
+            runs = {kind: [part for tries in settings for part in tries.typical] for kind, settings in tried.items()}
     progress(1.0)
-    return measured
+    return OperatorRuns(runs)
+
+
+class _Tries:
+    """Runs of an operator in one setting."""
+
+    def __init__(self, setting: _Setting, pulse: MachinePulse) -> None:
+        self.setting = setting
+        self._pulse = pulse
+        self._runs: list[tuple[float, list[_Part]]] = []  # with the slower of the beats before and after
+
+    def add(self, kind: type[SemiStreamJoin], relation: Relation, size: ProbeSize) -> None:
+        """Run it once more."""
+        before_s, parts = self._pulse.last_s, _run(kind, relation, self.setting, size)
+        self._runs.append((max(before_s, self._pulse.beat()), parts))
+
+    @property
+    def calm(self) -> list[list[_Part]]:
+        """The runs that were not disturbed."""
+        return [parts for beat_s, parts in self._runs if self._pulse.is_calm(beat_s)]
+
+    @property
+    def typical(self) -> list[_Part]:
+        """The middle one of these, or the one that was disturbed least; without parts if there is too little memory."""
+        runs = sorted(self.calm, key=_per_unit_s) or [min(self._runs, key=itemgetter(0))[1]]
+        return runs[len(runs) // 2]
+
+
+@dataclass(frozen=True)
+class OperatorRuns:
+    """What operators did in all settings, and how long it took."""
+
+    parts: Mapping[type[SemiStreamJoin], Sequence[_Part]]
+
+    def costs(self, disk: DiskCosts) -> dict[str, OperatorCosts]:
+        """`OperatorCosts` of all operators, by name, on a disk of such costs."""
+        measured: dict[str, OperatorCosts] = {}
+        for kind, parts in self.parts.items():
+            if not issubclass(kind, FrontStage):
+                measured[kind.name] = _costs(parts, DEFAULT_MACHINE.operators[kind.name], disk)
+        engine = _with_look_ups(measured[SweepJoin.name], self.parts[EngineJoin])
+        cached = {"hit_s": engine.hit_s, "miss_s": engine.miss_s, "batch_s": engine.batch_s}
+        for kind in self.parts:
+            if issubclass(kind, FrontStage):  # what comes before the join is the same code in all of them
+                measured[kind.name] = replace(measured[kind.wraps.name], **cached)
+        return measured
+
+
+def _per_unit_s(parts: list[_Part]) -> float:
+    """By which runs of the same setting are compared."""
+    return sum(part.all_s for part in parts) / max(sum(float(part.work.sum()) for part in parts), 1.0)
 
 
 @dataclass(frozen=True)
 class _Part:
     """A part of a run: its work by its counts, in the order of `OperatorCosts`, and what it took.
 
-    Of ``all_s`` the processor took ``taken_s``, and the disk took the rest for the ``bytes_read``.
+    In ``all_s`` the processor took ``taken_s``, and the disk gave ``bytes_read``.
     """
 
     work: Floats
@@ -141,30 +194,25 @@ class _Part:
     all_s: float
     bytes_read: float
 
-    @property
-    def per_unit_s(self) -> float:
-        """By which runs of the same setting are compared."""
-        taken_s = self.all_s if self.work[_WAITS] else self.taken_s
-        return taken_s / max(float(self.work.sum()), 1.0)
 
-
-def _costs(runs: list[_Part], usual: OperatorCosts, disk: DiskCosts) -> OperatorCosts:
+def _costs(runs: Sequence[_Part], usual: OperatorCosts, disk: DiskCosts) -> OperatorCosts:
     """The costs that fit runs best, of those kinds of work that an operator usually has; no look-ups in a cache.
 
-    Where it waits for its reads, the disk takes what it needs for the bytes; all else is what an iteration takes.
+    Where it waits for its reads, the disk takes what it needs for the bytes; all else is what an iteration takes. That
+    is something, even if the disk was slower when it was measured than while the operator ran.
     """
     work, expected = np.array([part.work for part in runs]), np.array(astuple(usual))
     waits = work[:, _WAITS] > 0
     work[:, _STEPS] -= work[:, _WAITS]  # which have a cost of their own
-    reading_s = np.array([disk.transfer_s(part.bytes_read) for part in runs])
     times = np.where(waits, [part.all_s for part in runs], [part.taken_s for part in runs])
+    reading_s = np.minimum([disk.transfer_s(part.bytes_read) for part in runs], (1 - _LEAST_LEFT) * times)
     asked = work.any(axis=0) & (expected > 0)
     costs = np.zeros(work.shape[1])
     costs[asked] = fit_costs(work[:, asked], times, expected[asked], known_s=np.where(waits, reading_s, 0.0))
     return OperatorCosts(*costs.tolist())
 
 
-def _with_look_ups(behind: OperatorCosts, runs: list[_Part]) -> OperatorCosts:
+def _with_look_ups(behind: OperatorCosts, runs: Sequence[_Part]) -> OperatorCosts:
     """The costs of a join behind a cache: what the join takes leaves the look-ups of runs, and of those that miss, what
     it takes to pass them on, and to see which of their rows are worth a place in the cache.
     """
@@ -172,18 +220,15 @@ def _with_look_ups(behind: OperatorCosts, runs: list[_Part]) -> OperatorCosts:
     known[_WAITS] = 0.0  # the parts' times are without it
     work = np.array([part.work[[_LOOKED_UP, _MISSED]] for part in runs])
     known_s = np.array([min(float(part.work @ known), (1 - _LEAST_LEFT) * part.taken_s) for part in runs])
-    hit_s, miss_s = fit_costs(work, np.array([part.taken_s for part in runs]), known_s=known_s).tolist()
+    expected = DEFAULT_MACHINE.operators[EngineJoin.name]
+    usual, taken_s = np.array([expected.hit_s, expected.miss_s]), np.array([part.taken_s for part in runs])
+    hit_s, miss_s = fit_costs(work, taken_s, usual, known_s=known_s).tolist()
     return replace(behind, hit_s=hit_s, miss_s=miss_s)
-
-
-def _tries(kind: type[SemiStreamJoin]) -> int:
-    """How often an operator is run in each setting."""
-    return _TRIES if kind in (SweepJoin, EngineJoin) else 1
 
 
 def _size(kind: type[SemiStreamJoin], size: ProbeSize) -> ProbeSize:
     """How much of an operator is measured, in each setting."""
-    seconds = size.seconds if _tries(kind) > 1 else _OTHERS * size.seconds
+    seconds = size.seconds if kind in _REPEATED else _OTHERS * size.seconds
     pushed = int(size.pushed * _LOOKED_UP_TOGETHER) if kind is IndexNestedLoopJoin else size.pushed
     return replace(size, seconds=seconds, pushed=max(pushed, 1))
 
@@ -199,22 +244,7 @@ def _settings(kind: type[SemiStreamJoin]) -> Sequence[_Setting]:
     return own.get(kind, () if issubclass(kind, FrontStage) else _SETTINGS)
 
 
-def _typical(turns: list[list[list[_Part]]]) -> list[_Part]:
-    """The parts of each setting's run, of which there are several: those that are neither fast nor slow.
-
-    What disturbs one makes it slower; but a stream that goes on is disturbed as well, so that the fastest of them
-    would promise more than it keeps.
-    """
-    return [
-        sorted(same, key=lambda part: part.per_unit_s)[len(same) // 2]
-        for tried in zip(*turns, strict=True)
-        for same in zip(*tried, strict=True)
-    ]
-
-
-def _run(
-    kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size: ProbeSize, disk: DiskCosts
-) -> list[_Part]:
+def _run(kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size: ProbeSize) -> list[_Part]:
     """The parts of a run.
 
     There are no parts if the memory is too small. A stream that is drained has two, what is done while it is pushed and
@@ -232,7 +262,7 @@ def _run(
     except BudgetError:
         return []
     with operator:
-        source, meter = _Source(operator, stream, size.pushed), _Meter(operator, setting, disk)
+        source, meter = _Source(operator, stream, size.pushed), _Meter(operator, setting)
         if setting.drained:
             rows = max(int(setting.drained * relation.num_rows), 1)
             source.push(rows)
@@ -281,20 +311,20 @@ class _Source:
 class _Meter:
     """Tells what an operator has done since the last time, and what that took."""
 
-    def __init__(self, operator: SemiStreamJoin, setting: _Setting, disk: DiskCosts) -> None:
+    def __init__(self, operator: SemiStreamJoin, setting: _Setting) -> None:
         self._operator = operator
         self._columns = setting.columns
-        self._disk = disk
         self._rows = operator.relation.num_rows
         self._frequencies = KeyFrequencies.zipf(setting.exponent, self._rows)
         self._last = self._now()
 
     def read(self) -> _Part:
         before, self._last = self._last, self._now()
-        work, (all_s, own_s, nbytes) = self._last[0] - before[0], self._last[1] - before[1]
+        work, (all_s, processor_s, nbytes) = self._last[0] - before[0], self._last[1] - before[1]
+        if not self._operator.stats.cache_hits:  # there is nothing yet to look them up in
+            work[[_LOOKED_UP, _MISSED]] = 0
         work[_FRESH] = self._columns * self._fresh_rows(work[_ANSWERED], work[_PROBES] / self._rows)
-        waited_s = min(all_s - own_s, self._disk.transfer_s(nbytes))
-        return _Part(work, all_s - waited_s, all_s, nbytes)
+        return _Part(work, min(processor_s, all_s), all_s, nbytes)
 
     def _fresh_rows(self, tuples: float, passes: float) -> float:
         """Rows of R that are in results for the first time in a pass, in so many passes that serve so many tuples."""
@@ -302,12 +332,12 @@ class _Meter:
 
     def _now(self) -> tuple[Floats, Floats]:
         stats, cached = self._operator.stats, isinstance(self._operator, FrontStage)
-        taken = np.array([time.perf_counter(), time.thread_time(), stats.bytes_read])
+        taken = np.array([time.perf_counter(), time.process_time(), stats.bytes_read])
         return _counts(stats, self._columns, cached=cached), taken
 
 
 _ANSWERED, _PROBES, _STEPS, _LOOKED_UP, _WAITS, _MISSED, _FRESH = 0, 2, 3, 4, 8, 9, 12  # places of their costs
-_LEAST_LEFT = 0.1  # of the time of a run, for what the join behind a cache does not do
+_LEAST_LEFT = 0.1  # of the time of a run, for what neither the disk does nor a join that is known
 
 
 def _counts(stats: JoinStats, columns: int, *, cached: bool) -> Floats:
@@ -317,10 +347,10 @@ def _counts(stats: JoinStats, columns: int, *, cached: bool) -> Floats:
     hits = stats.cache_hits if cached else 0
     answered = stats.rows_done - hits
     entered = stats.rows_in - hits
-    looked_up = stats.rows_in if hits else 0
+    looked_up = stats.rows_in if cached else 0
     values = columns * stats.outputs
     work = [answered, values, stats.probes, stats.steps, looked_up, stats.packets, stats.batches, entered]
-    missed = answered if hits else 0
+    missed = answered if cached else 0
     return np.array([*work, stats.waits, missed, stats.level_probes, stats.pages_read, 0.0], np.float64)
 
 

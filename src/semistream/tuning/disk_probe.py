@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import cycle
@@ -63,62 +64,89 @@ class DiskProbe:
         return "the file system takes no direct reads (O_DIRECT): these went through the system's cache"
 
 
-def probe_disk(
-    folder: Path,
-    *,
-    file_bytes: int = FILE_BYTES,
-    sizes: Sequence[int] = SIZES,
-    limit_s: float = 5.0,
-    seed: int = 0,
-    progress: Progress = unwatched,
-    clock: Callable[[], float] = time.perf_counter,
-) -> DiskProbe:
-    """Measure the disk that holds a folder, in about ``limit_s`` and what it takes to write ``file_bytes``.
+class DiskProber:
+    """Measures the disk that holds a folder, in parts: what else is to be measured comes between them.
 
-    The file (`ProbeFile`) leaves nothing behind. `CalibrationError` if there is no room for it or no permission.
+    A disk that others use too may be slow for some seconds. Parts that lie apart do not all lie in such a time. They
+    take about ``limit_s`` in all, and the file (`ProbeFile`) what it takes to write ``file_bytes``. It leaves nothing
+    behind. `CalibrationError` if there is no room for it or no permission.
     """
-    if not 0 < max(sizes) <= file_bytes:
-        raise InvalidArgument(f"file_bytes is {file_bytes}; requests of {max(sizes)} bytes need at least as many.")
-    random = np.random.default_rng(seed)
-    buffers = cycle([allocate_buffer(buffer_bytes(max(sizes))) for _ in range(_BUFFERS)])
-    with ProbeFile(
-        folder,
-        file_bytes,
-        least_bytes=min(_PLACES * max(sizes), file_bytes),
-        random=random,
-        progress=lambda share: progress(_WRITING_SHARE * share),
-        clock=clock,
-    ) as file:
 
-        def read(offset: int, nbytes: int) -> float:
-            into = next(buffers)
-            file.prepare()
-            began_s = clock()
-            file.read(offset, nbytes, into)
-            return clock() - began_s
-
-        times = time_requests(
-            read,
-            file.nbytes,
-            sizes=sizes,
-            limit_s=limit_s,
-            random=random,
-            progress=lambda share: progress(_WRITING_SHARE + (1 - _WRITING_SHARE) * share),
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        file_bytes: int = FILE_BYTES,
+        sizes: Sequence[int] = SIZES,
+        limit_s: float = 5.0,
+        seed: int = 0,
+        progress: Progress = unwatched,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        if not 0 < max(sizes) <= file_bytes:
+            raise InvalidArgument(f"file_bytes is {file_bytes}; requests of {max(sizes)} bytes need at least as many.")
+        self._limit_s, self._progress, self._clock = limit_s, progress, clock
+        self._random = np.random.default_rng(seed)
+        self._buffers = cycle([allocate_buffer(buffer_bytes(max(sizes))) for _ in range(_BUFFERS)])
+        self._taken: dict[int, list[float]] = {nbytes: [] for nbytes in sizes}
+        self._gains: list[float] = []
+        self._done = 0.0
+        self._file = ProbeFile(
+            folder,
+            file_bytes,
+            least_bytes=min(_PLACES * max(sizes), file_bytes),
+            random=self._random,
+            progress=lambda share: progress(_WRITING_SHARE * share),
             clock=clock,
         )
+
+    def probe(self, share: float = 1.0) -> None:
+        """Measure one part, that takes a share of the time."""
+        done, reading = self._done, 1 - _WRITING_SHARE
+        time_requests(
+            self._read,
+            self._file.nbytes,
+            self._taken,
+            share=share,
+            limit_s=self._limit_s,
+            random=self._random,
+            progress=lambda part: self._progress(_WRITING_SHARE + reading * min(done + share * part, 1.0)),
+            clock=self._clock,
+        )
+        rounds = math.ceil(share * ROUNDS_AT_ONCE)
+        self._gains += _gains_at_once(self._file, max(self._taken), rounds, self._random, self._clock)
+        self._done += share
+
+    @property
+    def result(self) -> DiskProbe:
+        """What follows from all parts so far."""
+        times = request_times(self._taken)
         costs = DiskCosts.fitted((each.nbytes, each.seconds) for each in times)
-        at_once = _gain_at_once(file, times[-1].nbytes, random, clock)
-        return DiskProbe(times, costs, file.direct, file.nbytes, at_once)
+        at_once = median(self._gains) if self._gains else 1.0
+        return DiskProbe(times, costs, self._file.direct, self._file.nbytes, at_once)
+
+    def close(self) -> None:
+        """Give the space of the file back."""
+        self._file.close()
+
+    def _read(self, offset: int, nbytes: int) -> float:
+        into = next(self._buffers)
+        self._file.prepare()
+        began_s = self._clock()
+        self._file.read(offset, nbytes, into)
+        return self._clock() - began_s
 
 
-def _gain_at_once(file: ProbeFile, nbytes: int, random: np.random.Generator, clock: Callable[[], float]) -> float:
-    """How many times as fast requests of a size are done if lanes read them, one right after the other.
+def _gains_at_once(
+    file: ProbeFile, nbytes: int, rounds: int, random: np.random.Generator, clock: Callable[[], float]
+) -> list[float]:
+    """How many times as fast requests of a size are done if lanes read them, one right after the other; in each round.
 
     That may be less than once: parts of them that are asked for at once get into each other's way where one request
     alone already has all that the disk can give. Both ways take turns, as the disk may be faster in the next moment.
     """
     if not ReadLanes.supported():
-        return 1.0
+        return []
     buffers = [allocate_buffer(buffer_bytes(nbytes)) for _ in range(_IN_A_ROW)]
     places = (file.nbytes - nbytes) // ALIGNMENT + 1
     gains = []
@@ -133,7 +161,7 @@ def _gain_at_once(file: ProbeFile, nbytes: int, random: np.random.Generator, clo
             for started in [lanes.start([read]) for read in reads]:
                 started.wait()
 
-        for _ in range(ROUNDS_AT_ONCE):
+        for _ in range(rounds):
             taken_s = []
             for read in (read_alone, read_in_lanes):
                 offsets = (random.integers(places, size=_IN_A_ROW) * ALIGNMENT).tolist()
@@ -142,33 +170,38 @@ def _gain_at_once(file: ProbeFile, nbytes: int, random: np.random.Generator, clo
                 read(offsets)
                 taken_s.append(clock() - began_s)
             gains.append(taken_s[0] / taken_s[1] if min(taken_s) > 0 else 1.0)
-    return median(gains)
+    return gains
 
 
 def time_requests(
     read: Callable[[int, int], float],
     file_bytes: int,
+    taken: Mapping[int, list[float]],
     *,
-    sizes: Sequence[int],
+    share: float = 1.0,
     limit_s: float,
     random: np.random.Generator,
     progress: Progress = unwatched,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[RequestTime, ...]:
-    """Medians, by size, of the seconds that ``read(offset, nbytes)`` gives, at random aligned places of a file.
+) -> None:
+    """Add to those ``taken``, by size, the seconds that ``read(offset, nbytes)`` gives at random aligned places of a
+    file, in a ``share`` of the limit.
 
     All sizes take turns, in any order: while a disk is busy with something else, some requests of each size are slow,
     which their medians do not show, and not all of one.
     """
-    taken: dict[int, list[float]] = {nbytes: [] for nbytes in sizes}
-    began_s = clock()
-    for done in range(_MOST_ROUNDS):
-        spent = (clock() - began_s) / limit_s
+    began_s, most_rounds = clock(), math.ceil(share * _MOST_ROUNDS)
+    for done in range(most_rounds):
+        spent = (clock() - began_s) / (share * limit_s)
         if done >= _LEAST_ROUNDS and spent >= 1:
             break
-        progress(min(max(done / _MOST_ROUNDS, spent), 1.0))
-        for nbytes in random.permutation(sizes).tolist():
+        progress(min(max(done / most_rounds, spent), 1.0))
+        for nbytes in random.permutation(list(taken)).tolist():
             places = (file_bytes - nbytes) // ALIGNMENT + 1
             taken[nbytes].append(read(int(random.integers(places)) * ALIGNMENT, nbytes))
     progress(1.0)
+
+
+def request_times(taken: Mapping[int, list[float]]) -> tuple[RequestTime, ...]:
+    """The medians of the seconds of requests, by size."""
     return tuple(RequestTime(nbytes, median(seconds), len(seconds)) for nbytes, seconds in taken.items())

@@ -137,14 +137,14 @@ _FREE = OperatorCosts(tuple_s=0.0)
 
 _SWEEP = OperatorCosts(
     tuple_s=4e-9,
-    value_s=0.9e-9,
-    row_s=10e-9,
-    step_s=40e-6,
-    packet_s=580e-6,
-    batch_s=65e-6,
-    entry_s=12e-9,
-    wait_s=165e-6,
-    level_s=3.7e-6,
+    value_s=0.8e-9,
+    row_s=11e-9,
+    step_s=60e-6,
+    packet_s=640e-6,
+    batch_s=75e-6,
+    entry_s=13e-9,
+    wait_s=140e-6,
+    level_s=4.2e-6,
     fresh_s=1.2e-9,
 )
 _MESH = OperatorCosts(tuple_s=130e-9, value_s=6e-9, row_s=18e-9, step_s=80e-6, packet_s=600e-6)

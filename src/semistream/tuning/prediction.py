@@ -11,7 +11,7 @@ from semistream.tuning.machine import Machine
 from semistream.tuning.work import OperatorModel, Work
 from semistream.tuning.workload import Workload
 
-_WAITING = 1.5  # 1 if one always waited for the other, without end if neither ever did
+_WAITING = 2.0  # 1 if one always waited for the other, without end if neither ever did
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,10 @@ def predict(
 def _together_s(disk_s: float, processor_s: float) -> float:
     """What both take that work at the same time, and now and then wait for each other.
 
-    That is the longer of the two, and half as much more if they are alike: few runs are read ahead, so that a slow one
-    is not made up for by fast ones, and both use the memory's bus. The exponent was measured, on runs of the sweep at
-    5 to 25 % of R's bytes as memory.
+    That is the longer of the two, and two fifths more if they are alike: few runs are read ahead, so that a slow one is
+    not made up for by fast ones, and both use the memory's bus. The exponent was measured, on runs of the sweep at 1 to
+    25 % of R's bytes as memory while others left the machine alone. A virtual machine whose disk is served by the same
+    processor may do one after the other at times.
     """
     less, more = sorted((disk_s, processor_s))
     return more * float((1 + (less / more) ** _WAITING) ** (1 / _WAITING)) if more > 0 else 0.0
