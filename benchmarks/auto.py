@@ -137,7 +137,7 @@ class Bench:
     fine: Callable[[Relation, float], Measure]
     machine: Callable[[], Machine]
     speed: Callable[[], float]
-    settle: Callable[[], None]
+    settle: Callable[[], float]
     tries: int = _TRIES
     calibrations: int = _CALIBRATIONS
     together: int = _TOGETHER
@@ -153,7 +153,7 @@ class Bench:
             measure,
             lambda: machine,
             lambda: 1.0,
-            lambda: None,
+            lambda: 1.0,
             tries=1,
             calibrations=1,
             together=1,
@@ -240,6 +240,7 @@ class _CellRun:
         for name, kind in OPERATORS.items():
             try:
                 with measure(kind, self._memory) as run:
+                    self._bench.settle()
                     self._rough[name] = max((run(None) for _ in range(self._bench.tries)), key=lambda r: r.per_second)
             except BudgetError as refused:
                 self._grid.cells.append(Cell(name, self._setting, None, least_bytes=refused.least_bytes))
@@ -320,9 +321,10 @@ class _Turns:
         return len(self.speeds)
 
     def _turn(self, runs: Runs) -> None:
-        self._bench.settle()
-        for name in sorted(runs, reverse=bool(self._turns % 2)):  # each as often before the others as behind them
-            before = self._bench.speed() if name == self._chosen else 1.0
+        before = self._bench.settle()
+        for place, name in enumerate(sorted(runs, reverse=bool(self._turns % 2))):  # each before and behind the others
+            if place and name == self._chosen:
+                before = self._bench.speed()
             self.rates.setdefault(name, []).append(runs[name]())
             if name == self._chosen:
                 self.speeds.append(max(before, self._bench.speed(), key=lambda speed: abs(speed - 1)))
