@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream import Relation
+from semistream.budget import MemoryBudget
 from semistream.joins.sweep import SweepJoin
 from semistream.relation import SimulatedDisk
 from tests.joins.operators import TrimmingSweepJoin, least_memory
 from tests.oracle import batch_join, multiset
+
+MANY_ROWS = 40_000
 
 KEYS = 1200
 Sides = tuple[Relation, pa.Table]
@@ -93,10 +97,32 @@ def test_tuples_that_go_before_their_level_have_met_all_their_rows(
     assert stats.expiries == stats.inserts
 
 
-def test_nearly_twice_as_many_tuples_come_in_a_pass_as_can_wait(relations: dict[tuple[str, int], Sides]) -> None:
-    r, _ = relations["int", 1]
-    s = stream(1, 100_000, "int").select(["key", "seq"])
-    memory, most_waiting = least_for(r, s.schema, "inner") + 40_000, 0
+@pytest.fixture(scope="module")
+def of_many_pages(tmp_path_factory: pytest.TempPathFactory) -> Relation:
+    path: Path = tmp_path_factory.mktemp("sweep") / "r"
+    columns = {f"c{i}": np.arange(MANY_ROWS) for i in range(14)}
+    return Relation.build(pa.table({"key": range(MANY_ROWS), **columns}), path, key="key", page_bytes=4096)
+
+
+@pytest.mark.parametrize("pushed", [100, 1000, 7000, 100_000])
+def test_levels_are_nearly_as_large_however_many_tuples_come_at_a_time(of_many_pages: Relation, pushed: int) -> None:
+    s = pa.record_batch({"key": np.random.default_rng(1).integers(MANY_ROWS, size=5 * MANY_ROWS)})
+    memory = of_many_pages.nbytes // 5
+    with SweepJoin(of_many_pages, s.schema, on="key", memory=memory) as operator:
+        for begin in range(0, s.num_rows, pushed):
+            for _ in operator.push(s.slice(begin, pushed)):
+                pass
+        assert operator.stats.rows_in == s.num_rows
+        level_rows = SweepJoin.model(of_many_pages, operator.spec, MemoryBudget(memory)).level_rows
+        assert (
+            0.7 * level_rows < s.num_rows / operator.stats.packets <= 1.02 * level_rows
+        )  # some are yet to be taken in
+
+
+def test_nearly_twice_as_many_tuples_come_in_a_pass_as_can_wait(of_many_pages: Relation) -> None:
+    r = of_many_pages
+    s = pa.record_batch({"key": np.random.default_rng(1).integers(MANY_ROWS, size=10 * MANY_ROWS)})
+    memory, most_waiting = r.nbytes // 10, 0
     with SweepJoin(r, s.schema, on="key", memory=memory, disk=SimulatedDisk(seek_s=0, transfer_s=1)) as operator:
         for begin in range(0, s.num_rows, 1000):
             for _ in operator.push(s.slice(begin, 1000)):

@@ -151,12 +151,17 @@ class SweepJoin(SemiStreamJoin):
         return self._reader.pages_waiting
 
     def _push(self, batch: pa.RecordBatch) -> Results:
+        """Take tuples in a whole level at a time, however many come: what is left over waits for others."""
         self._intake.require_narrow(batch)
-        if self._small.add(batch):
-            self.stats.rows_in += batch.num_rows
-        else:
-            self._in_before = self._small.rows
-            yield from self._take_in(self._small.take(batch))
+        while batch.num_rows:
+            if self._small.add(batch):
+                self.stats.rows_in += batch.num_rows
+                return
+            waiting = self._small.rows
+            rows = max((waiting + batch.num_rows) // self._level_rows * self._level_rows - waiting, 0) or batch.num_rows
+            self._in_before = waiting
+            yield from self._take_in(self._small.take(batch.slice(0, rows)))
+            batch = batch.slice(rows)
 
     def _take_in(self, batch: pa.RecordBatch | None) -> Results:
         """Let tuples wait in levels, and join others until there is room for them."""

@@ -24,7 +24,8 @@ _SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=1
 _HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
 _ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
 _BATCH_BYTES = 8 << 20  # of a batch of results, if that much is kept for them: the larger, the fewer steps
-_SMALL, _LEAST_ROWS = 2, 256  # batches of less than one part in so many of a level wait for others, if levels have rows
+_SMALL = 10  # one part in so many of what tuples have, at most, is for batches that wait for others
+_LEAST_ROWS = 256  # of a level, for which it is worth it that smaller batches wait for others
 _LEVELS = 4  # at least; but the fewer and larger they are, the faster they are joined
 
 
@@ -51,7 +52,7 @@ class StoredCodes:
 @dataclass(frozen=True)
 class SweepMemory:
     """The parts of a sweep's memory, all charged: ``runs`` of pages, and ``buffer_bytes`` for tuples that wait in
-    levels of up to ``level_rows``; smaller batches of up to ``small_rows`` wait for others in ``small_bytes``.
+    levels of up to ``level_rows``; of smaller batches up to ``small_rows`` wait for others in ``small_bytes``.
     """
 
     split: MemorySplit
@@ -86,8 +87,8 @@ class SweepMemory:
         row_bytes, unpacked_bytes = _row_bytes(schema)
         packed_bytes = split.payload_bytes * (row_bytes - unpacked_bytes) // row_bytes
         level_rows = max(min(split.admit_rows, split.slots // _LEVELS), 1)
-        small_rows = level_rows // _SMALL if level_rows >= _LEAST_ROWS else 0
-        small_bytes = min(small_rows * row_bytes, packed_bytes // _LEVELS)
+        small_rows = level_rows - 1 if level_rows >= _LEAST_ROWS else 0
+        small_bytes = min(small_rows * row_bytes, packed_bytes // _SMALL)
         budget.charge("stream buffer", packed_bytes)
         return cls(
             split=replace(split, batch_bytes=min(split.staging_bytes, _BATCH_BYTES)),

@@ -14,7 +14,6 @@ from semistream.joins.stream_buffer import StreamBuffer
 from semistream.joins.sweep_memory import StoredCodes
 from semistream.kernels.packed import value_span
 from semistream.relation import Relation
-from semistream.tuning.sweep_pace import GATHERED
 
 _GROWS = 1.5  # times the span of half of a sample, from which that of all shows that values count on
 
@@ -64,11 +63,8 @@ class WaitingRows:
         return cls(stored, level_rows, tuple(counting))
 
     def __call__(self, spread: float) -> int:
-        """Bytes of a tuple if the stream has ``spread`` for each that waits.
-
-        Those that a cache misses come a few at a time, so that fewer of them make a level.
-        """
-        rows = min(self.level_rows * spread * (GATHERED if spread > 1 else 1), 2.0**62)
+        """Bytes of a tuple if the stream has ``spread`` for each that waits."""
+        rows = min(self.level_rows * spread, 2.0**62)
         return self.row_bytes + sum(max(_width(step * rows) - width, 0) for width, step in self.counting)
 
 

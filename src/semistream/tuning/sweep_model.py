@@ -10,7 +10,7 @@ from functools import partial
 from semistream.relation.disk_costs import DiskCosts
 from semistream.tuning.checks import require_numbers
 from semistream.tuning.expected_reads import ExpectedReads, expected_reads
-from semistream.tuning.sweep_pace import GATHERED, SweepPace
+from semistream.tuning.sweep_pace import SweepPace
 from semistream.tuning.work import Work
 from semistream.tuning.workload import Workload
 
@@ -54,7 +54,8 @@ class SweepModel:
         capacity, pace = self._capacity(workload), self._pace(workload, costs)
         if not self.trims:
             return pace.pass_rows(capacity)
-        most_waiting = max(capacity - pace.trimmed_levels(capacity) * self.level_rows, 1)
+        empty = 1 + _EMPTY * (pace.trimmed_levels(capacity) - 1)
+        most_waiting = max(capacity - empty * self.level_rows, 1)
         return min(pace.pass_rows(capacity), 2 * most_waiting / (1 + workload.frequencies.share(1)))
 
     def work(self, workload: Workload, costs: DiskCosts) -> Work:
@@ -65,7 +66,7 @@ class SweepModel:
         else:
             total, tuples, gathered = self._drained(workload, costs), batch, min(self._room(workload) / batch, 1.0)
         page_rows = workload.rows_per_page
-        packets = 1 / min(self._gathered_rows(workload), batch)
+        packets = 1 / min(self.level_rows, batch)
         run_pages = max(self.run_bytes // workload.page_bytes, 1.0)  # whole ones
         steps = max(total.seeks, total.pages / run_pages) / tuples
         pass_steps, reads_ahead = steps * min(rows, batch), self.runs > 1
@@ -79,7 +80,7 @@ class SweepModel:
             packets=packets,
             batches=workload.results_per_tuple / self.batch_rows + (packets * (1 - gathered) if self.trims else 0.0),
             gathered=gathered,
-            level_probes=steps * math.ceil(self._rows_in_levels(workload, rows) / self._gathered_rows(workload)),
+            level_probes=steps * math.ceil(self._rows_in_levels(workload, rows) / self.level_rows),
             fresh=_fresh_rows(workload, min(rows, batch)),
             clumped=_clumped(workload, self.runs / max(pass_steps, self.runs)) if reads_ahead else 0.0,
             waited=0.0 if reads_ahead else steps,
@@ -100,7 +101,7 @@ class SweepModel:
         # They come when there is room for some levels: on average, half of these late.
         waiting, capacity = passing / 2, self._capacity(workload)
         more = (batch - room) / waiting
-        pause = self._pace(workload, costs).trimmed_levels(capacity) * self._gathered_rows(workload) / (2 * capacity)
+        pause = self._pace(workload, costs).trimmed_levels(capacity) * self.level_rows / (2 * capacity)
         if more > math.e - 1:
             between = (more - (math.e - 1)) / 2 + pause
             last = _thinning(lambda left: reads(max(passing * left, 1.0)))
@@ -136,16 +137,12 @@ class SweepModel:
         """Tuples that can wait."""
         return max(self.buffer_bytes // self.row_bytes(workload.spread), 1)
 
-    def _gathered_rows(self, workload: Workload) -> float:
-        """Tuples of a level: those that a cache misses come a few at a time."""
-        return self.level_rows * (GATHERED if workload.spread > 1 else 1.0)
-
     def _room(self, workload: Workload) -> int:
         """Tuples that gather before the first of them is joined, if none is waiting yet.
 
-        The last level may be too large for what is left, and a part of one gathers outside: on average it is about all.
+        The last level may be too large for what is left: on average, half of one is.
         """
-        return max(self._capacity(workload) - self.level_rows // 4, 1)
+        return max(self._capacity(workload) - self.level_rows // 2, 1)
 
     def _reads(self, workload: Workload, costs: DiskCosts, tuples: float) -> ExpectedReads:
         """What a pass reads in which so many tuples meet each page that they need."""
@@ -177,6 +174,7 @@ def _clumped(workload: Workload, held: float) -> float:
     return share
 
 
+_EMPTY = 0.75  # of the room that is made for levels behind the next one, when a key that many ask for is near; as seen
 _LEVELS_MISSING = 0.4  # passes, in a batch that is drained
 _STRIPS = ((0.5, 0.75), (0.25, 0.375), (0.125, 0.19), (0.0625, 0.09), (0.0625, 0.03))  # shares, and what is left there
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-GATHERED = 0.6
-"""Of a level, that tuples gather to if they come a few at a time, as those that a cache misses do."""
-
 _LEVEL_S = 120e-6  # to take tuples out of a level, however few
 _MOVED_BYTE_S = 0.25e-9  # to move what waits together
 _ROW_S = 15e-9  # of R, that goes by
