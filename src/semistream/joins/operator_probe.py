@@ -102,6 +102,7 @@ _ENGINE_SETTINGS = (
     _Setting(1, 0.1, exponent=1.3, drained=0.35),
     _Setting(1, 0.1, exponent=1.6, drained=0.35),  # hardly anything but look-ups
     _Setting(1, 0.1, exponent=0.6, drained=0.35),
+    _Setting(0, 0.05, exponent=1.5, drained=1.5),  # small batches of results
 )
 _LOOK_UP_SETTINGS = (
     *_SMALL,
@@ -213,17 +214,20 @@ def _costs(runs: Sequence[_Part], usual: OperatorCosts, disk: DiskCosts) -> Oper
 
 
 def _with_look_ups(behind: OperatorCosts, runs: Sequence[_Part]) -> OperatorCosts:
-    """The costs of a join behind a cache: what the join takes leaves the look-ups of runs, and of those that miss, what
-    it takes to pass them on, and to see which of their rows are worth a place in the cache.
+    """The costs of a join behind a cache.
+
+    What the join takes leaves the look-ups of runs, and of those that miss, what it takes to pass them on, and to see
+    which of their rows are worth a place in the cache; and the batches that results come in, of which there are more.
     """
+    own = [_LOOKED_UP, _MISSED, _BATCHES]
     known = np.array(astuple(behind))
-    known[_WAITS] = 0.0  # the parts' times are without it
-    work = np.array([part.work[[_LOOKED_UP, _MISSED]] for part in runs])
+    known[[_WAITS, _BATCHES]] = 0.0  # the parts' times are without waits
+    work = np.array([part.work[own] for part in runs])
     known_s = np.array([min(float(part.work @ known), (1 - _LEAST_LEFT) * part.taken_s) for part in runs])
-    expected = DEFAULT_MACHINE.operators[EngineJoin.name]
-    usual, taken_s = np.array([expected.hit_s, expected.miss_s]), np.array([part.taken_s for part in runs])
-    hit_s, miss_s = fit_costs(work, taken_s, usual, known_s=known_s).tolist()
-    return replace(behind, hit_s=hit_s, miss_s=miss_s)
+    usual = np.array(astuple(DEFAULT_MACHINE.operators[EngineJoin.name]))[own]
+    taken_s = np.array([part.taken_s for part in runs])
+    hit_s, miss_s, batch_s = fit_costs(work, taken_s, usual, known_s=known_s).tolist()
+    return replace(behind, hit_s=hit_s, miss_s=miss_s, batch_s=batch_s)
 
 
 def _size(kind: type[SemiStreamJoin], size: ProbeSize) -> ProbeSize:
@@ -336,7 +340,7 @@ class _Meter:
         return _counts(stats, self._columns, cached=cached), taken
 
 
-_ANSWERED, _PROBES, _STEPS, _LOOKED_UP, _WAITS, _MISSED, _FRESH = 0, 2, 3, 4, 8, 9, 12  # places of their costs
+_ANSWERED, _PROBES, _STEPS, _LOOKED_UP, _BATCHES, _WAITS, _MISSED, _FRESH = 0, 2, 3, 4, 6, 8, 9, 12  # their places
 _LEAST_LEFT = 0.1  # of the time of a run, for what neither the disk does nor a join that is known
 
 
