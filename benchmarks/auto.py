@@ -237,10 +237,10 @@ class _CellRun:
 
     def try_all(self, measure: Measure) -> bool:
         """Measure all operators, better twice than in one bad moment; False if the memory is too small for all."""
+        self._bench.settle()
         for name, kind in OPERATORS.items():
             try:
                 with measure(kind, self._memory) as run:
-                    self._bench.settle()
                     self._rough[name] = max((run(None) for _ in range(self._bench.tries)), key=lambda r: r.per_second)
             except BudgetError as refused:
                 self._grid.cells.append(Cell(name, self._setting, None, least_bytes=refused.least_bytes))

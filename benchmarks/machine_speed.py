@@ -13,7 +13,7 @@ from semistream.joins import SweepJoin
 _ROWS, _TUPLES = 3_000_000, 1_000_000
 _SHARES = ((0.25, 1.0), (0.02, 0.07))  # of R as memory, and of the stream that is joined with it
 _USUAL = 0.15  # of the usual speed, that it may be off
-_PATIENCE_S = 20.0  # until it is as usual again
+_PATIENCE_S = 10.0  # until it is as usual again
 
 
 class MachineSpeed:

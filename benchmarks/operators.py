@@ -19,7 +19,7 @@ from benchmarks.bounded_run import (
 from benchmarks.grid import Cell, Grid, GridReport, Setting
 from benchmarks.orderings import verdicts
 from benchmarks.shed_by_cost import shedding_remarks
-from benchmarks.workload import relation, relation_rows, stream_batches
+from benchmarks.workload import relation, relation_rows, stream_batches, stream_source
 from semistream import AdaptiveMeshJoin, MeshFactors, Relation, SemiStreamJoin
 from semistream.errors import BudgetError
 from semistream.joins import EngineJoin
@@ -92,13 +92,17 @@ def _fill(grid: Grid, r: Relation, measured: Callable[[Relation, float], Measure
 
 def on_this_disk(scale: float, r: Relation, exponent: float, *, seconds: float = 1.0) -> Measure:
     """Rates on this disk; ``seconds`` is the share of a full run's that a run takes."""
-    (stream,) = stream_batches(r.num_rows, max(int(FULL_TUPLES * scale), 10_000), 1, exponent=exponent)
+    source = stream_source(r.num_rows, exponent)
+    stream = next(source.batches(max(int(FULL_TUPLES * scale), 10_000)))
+    few_keys = exponent > 1  # so few come that a cache may hold all that it has met
+    fresh = (lambda tuples: next(source.batches(tuples))) if few_keys else None
+    share = seconds * min(max(scale, _QUICKEST), 1.0)
 
     @contextmanager
     def measure(kind: type[SemiStreamJoin], memory: int) -> Iterator[Run]:
         clock = ArrivalClock()
         with kind(r, stream.schema, on="key", memory=memory, clock=clock) as operator:
-            yield TimedRuns(operator, stream, clock, share=seconds * min(max(scale, _QUICKEST), 1.0)).rate
+            yield TimedRuns(operator, stream, clock, share=share, fresh=fresh).rate
 
     return measure
 

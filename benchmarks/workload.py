@@ -83,11 +83,16 @@ def relation_reader(rows: int) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(relation_schema(), relation_batches(rows))
 
 
+def stream_source(rows: int, exponent: float, *, anywhere: bool = True) -> Zipf:
+    """S without end: keys of R by Zipf, hot ones ``anywhere`` or together, and the position in the stream."""
+    return Zipf(exponent, rows, seed=11, permute=anywhere)
+
+
 def stream_batches(
     rows: int, batch: int, count: int, *, exponent: float = 1.0, string_keys: bool = False, anywhere: bool = True
 ) -> list[pa.RecordBatch]:
-    """S: keys of R by Zipf, hot ones ``anywhere`` or together, and the position in the stream. Each has one partner."""
-    batches = list(Zipf(exponent, rows, seed=11, permute=anywhere).batches(batch, count))
+    """The first tuples of `stream_source`. Each has one partner."""
+    batches = list(stream_source(rows, exponent, anywhere=anywhere).batches(batch, count))
     if not string_keys:
         return batches
     return [b.set_column(0, "key", string_key(b.column("key"))) for b in batches]
