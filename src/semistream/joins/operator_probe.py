@@ -12,8 +12,8 @@ repeated.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
@@ -30,14 +30,13 @@ from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.machine_pulse import MachinePulse, pulse_of_joins
 from semistream.joins.nested_loop import IndexNestedLoopJoin
+from semistream.joins.operator_runs import ANSWERED, FRESH, LOOKED_UP, MISSED, PROBES, OperatorRuns, RunPart
 from semistream.joins.resident import ResidentJoin
 from semistream.joins.stats import JoinStats
 from semistream.joins.sweep import SweepJoin
-from semistream.relation import DiskCosts, Relation
+from semistream.relation import Relation
 from semistream.streams import Zipf
-from semistream.tuning.fit import fit_costs
 from semistream.tuning.frequencies import Floats, KeyFrequencies
-from semistream.tuning.machine import DEFAULT_MACHINE, OperatorCosts
 from semistream.tuning.progress import Progress, unwatched
 
 _COLUMNS = 14
@@ -139,7 +138,7 @@ class _Tries:
     def __init__(self, setting: _Setting, pulse: MachinePulse) -> None:
         self.setting = setting
         self._pulse = pulse
-        self._runs: list[tuple[float, list[_Part]]] = []  # with the slower of the beats before and after
+        self._runs: list[tuple[float, list[RunPart]]] = []  # with the slower of the beats before and after
 
     def add(self, kind: type[SemiStreamJoin], relation: Relation, size: ProbeSize) -> None:
         """Run it once more."""
@@ -147,87 +146,20 @@ class _Tries:
         self._runs.append((max(before_s, self._pulse.beat()), parts))
 
     @property
-    def calm(self) -> list[list[_Part]]:
+    def calm(self) -> list[list[RunPart]]:
         """The runs that were not disturbed."""
         return [parts for beat_s, parts in self._runs if self._pulse.is_calm(beat_s)]
 
     @property
-    def typical(self) -> list[_Part]:
+    def typical(self) -> list[RunPart]:
         """The middle one of these, or the one that was disturbed least; without parts if there is too little memory."""
         runs = sorted(self.calm, key=_per_unit_s) or [min(self._runs, key=itemgetter(0))[1]]
         return runs[len(runs) // 2]
 
 
-@dataclass(frozen=True)
-class OperatorRuns:
-    """What operators did in all settings, and how long it took."""
-
-    parts: Mapping[type[SemiStreamJoin], Sequence[_Part]]
-
-    def costs(self, disk: DiskCosts) -> dict[str, OperatorCosts]:
-        """`OperatorCosts` of all operators, by name, on a disk of such costs."""
-        measured: dict[str, OperatorCosts] = {}
-        for kind, parts in self.parts.items():
-            if not issubclass(kind, FrontStage):
-                measured[kind.name] = _costs(parts, DEFAULT_MACHINE.operators[kind.name], disk)
-        engine = _with_look_ups(measured[SweepJoin.name], self.parts[EngineJoin])
-        cached = {"hit_s": engine.hit_s, "miss_s": engine.miss_s, "batch_s": engine.batch_s}
-        for kind in self.parts:
-            if issubclass(kind, FrontStage):  # what comes before the join is the same code in all of them
-                measured[kind.name] = replace(measured[kind.wraps.name], **cached)
-        return measured
-
-
-def _per_unit_s(parts: list[_Part]) -> float:
+def _per_unit_s(parts: list[RunPart]) -> float:
     """By which runs of the same setting are compared."""
     return sum(part.all_s for part in parts) / max(sum(float(part.work.sum()) for part in parts), 1.0)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A part of a run: its work by its counts, in the order of `OperatorCosts`, and what it took.
-
-    In ``all_s`` the processor took ``taken_s``, and the disk gave ``bytes_read``.
-    """
-
-    work: Floats
-    taken_s: float
-    all_s: float
-    bytes_read: float
-
-
-def _costs(runs: Sequence[_Part], usual: OperatorCosts, disk: DiskCosts) -> OperatorCosts:
-    """The costs that fit runs best, of those kinds of work that an operator usually has; no look-ups in a cache.
-
-    Where it waits for its reads, the disk takes what it needs for the bytes; all else is what an iteration takes. That
-    is something, even if the disk was slower when it was measured than while the operator ran.
-    """
-    work, expected = np.array([part.work for part in runs]), np.array(astuple(usual))
-    waits = work[:, _WAITS] > 0
-    work[:, _STEPS] -= work[:, _WAITS]  # which have a cost of their own
-    times = np.where(waits, [part.all_s for part in runs], [part.taken_s for part in runs])
-    reading_s = np.minimum([disk.transfer_s(part.bytes_read) for part in runs], (1 - _LEAST_LEFT) * times)
-    asked = work.any(axis=0) & (expected > 0)
-    costs = np.zeros(work.shape[1])
-    costs[asked] = fit_costs(work[:, asked], times, expected[asked], known_s=np.where(waits, reading_s, 0.0))
-    return OperatorCosts(*costs.tolist())
-
-
-def _with_look_ups(behind: OperatorCosts, runs: Sequence[_Part]) -> OperatorCosts:
-    """The costs of a join behind a cache.
-
-    What the join takes leaves the look-ups of runs, and of those that miss, what it takes to pass them on, and to see
-    which of their rows are worth a place in the cache; and the batches that results come in, of which there are more.
-    """
-    own = [_LOOKED_UP, _MISSED, _BATCHES]
-    known = np.array(astuple(behind))
-    known[[_WAITS, _BATCHES]] = 0.0  # the parts' times are without waits
-    work = np.array([part.work[own] for part in runs])
-    known_s = np.array([min(float(part.work @ known), (1 - _LEAST_LEFT) * part.taken_s) for part in runs])
-    usual = np.array(astuple(DEFAULT_MACHINE.operators[EngineJoin.name]))[own]
-    taken_s = np.array([part.taken_s for part in runs])
-    hit_s, miss_s, batch_s = fit_costs(work, taken_s, usual, known_s=known_s).tolist()
-    return replace(behind, hit_s=hit_s, miss_s=miss_s, batch_s=batch_s)
 
 
 def _size(kind: type[SemiStreamJoin], size: ProbeSize) -> ProbeSize:
@@ -248,7 +180,7 @@ def _settings(kind: type[SemiStreamJoin]) -> Sequence[_Setting]:
     return own.get(kind, () if issubclass(kind, FrontStage) else _SETTINGS)
 
 
-def _run(kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size: ProbeSize) -> list[_Part]:
+def _run(kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size: ProbeSize) -> list[RunPart]:
     """The parts of a run.
 
     There are no parts if the memory is too small. A stream that is drained has two, what is done while it is pushed and
@@ -322,13 +254,13 @@ class _Meter:
         self._frequencies = KeyFrequencies.zipf(setting.exponent, self._rows)
         self._last = self._now()
 
-    def read(self) -> _Part:
+    def read(self) -> RunPart:
         before, self._last = self._last, self._now()
         work, (all_s, processor_s, nbytes) = self._last[0] - before[0], self._last[1] - before[1]
         if not self._operator.stats.cache_hits:  # there is nothing yet to look them up in
-            work[[_LOOKED_UP, _MISSED]] = 0
-        work[_FRESH] = self._columns * self._fresh_rows(work[_ANSWERED], work[_PROBES] / self._rows)
-        return _Part(work, min(processor_s, all_s), all_s, nbytes)
+            work[[LOOKED_UP, MISSED]] = 0
+        work[FRESH] = self._columns * self._fresh_rows(work[ANSWERED], work[PROBES] / self._rows)
+        return RunPart(work, min(processor_s, all_s), all_s, nbytes)
 
     def _fresh_rows(self, tuples: float, passes: float) -> float:
         """Rows of R that are in results for the first time in a pass, in so many passes that serve so many tuples."""
@@ -338,10 +270,6 @@ class _Meter:
         stats, cached = self._operator.stats, isinstance(self._operator, FrontStage)
         taken = np.array([time.perf_counter(), time.process_time(), stats.bytes_read])
         return _counts(stats, self._columns, cached=cached), taken
-
-
-_ANSWERED, _PROBES, _STEPS, _LOOKED_UP, _BATCHES, _WAITS, _MISSED, _FRESH = 0, 2, 3, 4, 6, 8, 9, 12  # their places
-_LEAST_LEFT = 0.1  # of the time of a run, for what neither the disk does nor a join that is known
 
 
 def _counts(stats: JoinStats, columns: int, *, cached: bool) -> Floats:

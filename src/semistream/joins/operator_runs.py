@@ -1,0 +1,89 @@
+"""OperatorRuns: what operators did and how long it took, and the costs for each unit of work that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+
+import numpy as np
+
+from semistream.joins.base import SemiStreamJoin
+from semistream.joins.engine import EngineJoin
+from semistream.joins.front_stage import FrontStage
+from semistream.joins.sweep import SweepJoin
+from semistream.relation import DiskCosts
+from semistream.tuning.fit import fit_costs
+from semistream.tuning.frequencies import Floats
+from semistream.tuning.machine import DEFAULT_MACHINE, OperatorCosts
+
+ANSWERED, PROBES, STEPS, LOOKED_UP, BATCHES, WAITS, MISSED, FRESH = 0, 2, 3, 4, 6, 8, 9, 12
+"""Places of some kinds of work in `RunPart.work`, and of their costs in `OperatorCosts`."""
+
+_LEAST_LEFT = 0.1  # of the time of a run, for what neither the disk does nor a join that is known
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """A part of a run: its work by its counts, in the order of `OperatorCosts`, and what it took.
+
+    In ``all_s`` the processor took ``taken_s``, and the disk gave ``bytes_read``.
+    """
+
+    work: Floats
+    taken_s: float
+    all_s: float
+    bytes_read: float
+
+
+@dataclass(frozen=True)
+class OperatorRuns:
+    """What operators did in all settings, and how long it took."""
+
+    parts: Mapping[type[SemiStreamJoin], Sequence[RunPart]]
+
+    def costs(self, disk: DiskCosts) -> dict[str, OperatorCosts]:
+        """`OperatorCosts` of all operators, by name, on a disk of such costs."""
+        measured: dict[str, OperatorCosts] = {}
+        for kind, parts in self.parts.items():
+            if not issubclass(kind, FrontStage):
+                measured[kind.name] = _costs(parts, DEFAULT_MACHINE.operators[kind.name], disk)
+        engine = _with_look_ups(measured[SweepJoin.name], self.parts[EngineJoin])
+        cached = {"hit_s": engine.hit_s, "miss_s": engine.miss_s, "batch_s": engine.batch_s}
+        for kind in self.parts:
+            if issubclass(kind, FrontStage):  # what comes before the join is the same code in all of them
+                measured[kind.name] = replace(measured[kind.wraps.name], **cached)
+        return measured
+
+
+def _costs(runs: Sequence[RunPart], usual: OperatorCosts, disk: DiskCosts) -> OperatorCosts:
+    """The costs that fit runs best, of those kinds of work that an operator usually has; no look-ups in a cache.
+
+    Where it waits for its reads, the disk takes what it needs for the bytes; all else is what an iteration takes. That
+    is something, even if the disk was slower when it was measured than while the operator ran.
+    """
+    work, expected = np.array([part.work for part in runs]), np.array(astuple(usual))
+    waits = work[:, WAITS] > 0
+    work[:, STEPS] -= work[:, WAITS]  # which have a cost of their own
+    times = np.where(waits, [part.all_s for part in runs], [part.taken_s for part in runs])
+    reading_s = np.minimum([disk.transfer_s(part.bytes_read) for part in runs], (1 - _LEAST_LEFT) * times)
+    asked = work.any(axis=0) & (expected > 0)
+    costs = np.zeros(work.shape[1])
+    costs[asked] = fit_costs(work[:, asked], times, expected[asked], known_s=np.where(waits, reading_s, 0.0))
+    return OperatorCosts(*costs.tolist())
+
+
+def _with_look_ups(behind: OperatorCosts, runs: Sequence[RunPart]) -> OperatorCosts:
+    """The costs of a join behind a cache.
+
+    What the join takes leaves the look-ups of runs, and of those that miss, what it takes to pass them on, and to see
+    which of their rows are worth a place in the cache; and the batches that results come in, of which there are more.
+    """
+    own = [LOOKED_UP, MISSED, BATCHES]
+    known = np.array(astuple(behind))
+    known[[WAITS, BATCHES]] = 0.0  # the parts' times are without waits
+    work = np.array([part.work[own] for part in runs])
+    known_s = np.array([min(float(part.work @ known), (1 - _LEAST_LEFT) * part.taken_s) for part in runs])
+    usual = np.array(astuple(DEFAULT_MACHINE.operators[EngineJoin.name]))[own]
+    taken_s = np.array([part.taken_s for part in runs])
+    hit_s, miss_s, batch_s = fit_costs(work, taken_s, usual, known_s=known_s).tolist()
+    return replace(behind, hit_s=hit_s, miss_s=miss_s, batch_s=batch_s)
