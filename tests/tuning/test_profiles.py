@@ -81,8 +81,8 @@ def test_every_disk_and_every_host_has_a_profile_of_its_own(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: p.update(format=1), "has format version 1, but here it is 6"),
-        (lambda p: p.pop("format"), "has format version None, but here it is 6"),
+        (lambda p: p.update(format=1), "has format version 1, but here it is 7"),
+        (lambda p: p.pop("format"), "has format version None, but here it is 7"),
         (lambda p: p["measured_on"].update(processor="another"), "has processor 'another', but here it is '"),
         (lambda p: p["measured_on"].update(cores=640), "has cores 640, but here it is "),
         (lambda p: p["measured_on"].update(host="another"), "has host 'another', but here it is '"),

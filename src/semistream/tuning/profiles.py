@@ -28,7 +28,7 @@ from semistream.tuning.machine import DEFAULT_MACHINE, KernelCosts, Machine, Ope
 from semistream.version import __version__
 
 _LOG = logging.getLogger(__name__)
-PROFILE_FORMAT = 6
+PROFILE_FORMAT = 7
 Costs = TypeVar("Costs", DiskCosts, KernelCosts, OperatorCosts)
 
 
