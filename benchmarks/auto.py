@@ -38,6 +38,7 @@ from benchmarks.operators import (
 from benchmarks.workload import relation, relation_rows, stream_batches
 from semistream import Relation
 from semistream.errors import BudgetError
+from semistream.joins import EngineJoin, SweepJoin
 from semistream.joins.calibrate import calibrate
 from semistream.joins.candidates import OPERATORS, candidates
 from semistream.joins.join_tuner import join_tuner
@@ -55,6 +56,7 @@ _TOGETHER, _LEAST_TURNS, _MOST_TURNS = 3, 9, 12  # of the choice and of those th
 _DOUBTED_TURNS = 60  # where the choice seems to be behind
 _CLOSE = (0.8, 1.02)  # of the best other's rate: where the choice is, there are more turns
 _NEAR = 0.6  # of the best rate
+_ALWAYS = (EngineJoin.name, SweepJoin.name)  # near each other everywhere, also if a rough run was too short to show it
 _ROUGH, _FINE = 0.25, 0.6  # of the seconds of a full run: of each operator first, and of those that are repeated
 _SAMPLE_ROWS = 1 << 16
 _SIMULATED_SIZE = 0.01  # of the other benchmarks' R: 100 k rows
@@ -251,7 +253,8 @@ class _CellRun:
         r, spec, sample = self._relation, self._spec, self._sample
         self._chosen = join_tuner(r, spec, workload_of(r, spec, sample), machine, sample).chosen(self._memory)
         best = max(rate.per_second for rate in self._rough.values())
-        near = [n for n, rate in self._rough.items() if n == self._chosen.operator or rate.per_second >= _NEAR * best]
+        always = {self._chosen.operator, *_ALWAYS}
+        near = [n for n, rate in self._rough.items() if n in always or rate.per_second >= _NEAR * best]
         tuples = int(max(self._rough[name].tuples for name in near) * _FINE / _ROUGH)
 
         @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -331,3 +332,12 @@ def test_all_of_the_memory_is_for_something(relation: Relation) -> None:
         memory = max(relation.nbytes // 5, chooser.least_of(candidate))  # all of R is more than a fifth of it
         for options in candidate.settings:
             assert sum(candidate.arranged(memory, options).parts.values()) == memory
+
+
+def test_an_engine_without_a_cache_is_expected_to_do_what_a_sweep_does(relation: Relation) -> None:
+    dear = replace(DEFAULT_MACHINE.operators["engine"], answers_s=1.0)  # there is no cache that answers
+    machine = replace(DEFAULT_MACHINE, operators={**DEFAULT_MACHINE.operators, "engine": dear})
+    chooser = chooser_for(relation, 0.0, machine)
+    rates = {each.operator: each.rate for each in chooser.choices(relation.nbytes // 5)}
+    assert rates["engine"] == pytest.approx(rates["sweep"], rel=0.02)
+    assert chooser.chosen(relation.nbytes // 5).operator == "engine"

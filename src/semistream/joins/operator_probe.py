@@ -30,7 +30,17 @@ from semistream.joins.engine import EngineJoin
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.machine_pulse import MachinePulse, pulse_of_joins
 from semistream.joins.nested_loop import IndexNestedLoopJoin
-from semistream.joins.operator_runs import ANSWERED, FRESH, LOOKED_UP, MISSED, PROBES, OperatorRuns, RunPart
+from semistream.joins.operator_runs import (
+    ANSWERED,
+    ANSWERS,
+    BATCHES,
+    FRESH,
+    LOOKED_UP,
+    MISSED,
+    PROBES,
+    OperatorRuns,
+    RunPart,
+)
 from semistream.joins.resident import ResidentJoin
 from semistream.joins.stats import JoinStats
 from semistream.joins.sweep import SweepJoin
@@ -258,7 +268,8 @@ class _Meter:
         before, self._last = self._last, self._now()
         work, (all_s, processor_s, nbytes) = self._last[0] - before[0], self._last[1] - before[1]
         if not self._operator.stats.cache_hits:  # there is nothing yet to look them up in
-            work[[LOOKED_UP, MISSED]] = 0
+            work[BATCHES] += work[ANSWERS]
+            work[[LOOKED_UP, MISSED, ANSWERS]] = 0
         work[FRESH] = self._columns * self._fresh_rows(work[ANSWERED], work[PROBES] / self._rows)
         return RunPart(work, min(processor_s, all_s), all_s, nbytes)
 
@@ -281,9 +292,10 @@ def _counts(stats: JoinStats, columns: int, *, cached: bool) -> Floats:
     entered = stats.rows_in - hits
     looked_up = stats.rows_in if cached else 0
     values = columns * stats.outputs
-    work = [answered, values, stats.probes, stats.steps, looked_up, stats.packets, stats.batches, entered]
+    batches, answers = (0, stats.batches) if cached else (stats.batches, 0)
+    work = [answered, values, stats.probes, stats.steps, looked_up, stats.packets, batches, entered]
     missed = answered if cached else 0
-    return np.array([*work, stats.waits, missed, stats.level_probes, stats.pages_read, 0.0], np.float64)
+    return np.array([*work, stats.waits, missed, stats.level_probes, stats.pages_read, 0.0, answers], np.float64)
 
 
 def _build(path: Path, rows: int) -> Relation:

@@ -16,7 +16,7 @@ from semistream.tuning.fit import fit_costs
 from semistream.tuning.frequencies import Floats
 from semistream.tuning.machine import DEFAULT_MACHINE, OperatorCosts
 
-ANSWERED, PROBES, STEPS, LOOKED_UP, BATCHES, WAITS, MISSED, FRESH = 0, 2, 3, 4, 6, 8, 9, 12
+ANSWERED, PROBES, STEPS, LOOKED_UP, BATCHES, WAITS, MISSED, FRESH, ANSWERS = 0, 2, 3, 4, 6, 8, 9, 12, 13
 """Places of some kinds of work in `RunPart.work`, and of their costs in `OperatorCosts`."""
 
 _LEAST_LEFT = 0.1  # of the time of a run, for what neither the disk does nor a join that is known
@@ -48,7 +48,7 @@ class OperatorRuns:
             if not issubclass(kind, FrontStage):
                 measured[kind.name] = _costs(parts, DEFAULT_MACHINE.operators[kind.name], disk)
         engine = _with_look_ups(measured[SweepJoin.name], self.parts[EngineJoin])
-        cached = {"hit_s": engine.hit_s, "miss_s": engine.miss_s, "batch_s": engine.batch_s}
+        cached = {"hit_s": engine.hit_s, "miss_s": engine.miss_s, "answers_s": engine.answers_s}
         for kind in self.parts:
             if issubclass(kind, FrontStage):  # what comes before the join is the same code in all of them
                 measured[kind.name] = replace(measured[kind.wraps.name], **cached)
@@ -76,14 +76,14 @@ def _with_look_ups(behind: OperatorCosts, runs: Sequence[RunPart]) -> OperatorCo
     """The costs of a join behind a cache.
 
     What the join takes leaves the look-ups of runs, and of those that miss, what it takes to pass them on, and to see
-    which of their rows are worth a place in the cache; and the batches that results come in, of which there are more.
+    which of their rows are worth a place in the cache; and the batches that its answers come in.
     """
-    own = [LOOKED_UP, MISSED, BATCHES]
+    own = [LOOKED_UP, MISSED, ANSWERS]
     known = np.array(astuple(behind))
-    known[[WAITS, BATCHES]] = 0.0  # the parts' times are without waits
+    known[WAITS] = 0.0  # the parts' times are without it
     work = np.array([part.work[own] for part in runs])
     known_s = np.array([min(float(part.work @ known), (1 - _LEAST_LEFT) * part.taken_s) for part in runs])
     usual = np.array(astuple(DEFAULT_MACHINE.operators[EngineJoin.name]))[own]
     taken_s = np.array([part.taken_s for part in runs])
-    hit_s, miss_s, batch_s = fit_costs(work, taken_s, usual, known_s=known_s).tolist()
-    return replace(behind, hit_s=hit_s, miss_s=miss_s, batch_s=batch_s)
+    hit_s, miss_s, answers_s = fit_costs(work, taken_s, usual, known_s=known_s).tolist()
+    return replace(behind, hit_s=hit_s, miss_s=miss_s, answers_s=answers_s)
