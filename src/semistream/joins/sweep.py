@@ -158,7 +158,8 @@ class SweepJoin(SemiStreamJoin):
                 self.stats.rows_in += batch.num_rows
                 return
             waiting = self._small.rows
-            rows = max((waiting + batch.num_rows) // self._level_rows * self._level_rows - waiting, 0) or batch.num_rows
+            whole = self._level_rows - waiting if waiting else batch.num_rows // self._level_rows * self._level_rows
+            rows = min(whole or batch.num_rows, batch.num_rows)  # only those are copied that fill a level up
             self._in_before = waiting
             yield from self._take_in(self._small.take(batch.slice(0, rows)))
             batch = batch.slice(rows)
