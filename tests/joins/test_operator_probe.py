@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from semistream.joins import operator_probe
+from semistream.joins.adaptive_mesh import AdaptiveMeshJoin
+from semistream.joins.base import SemiStreamJoin
 from semistream.joins.engine import EngineJoin
 from semistream.joins.machine_pulse import MachinePulse
+from semistream.joins.mesh import MeshJoin
 from semistream.joins.operator_probe import ProbeSize
-from semistream.joins.operator_runs import LOOKED_UP, MISSED, RunPart
+from semistream.joins.operator_runs import ANSWERED, LOOKED_UP, MISSED, PROBES, RunPart
 from semistream.joins.sweep import SweepJoin
 
 
@@ -58,3 +61,14 @@ def test_too_little_memory_for_a_setting_leaves_it_out(tmp_path: Path) -> None:
     relation = operator_probe._build(tmp_path / "r", 1000)
     setting = replace(operator_probe._SWEEP_SETTINGS[0], memory=1e-3)
     assert operator_probe._run(SweepJoin, relation, setting, ProbeSize()) == []
+
+
+@pytest.mark.parametrize("kind", [MeshJoin, AdaptiveMeshJoin, SweepJoin])
+def test_a_run_goes_on_until_tuples_were_answered_in_it_however_many_an_operator_gathers(
+    tmp_path: Path, kind: type[SemiStreamJoin]
+) -> None:
+    relation, size = operator_probe._build(tmp_path / "r", 30_000), ProbeSize(seconds=1e-6, pushed=100)
+    for setting in operator_probe._SMALL:
+        (part,) = operator_probe._run(kind, relation, setting, size)
+        assert part.work[ANSWERED] > 0
+        assert part.work[PROBES] > 0

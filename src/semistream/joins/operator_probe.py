@@ -219,9 +219,7 @@ def _run(kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size
             source.flush()
             flushed = meter.read()
             return [pushed, flushed]
-        source.push_for(size.seconds / 2)
-        while not operator.stats.rows_done:  # kernels are loaded, and what can wait does
-            source.push(size.pushed)
+        source.push_for(size.seconds / 2)  # kernels are loaded, and what can wait does
         meter.read()
         source.push_for(size.seconds)
         return [meter.read()]
@@ -237,8 +235,9 @@ class _Source:
         self._pushed = 0
 
     def push_for(self, seconds: float) -> None:
-        start = time.perf_counter()
-        while time.perf_counter() - start < seconds:
+        """Push for so long, and until some tuples were answered: an operator may gather them for longer than that."""
+        start, answered = time.perf_counter(), self._operator.stats.rows_done
+        while time.perf_counter() - start < seconds or self._operator.stats.rows_done == answered:
             self.push(self._rows)
 
     def push(self, rows: int) -> None:
