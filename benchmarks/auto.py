@@ -258,9 +258,10 @@ class _CellRun:
         tuples = int(max(self._rough[name].tuples for name in near) * _FINE / _ROUGH)
 
         @contextmanager
-        def opened() -> Iterator[Runs]:
+        def opened(backwards: bool) -> Iterator[Runs]:
             with ExitStack() as stack:
-                made = {name: stack.enter_context(measure(OPERATORS[name], self._memory)) for name in near}
+                names = reversed(near) if backwards else near
+                made = {name: stack.enter_context(measure(OPERATORS[name], self._memory)) for name in names}
                 yield {name: partial(run, tuples) for name, run in made.items()}
 
         self._far = {n: rate.per_second for n, rate in self._rough.items() if n not in near}
@@ -305,17 +306,18 @@ class _CellRun:
 class _Turns:
     """Runs of operators in turns, until the one ``chosen`` is not close to the best other, or often enough.
 
-    They are made anew after a few turns: where their memory happens to lie makes a difference as long as they live.
+    They are made anew after a few turns, the first ones last each second time: where their memory happens to lie makes
+    a difference as long as they live.
     """
 
-    def __init__(self, chosen: str, opened: Callable[[], AbstractContextManager[Runs]], bench: Bench) -> None:
+    def __init__(self, chosen: str, opened: Callable[[bool], AbstractContextManager[Runs]], bench: Bench) -> None:
         self._chosen, self._opened, self._bench = chosen, opened, bench
         self.rates: dict[str, list[Rate]] = {}
         self.speeds: list[float] = []
 
     def take(self) -> None:
         """Take some turns with operators that are made for them."""
-        with self._opened() as runs:
+        with self._opened(self._turns // self._bench.together % 2 == 1) as runs:
             for _ in range(self._bench.together):
                 self._turn(runs)
 
