@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from semistream import Relation, SemiStreamingIndexJoin
@@ -145,7 +145,10 @@ class _Model:
                 return results
 
     def step(self) -> list[int]:
-        return sorted(self.online_phase() if self.input else self.join_phase())
+        """The phase that has something to do; if none has, what pages are worth stays."""
+        if self.input:
+            return sorted(self.online_phase())
+        return sorted(self.join_phase()) if self.waiting else []
 
     def online_phase(self) -> list[int]:
         results = []
@@ -179,6 +182,7 @@ class _Model:
     st.sampled_from([0, 5_000, 30_000, 60_000, 100_000]),
     st.sampled_from([(3, 7), (5, 11), (16, 1000), (1, 1)]),
 )
+@example([0, 0, 0, 0, 0, 1], [[1, 1], 1, [0]], 5_000, (1, 1))  # a step that has nothing to do clears no utility
 def test_it_is_the_algorithm_one_tuple_at_a_time(r_keys, actions, spare: int, thresholds: tuple[int, int]) -> None:
     """Results, waiting tuples, pages read, hits and cached pages are the model's after every call.
 
