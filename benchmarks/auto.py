@@ -36,16 +36,14 @@ from benchmarks.operators import (
     on_this_disk,
 )
 from benchmarks.workload import relation, relation_rows, stream_batches
-from semistream import Relation
+from semistream import EngineJoin, Relation, SweepJoin
+from semistream.costs.machine import Machine
+from semistream.costs.prediction import predict
 from semistream.errors import BudgetError
-from semistream.joins import EngineJoin, SweepJoin
-from semistream.joins.calibrate import calibrate
-from semistream.joins.candidates import OPERATORS, candidates
-from semistream.joins.join_tuner import join_tuner
-from semistream.joins.outlook import workload_of
-from semistream.joins.spec import JoinSpec
-from semistream.tuning.machine import Machine
-from semistream.tuning.prediction import predict
+from semistream.joins.condition.spec import JoinSpec
+from semistream.tuning.calibration.calibrate import calibrate
+from semistream.tuning.candidates import OPERATORS, candidates, join_tuner
+from semistream.tuning.explain import workload_of
 
 BEHIND = 0.05
 OFF, CELLS = 0.20, 0.9  # of a rate, that a prediction may be off, and in how many of the cells it must be nearer

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream import SemiStreamJoin
-from semistream.joins import JoinStats
+from semistream import JoinStats, SemiStreamJoin
 
 WARM_S, TIMED_S, DRAIN_S = 0.5, 1.5, 3.0
 _WARM_SHARE = 8  # one part in so many of the stream warms up at most

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from benchmarks.workload import stream_batches
-from semistream.spark.batch_report import BatchReport
-from semistream.spark.pipeline import Pipeline
+from semistream.spark.pipelines.batch_report import BatchReport
+from semistream.spark.pipelines.pipeline import Pipeline
 
 _FILE_ROWS, _CONTENTS = 1_000_000, 4  # of a file, and how many of them differ
 _ROUGH_FILES, _ROUGH_BATCHES, _BATCHES = 8, 4, 3  # the first batch of each run does not count

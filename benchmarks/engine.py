@@ -16,10 +16,9 @@ from benchmarks.duckdb_join import in_memory_rates, limited_rates
 from benchmarks.report import Measurement, Report
 from benchmarks.timing import batch_rates, drained_rates, stream_rate
 from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows, stream_batches
-from semistream import MeshJoin, Relation
+from semistream import IndexNestedLoopJoin, MeshJoin, Relation
 from semistream.errors import BudgetError
-from semistream.joins import IndexNestedLoopJoin
-from semistream.relation.disk import allocate_buffer
+from semistream.relation.read.disk import allocate_buffer
 
 EXPONENTS = (0.0, 0.5, 1.0)
 _STREAM_BATCHES = 80

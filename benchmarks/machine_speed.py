@@ -8,7 +8,7 @@ from collections import deque
 from pathlib import Path
 
 from benchmarks.workload import relation, stream_batches
-from semistream.joins import SweepJoin
+from semistream import SweepJoin
 
 _ROWS, _TUPLES = 3_000_000, 1_000_000
 _SHARES = ((0.25, 1.0), (0.02, 0.07))  # of R as memory, and of the stream that is joined with it

@@ -20,14 +20,13 @@ from benchmarks.grid import Cell, Grid, GridReport, Setting
 from benchmarks.orderings import verdicts
 from benchmarks.shed_by_cost import shedding_remarks
 from benchmarks.workload import relation, relation_rows, stream_batches, stream_source
-from semistream import AdaptiveMeshJoin, MeshFactors, Relation, SemiStreamJoin
+from semistream import AdaptiveMeshJoin, EngineJoin, MeshFactors, Relation, SemiStreamJoin
+from semistream.costs.machine import Machine
 from semistream.errors import BudgetError
-from semistream.joins import EngineJoin
-from semistream.joins.candidates import OPERATORS
-from semistream.joins.choice import usual_operator
-from semistream.joins.spec import JoinSpec
+from semistream.joins.condition.spec import JoinSpec
 from semistream.relation import DiskCosts, SimulatedDisk
-from semistream.tuning.machine import Machine
+from semistream.tuning.candidates import OPERATORS
+from semistream.tuning.choose_operator import usual_operator
 
 EXPONENTS = (0.0, 0.5, 1.0, 1.5)
 SHARES = (0.001, 0.01, 0.05, 0.1, 0.25)

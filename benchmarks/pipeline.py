@@ -25,10 +25,10 @@ from benchmarks.report import Report
 from benchmarks.spark_join import SETTINGS, WORKER_MEMORY, Effort, batch_rates, link_files, write_stream
 from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows
 from semistream import Relation
-from semistream.spark.engines import ENGINES
-from semistream.spark.interpreter import worker_interpreter
-from semistream.spark.pipeline import Pipeline
-from semistream.spark.plan import JoinPlan
+from semistream.spark.joins.join_plan import JoinPlan
+from semistream.spark.joins.worker_joins import ENGINES
+from semistream.spark.pipelines.pipeline import Pipeline
+from semistream.spark.session import worker_interpreter
 
 OURS, CEILING, SPARKS = Effort(6, 12), Effort(6, 12), Effort(2, 4)
 OVER_SPARK, OF_CEILING = 8.0, 0.6

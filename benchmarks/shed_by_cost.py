@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream import Relation
-from semistream.joins import EngineJoin
+from semistream import EngineJoin, Relation
+from semistream.datasets import Zipf
 from semistream.shedding import CostAwareTopW, StreamPart, TopW
-from semistream.streams import Zipf
 
 STREAM_SKEWS = (0.5, 1.0, 1.5)
 RELATION_SKEW = 0.5

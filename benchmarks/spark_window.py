@@ -24,8 +24,8 @@ from pyspark.sql import functions as sf
 from benchmarks.local_spark import CORES, start_spark
 from benchmarks.report import Report
 from semistream.budget import format_bytes
+from semistream.datasets import ZipfPair
 from semistream.spark import window_join, window_metrics
-from semistream.streams import ZipfPair
 
 FULL_BATCH = 200_000  # rows of each stream in a micro-batch
 SHARES = (1.0, 0.5, 0.25, 0.1)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from benchmarks import spark_window
 from benchmarks.report import Report
-from semistream.streams import Zipf
+from semistream.datasets import Zipf
 from semistream.windows import Expected, GivenProbabilities, Life, Policy, Prob, Random, WindowJoin
 
 FULL_MEMORY = 1_000_000  # tuples

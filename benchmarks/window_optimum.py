@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.report import Report
-from semistream.streams import ZipfPair
+from semistream.datasets import ZipfPair
 from semistream.windows import OfflineOptimum, optimal_offline
-from semistream.windows.slots import Allocation
+from semistream.windows.optimum.flow_graph import Allocation
 
 WINDOW, MEMORY, DOMAIN, EXPONENT = 800, 800, 50, 1.0
 PAPER_TUPLES, TUPLES = 5_600, 100_000

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream import Relation
-from semistream.streams import Zipf
+from semistream.datasets import Zipf
 
 FULL_ROWS = 10_000_000
 FULL_BATCH = 500_000

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semistream.datasets import Zipf
 from semistream.shedding import CostAwareTopW, StreamPart, TopW
-from semistream.streams import Zipf
 
 PARAMS: dict[str, Any] = {
     "stream_skews": (0.5, 1.0, 1.5),

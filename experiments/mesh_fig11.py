@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.mesh_loop import top_w_loss
+from semistream.datasets import Zipf
 from semistream.shedding import OptimalOffline
-from semistream.streams import Zipf
 
 PARAMS: dict[str, Any] = {
     "speed_ratios": (1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from experiments.window_runs import Keys, Rows, check_bounds, kept, memory_sweep, plot_lines, policies, window_of
-from semistream.streams import CloudReports
+from semistream.datasets import CloudReports
 
 PARAMS: dict[str, Any] = {"window": 5000, "windows": 6, "years": (1985, 1986)}
 

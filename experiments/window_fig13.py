@@ -20,7 +20,7 @@ from experiments.window_runs import (
     policies,
     window_of,
 )
-from semistream.streams import ZipfPair
+from semistream.datasets import ZipfPair
 
 PARAMS: dict[str, Any] = {
     "window": 400,

@@ -24,7 +24,7 @@ from experiments.window_runs import (
     push,
     window_of,
 )
-from semistream.streams import ZipfPair
+from semistream.datasets import ZipfPair
 from semistream.windows import Policy, optimal_offline
 
 PARAMS: dict[str, Any] = {

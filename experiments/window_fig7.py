@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.window_runs import ROWS_OF_WINDOW, Rows, check_bounds, memory_sweep, plot_lines, window_of
-from semistream.streams import ZipfPair
+from semistream.datasets import ZipfPair
 
 PARAMS: dict[str, Any] = {"windows": (400, 800), "exponent": 1.0, "domain": 50, "streams": 3}
 

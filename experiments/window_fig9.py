@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.window_runs import ROWS_OF_WINDOW, Rows, check_bounds, memory_sweep, plot_lines, window_of
-from semistream.streams import ZipfPair
+from semistream.datasets import ZipfPair
 
 PARAMS: dict[str, Any] = {"window": 400, "domain": 50, "streams": 3}
 

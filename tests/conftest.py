@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.kafka.jars import connector_jars
-from tests.quick_jvm import QUICK_START
+from tests.spark.kafka.jars import connector_jars
+from tests.spark.quick_jvm import QUICK_START
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

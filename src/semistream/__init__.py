@@ -1,96 +1,73 @@
 """semistream: join a fast stream with a relation far larger than memory, inside one byte budget.
 
-The names are loaded when they are first used, so that ``import semistream`` (and the command line) starts at once.
+Names are loaded on first use, so that ``import semistream`` and the command line start at once.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import TYPE_CHECKING
 
-from semistream.version import __version__ as __version__
-
 if TYPE_CHECKING:
-    from semistream.budget import MemoryBudget
-    from semistream.errors import SemistreamError
-    from semistream.joins import (
-        AdaptiveMeshJoin,
-        CachedMeshJoin,
-        EngineJoin,
-        FrontStage,
-        HybridJoin,
-        IndexNestedLoopJoin,
-        JoinedStream,
-        JoinStats,
-        MeshFactors,
-        MeshJoin,
-        ResidentJoin,
-        SemiStreamingIndexJoin,
-        SemiStreamJoin,
-        SweepJoin,
-        explain,
-        join,
-    )
-    from semistream.joins.calibrate import calibrate
-    from semistream.relation import ParquetRelation, Relation
-    from semistream.tuning.explanation import Explanation
-
-__all__ = [
-    "AdaptiveMeshJoin",
-    "CachedMeshJoin",
-    "EngineJoin",
-    "Explanation",
-    "FrontStage",
-    "HybridJoin",
-    "IndexNestedLoopJoin",
-    "JoinStats",
-    "JoinedStream",
-    "MemoryBudget",
-    "MeshFactors",
-    "MeshJoin",
-    "ParquetRelation",
-    "Relation",
-    "ResidentJoin",
-    "SemiStreamJoin",
-    "SemiStreamingIndexJoin",
-    "SweepJoin",
-    "SemistreamError",
-    "calibrate",
-    "explain",
-    "join",
-]
+    __version__: str
+    from semistream.budget import MemoryBudget as MemoryBudget
+    from semistream.errors import SemistreamError as SemistreamError
+    from semistream.joined_stream import JoinedStream as JoinedStream
+    from semistream.joined_stream import join as join
+    from semistream.joins.base import SemiStreamJoin as SemiStreamJoin
+    from semistream.joins.cache.cached_mesh import CachedMeshJoin as CachedMeshJoin
+    from semistream.joins.cache.front_stage import FrontStage as FrontStage
+    from semistream.joins.engine.operator import EngineJoin as EngineJoin
+    from semistream.joins.hybrid.operator import HybridJoin as HybridJoin
+    from semistream.joins.lookup.nested_loop import IndexNestedLoopJoin as IndexNestedLoopJoin
+    from semistream.joins.lookup.resident import ResidentJoin as ResidentJoin
+    from semistream.joins.mesh.adaptive import AdaptiveMeshJoin as AdaptiveMeshJoin
+    from semistream.joins.mesh.cost_model import MeshFactors as MeshFactors
+    from semistream.joins.mesh.operator import MeshJoin as MeshJoin
+    from semistream.joins.parts.stats import JoinStats as JoinStats
+    from semistream.joins.ssij.operator import SemiStreamingIndexJoin as SemiStreamingIndexJoin
+    from semistream.joins.sweep.operator import SweepJoin as SweepJoin
+    from semistream.relation.parquet.parquet_relation import ParquetRelation as ParquetRelation
+    from semistream.relation.relation import Relation as Relation
+    from semistream.tuning.calibration.calibrate import calibrate as calibrate
+    from semistream.tuning.explain import explain as explain
+    from semistream.tuning.explanation import Explanation as Explanation
 
 _HOMES = {
-    "AdaptiveMeshJoin": "semistream.joins",
-    "CachedMeshJoin": "semistream.joins",
-    "EngineJoin": "semistream.joins",
+    "AdaptiveMeshJoin": "semistream.joins.mesh.adaptive",
+    "CachedMeshJoin": "semistream.joins.cache.cached_mesh",
+    "EngineJoin": "semistream.joins.engine.operator",
     "Explanation": "semistream.tuning.explanation",
-    "FrontStage": "semistream.joins",
-    "HybridJoin": "semistream.joins",
-    "IndexNestedLoopJoin": "semistream.joins",
-    "JoinStats": "semistream.joins",
-    "JoinedStream": "semistream.joins",
+    "FrontStage": "semistream.joins.cache.front_stage",
+    "HybridJoin": "semistream.joins.hybrid.operator",
+    "IndexNestedLoopJoin": "semistream.joins.lookup.nested_loop",
+    "JoinStats": "semistream.joins.parts.stats",
+    "JoinedStream": "semistream.joined_stream",
     "MemoryBudget": "semistream.budget",
-    "MeshFactors": "semistream.joins",
-    "MeshJoin": "semistream.joins",
-    "ParquetRelation": "semistream.relation",
-    "Relation": "semistream.relation",
-    "ResidentJoin": "semistream.joins",
-    "SemiStreamJoin": "semistream.joins",
-    "SemiStreamingIndexJoin": "semistream.joins",
-    "SweepJoin": "semistream.joins",
+    "MeshFactors": "semistream.joins.mesh.cost_model",
+    "MeshJoin": "semistream.joins.mesh.operator",
+    "ParquetRelation": "semistream.relation.parquet.parquet_relation",
+    "Relation": "semistream.relation.relation",
+    "ResidentJoin": "semistream.joins.lookup.resident",
+    "SemiStreamJoin": "semistream.joins.base",
+    "SemiStreamingIndexJoin": "semistream.joins.ssij.operator",
     "SemistreamError": "semistream.errors",
-    "calibrate": "semistream.joins.calibrate",
-    "explain": "semistream.joins",
-    "join": "semistream.joins",
+    "SweepJoin": "semistream.joins.sweep.operator",
+    "calibrate": "semistream.tuning.calibration.calibrate",
+    "explain": "semistream.tuning.explain",
+    "join": "semistream.joined_stream",
 }
+
+__all__ = [*_HOMES]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return metadata.version("semistream")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value  # asked for once
+    globals()[name] = value
     return value
 
 

@@ -1,8 +1,12 @@
-"""The errors semistream raises: one root, each naming the value, the limit and the next step."""
+"""The errors semistream raises: one root, each naming the value, the limit and the next step.
+
+What is asked of the numbers that a model is made of.
+"""
 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 
 
@@ -95,3 +99,12 @@ class MissingPackage(SemistreamError, ImportError):
 
 class MalformedRecord(SemistreamError, ValueError):
     """A record of a data file cannot be read; the message names the file, the line and the field."""
+
+
+def require_numbers(model: object, *names: str, least: float | None = None) -> None:
+    """Refuse a model if any of these attributes is not finite and above 0, or not from ``least`` on."""
+    for name in names:
+        value = getattr(model, name)
+        if not (value > 0 if least is None else value >= least) or not math.isfinite(value):
+            asked = "above 0" if least is None else f"from {least} on"
+            raise InvalidArgument(f"{name} is {value}; it must be a finite number {asked}.")

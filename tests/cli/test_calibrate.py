@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from semistream.joins import calibrate as module
-from semistream.joins.kernel_probe import measure_kernels
-from semistream.relation import disk as disks
-from semistream.relation.disk_costs import DiskCosts
-from semistream.tuning.disk_probe import SIZES, DiskProbe, DiskProber, RequestTime
-from semistream.tuning.identity import MachineIdentity
-from semistream.tuning.machine import KernelCosts, Machine, OperatorCosts
-from semistream.tuning.profiles import MachineProfile, load_profile
-from semistream.tuning.progress import Progress
+from semistream import calibrate as module
+from semistream.costs.identity import MachineIdentity
+from semistream.costs.machine import KernelCosts, Machine, OperatorCosts
+from semistream.costs.profiles import MachineProfile, load_profile
+from semistream.relation.read import disk as disks
+from semistream.relation.read.disk_costs import DiskCosts
+from semistream.tuning.calibration.disk_probe import SIZES, DiskProbe, DiskProber, RequestTime
+from semistream.tuning.calibration.kernel_probe import measure_kernels
+from semistream.tuning.calibration.progress import Progress
 from tests.cli.conftest import run
 
 PNG = b"\x89PNG"
@@ -114,7 +114,7 @@ def test_a_plot_that_cannot_be_written_is_refused_at_once(tmp_path: Path, plot: 
 
 
 def test_without_matplotlib_there_is_a_profile_and_no_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semistream.cli.plot_option.find_spec", lambda name: None)
+    monkeypatch.setattr("semistream.cli.plots.find_spec", lambda name: None)
     answer = run("calibrate", "--on", tmp_path)
     assert answer.code == 0
     assert "pip install 'semistream[plot]'" in answer.out

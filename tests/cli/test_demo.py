@@ -16,7 +16,7 @@ import pytest
 
 from semistream.cli.demo.check import compare_with_duckdb
 from semistream.cli.demo.data import Workload
-from semistream.cli.demo.folder import DemoFolder
+from semistream.cli.demo.run import DemoFolder
 from semistream.errors import InvalidArgument
 from tests.cli.conftest import run
 
@@ -67,7 +67,7 @@ def test_a_java_that_will_not_do_is_named(
 
 
 def test_without_the_extras_the_demo_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semistream.cli.prerequisites.find_spec", lambda name: None)
+    monkeypatch.setattr("semistream.cli.options.find_spec", lambda name: None)
     answer = run("demo", "--out", tmp_path / "out")
     assert answer.code == 1
     assert "pyspark and pandas and deltalake and matplotlib" in answer.err

@@ -11,11 +11,11 @@ import pytest
 
 from semistream import Relation, explain
 from semistream.cli import explain as command
+from semistream.costs.machine import Machine
+from semistream.costs.profiles import save_profile
+from semistream.datasets import Zipf
 from semistream.relation import DiskCosts
-from semistream.streams import Zipf
-from semistream.tuning.machine import Machine
 from semistream.tuning.papers import PAPER_MACHINES
-from semistream.tuning.profiles import save_profile
 from tests.cli.conftest import Answer, run, write
 
 PNG = b"\x89PNG"
@@ -157,7 +157,7 @@ def test_what_is_drawn(relation: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
     """Both curves against memory, the memory at hand and the target, and each operator above its region."""
     from matplotlib.figure import Figure
 
-    from semistream.cli.explanation_plot import save_plot
+    from semistream.cli.explain.plot import save_plot
 
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, path, **_: drawn.append(figure))
@@ -184,7 +184,7 @@ def test_a_plot_that_cannot_be_written_is_refused_at_once(relation: Path, plot: 
 def test_a_plot_without_matplotlib_is_refused_and_the_text_is_not(
     relation: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("semistream.cli.plot_option.find_spec", lambda name: None)
+    monkeypatch.setattr("semistream.cli.plots.find_spec", lambda name: None)
     message = refused(run("explain", relation, "--plot", tmp_path / "rates.png"), 1)
     assert "pip install 'semistream[plot]'" in message
     assert run("explain", relation, "--memory", "15%").code == 0

@@ -9,10 +9,10 @@ from typing import Any, get_args
 import pyarrow as pa
 import pytest
 
-from semistream.cli.join_options import How
+from semistream.cli.options import How
 from semistream.errors import CorruptRelation
-from semistream.joins.engine import EngineJoin
-from semistream.joins.spec import JoinKind
+from semistream.joins.condition.spec import JoinKind
+from semistream.joins.engine.operator import EngineJoin
 from tests.cli.conftest import read, run, write
 from tests.oracle import batch_join, multiset, sql_join
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from semistream.cli.pipeline_progress import PipelineProgress
-from semistream.cli.pipeline_reports import PipelineRun
-from semistream.etl.overload_report import Latencies, Missing, OverloadReport
+from semistream.cli.pipeline.batch_progress import PipelineProgress
+from semistream.cli.pipeline.pipeline_reports import PipelineRun
+from semistream.pipelines.overload.loss_report import Latencies, Missing, OverloadReport
 
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
-from semistream.spark.batch_report import BatchReport
+from semistream.spark.pipelines.batch_report import BatchReport
 
 
 def shown(overload: OverloadReport | None, shed: int = 0) -> str:

@@ -168,7 +168,8 @@ def test_run_status_and_vacuum(folder: Path, spark: Any, monkeypatch: pytest.Mon
     assert "has not run" in refused(run("status", file))
     measured: list[Path] = []
     monkeypatch.setattr(
-        "semistream.joins.calibrate.calibrate_where_unknown", lambda paths, progress: measured.extend(paths)
+        "semistream.tuning.calibration.calibrate.calibrate_where_unknown",
+        lambda paths, progress: measured.extend(paths),
     )
     report = run("run", file, "--once", "--calibrate", "--json").json
     assert measured == [folder / "products"], "the disks of relations that are there, and there are no keys yet"

@@ -52,7 +52,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 
 def test_public_names_are_found_where_they_live() -> None:
-    from semistream.joins import join
+    from semistream import join
     from semistream.relation import Relation
 
     assert semistream.join is join

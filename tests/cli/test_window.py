@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from semistream.cli.window_options import AllocationName, PolicyName
-from semistream.streams import ZipfPair
+from semistream.cli.window.command import AllocationName, PolicyName
+from semistream.datasets import ZipfPair
 from semistream.windows import POLICIES, WindowJoin, optimal_offline
-from semistream.windows.capacity import Allocation
+from semistream.windows.join.capacity import Allocation
 from tests.cli.conftest import read, run, write
 from tests.oracle import multiset
 
@@ -309,11 +309,11 @@ def test_a_missing_solver_or_plotter_is_said_before_any_work(
         return lambda name, *more: None if name == package else find(name, *more)
 
     out = tmp_path / "out.parquet"
-    monkeypatch.setattr("semistream.cli.prerequisites.find_spec", without("ortools"))
+    monkeypatch.setattr("semistream.cli.options.find_spec", without("ortools"))
     answer = run(*words(files, out=out), "--optimal")
     assert answer.code == 1
     assert "pip install 'semistream[windows]'" in answer.err
-    monkeypatch.setattr("semistream.cli.plot_option.find_spec", without("matplotlib"))
+    monkeypatch.setattr("semistream.cli.plots.find_spec", without("matplotlib"))
     answer = run(*words(files, out=out, plot=tmp_path / "p.png"))
     assert answer.code == 1
     assert "pip install 'semistream[plot]'" in answer.err

@@ -18,14 +18,14 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-import semistream.etl.delta_table  # noqa: F401 (so that forks have it)
-from semistream.etl.faults import VARIABLE
-from semistream.kernels.fingerprint import count_runs
-from semistream.spark.pipeline import Pipeline
+import semistream.pipelines.tables.delta  # noqa: F401 (so that forks have it)
+from semistream.costs.kernels import count_runs
+from semistream.pipelines.ledger.faults import VARIABLE
+from semistream.spark.pipelines.pipeline import Pipeline
 from semistream.spark.session import LOCAL_SETTINGS
 from tests.faults.window_scenario import run_window_join
-from tests.quick_jvm import QUICK_START
-from tests.spark.overloads import ROW_S, believe_slow
+from tests.spark.pipelines.overloads import ROW_S, believe_slow
+from tests.spark.quick_jvm import QUICK_START
 
 SETTINGS = {
     **LOCAL_SETTINGS,

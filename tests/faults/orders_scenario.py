@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semistream.relation import Relation
 from tests.faults.backlog import FILES_AHEAD, batches_done
-from tests.spark.warehouse import SCHEMA, put, read_table
+from tests.spark.pipelines.warehouse import SCHEMA, put, read_table
 
 PRODUCTS = 300
 _FRESH, _AGAIN, _BROKEN = 80, 8, 3  # rows of a file: new ones, repeated ones, and such that break a rule

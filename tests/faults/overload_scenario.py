@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from semistream.relation import Relation
-from tests.spark.warehouse import SCHEMA, orders, products, put, read_table
+from tests.spark.pipelines.warehouse import SCHEMA, orders, products, put, read_table
 
 _ROWS = 400  # of a file, of which some 230 go on
 

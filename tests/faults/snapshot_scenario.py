@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semistream.relation import Relation
 from tests.faults.backlog import FILES_AHEAD, batches_done
-from tests.spark.warehouse import put, read_table
+from tests.spark.pipelines.warehouse import put, read_table
 
 _ROWS = 150
 

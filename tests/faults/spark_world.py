@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import psutil
 
-from tests.quick_jvm import QUICK_START
+from tests.spark.quick_jvm import QUICK_START
 
 _ROOT = Path(__file__).parents[2]
 _LONGEST_S = 180.0

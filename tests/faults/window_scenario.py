@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from semistream.spark import repair_window_join
-from tests.spark.window_streams import PROVIDER, ROCKSDB, TwoStreams, joined, run
+from tests.spark.windows.window_streams import PROVIDER, ROCKSDB, TwoStreams, joined, run
 
 WINDOW_S = {"left": 40, "right": 15}
 

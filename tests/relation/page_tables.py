@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from semistream.relation.page_table import PageTable, SegmentTable
+from semistream.relation.format.page_table import PageTable, SegmentTable
 
 
 @dataclass(frozen=True)

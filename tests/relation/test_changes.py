@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from semistream.errors import InvalidArgument
 from semistream.relation import Relation, changes
-from semistream.relation.manifest import manifest_name
+from semistream.relation.format.manifest import manifest_name
 from tests.relation.row_sets import row_set, scratch_folder
 from tests.relation.test_update_model import KINDS, Change, histories, key_table, row_table
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.relation import Relation
-from semistream.relation.null_pages import NullKeyPages
+from semistream.relation.null_keys import NullKeyPages
 from tests.relation.row_sets import row_set, scratch_folder
 
 TABLE = pa.table({"a": [1, None, 2, None], "b": ["x", "y", None, None], "v": [[1], None, [], [2, 3]]})

@@ -11,7 +11,7 @@ import pytest
 
 from semistream.errors import CorruptRelation, InvalidArgument, NotARelation, RelationError
 from semistream.relation import Relation, vacuum
-from semistream.relation.lock import writer_lock
+from semistream.storage.locks import writer_lock
 from tests.relation.row_sets import files_under, row_set, scratch_folder
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from semistream.kernels.types import Int64s
+from semistream.kernels.array_types import Int64s
 from semistream.shedding import Decision, Kept, Strategy, StreamPart
 
 SECONDS = (0.0, 0.125, 0.3, 1.0)

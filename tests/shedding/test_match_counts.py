@@ -18,11 +18,9 @@ from hypothesis import strategies as st
 from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument
 from semistream.relation import ParquetRelation, Relation, RunReader
-from semistream.relation.manifest import match_counts_name
+from semistream.relation.format.manifest import match_counts_name
 from semistream.shedding import MatchCounts, StreamPart
-from semistream.shedding.count_clustered import count_anew, count_clustered
-from semistream.shedding.count_scattered import count_scattered
-from semistream.shedding.counted_keys import SLOT_BYTES
+from semistream.shedding.counting import SLOT_BYTES, count_anew, count_clustered, count_scattered
 from semistream.shedding.match_counts import LEAST_BYTES
 from tests.relation.row_sets import scratch_folder
 

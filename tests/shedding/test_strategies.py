@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.kernels.systematic import draw_systematic
 from semistream.shedding import ClusterSampling, CostAwareTopW, KeepW, SampleW, StreamPart, TopW
-from semistream.shedding.quotas import chance_quotas, even_quotas
-from semistream.shedding.seeds import row_ranks
+from semistream.shedding.decision import row_ranks
+from semistream.shedding.kernels import draw_systematic
+from semistream.shedding.summary import chance_quotas, even_quotas
 from tests.shedding.batches import SECONDS, applied, cut, decide, kept_of, matches_lists, part_ends, seeds
 from tests.shedding.naive import chi_square_limit, most_results, normal_limit
 

@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyspark
 from pyspark.sql import SparkSession
 
-import semistream.spark.build as spark_build
-from semistream.joins import MeshJoin
+import semistream.spark.build_relation as spark_build
+from semistream import MeshJoin
 from semistream.joins.base import Results
 from semistream.relation import Relation
 from semistream.spark import build_relation, join
-from semistream.spark.pipeline import Pipeline
+from semistream.spark.pipelines.pipeline import Pipeline
 from semistream.spark.session import CLUSTER_SETTINGS, ISOLATION
-from tests.quick_jvm import QUICK_START
-from tests.spark.warehouse import Warehouse, orders, rows, star
+from tests.spark.pipelines.warehouse import Warehouse, orders, rows, star
+from tests.spark.quick_jvm import QUICK_START
 
 ROWS = 3000
 ORDERS = 600

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.warehouse import Warehouse
+from tests.spark.pipelines.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ def warehouse(tmp_path: Path) -> Warehouse:
 @pytest.fixture
 def rocksdb(spark: SparkSession) -> Iterator[None]:
     """State lies in RocksDB, as transformWithState needs it to."""
-    from tests.spark.window_streams import PROVIDER, ROCKSDB
+    from tests.spark.windows.window_streams import PROVIDER, ROCKSDB
 
     before = spark.conf.get(PROVIDER)
     spark.conf.set(PROVIDER, ROCKSDB)

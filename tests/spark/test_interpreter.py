@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
-from semistream.spark.interpreter import choose_interpreter, worker_interpreter
+from semistream.spark.session import choose_interpreter, worker_interpreter
 
 
 def context(python_exec="python3", **settings):

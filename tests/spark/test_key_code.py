@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import functions as sf
 
 from semistream.keys import KeyCodec
-from semistream.keys.types import comparable
+from semistream.keys.key_types import comparable
 from semistream.spark.key_code import key_code
-from tests.key_oracle import GROUPS
+from tests.keys.key_oracle import GROUPS
 from tests.spark.frames import frame
 from tests.spark.test_key_codes import COLUMNS
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
-from semistream.spark.interpreter import worker_interpreter
+from semistream.spark.session import worker_interpreter
 
 pytestmark = pytest.mark.spark
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from semistream.costs.key_frequencies import KeyFrequencies
+from semistream.costs.machine import Machine
+from semistream.costs.work import Work
+from semistream.costs.workload import Workload
 from semistream.errors import BudgetError
 from semistream.relation import DiskCosts
-from semistream.tuning.frequencies import KeyFrequencies
-from semistream.tuning.machine import Machine
 from semistream.tuning.tuner import Arranged, Options, Tuner
-from semistream.tuning.work import Work
-from semistream.tuning.workload import Workload
 
 ONE_SECOND = Machine("a second for each seek", DiskCosts(seek_s=1.0))
 

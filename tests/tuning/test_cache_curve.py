@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from semistream import EngineJoin, Relation
-from semistream.joins.candidates import candidates
-from semistream.joins.spec import JoinSpec
-from semistream.streams import Zipf
+from semistream.costs.key_frequencies import KeyFrequencies
+from semistream.datasets import Zipf
+from semistream.joins.condition.spec import JoinSpec
 from semistream.tuning.cache_curve import CACHE_SHARE, cache_curve
-from semistream.tuning.frequencies import KeyFrequencies
+from semistream.tuning.candidates import candidates
 
 ROWS = 40_000
 MEMORIES = (400_000, 600_000, 900_000, 1_300_000, 2_000_000)

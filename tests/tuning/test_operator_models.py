@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from semistream import MeshFactors, Relation, SemiStreamJoin
 from semistream.budget import MemoryBudget
+from semistream.costs.key_frequencies import KeyFrequencies
+from semistream.costs.machine import Machine
+from semistream.costs.prediction import Prediction, predict
+from semistream.costs.workload import Workload
+from semistream.datasets import Zipf
 from semistream.errors import InvalidArgument
-from semistream.joins.candidates import OPERATORS
-from semistream.joins.spec import JoinSpec
+from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.mesh.cost_model import MeshModel
+from semistream.joins.ssij.cost_model import IndexModel
+from semistream.joins.sweep.cost_model import SweepModel
 from semistream.relation import DiskCosts, SimulatedDisk
-from semistream.streams import Zipf
-from semistream.tuning.frequencies import KeyFrequencies
-from semistream.tuning.index_model import IndexModel
-from semistream.tuning.machine import Machine
-from semistream.tuning.mesh_model import MeshModel
-from semistream.tuning.prediction import Prediction, predict
-from semistream.tuning.sweep_model import SweepModel
-from semistream.tuning.workload import Workload
+from semistream.tuning.candidates import OPERATORS
 
 ROWS, SAMPLE = 60_000, 1 << 14
 SCHEMA = pa.schema([("key", pa.int64()), ("seq", pa.int64())])

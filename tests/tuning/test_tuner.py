@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream import Relation
+from semistream.costs.machine import DEFAULT_MACHINE, Machine
+from semistream.costs.prediction import Prediction, predict
 from semistream.errors import BudgetError
-from semistream.joins.candidates import candidates
-from semistream.joins.outlook import workload_of
-from semistream.joins.spec import JoinSpec
+from semistream.joins.condition.spec import JoinSpec
 from semistream.relation import DiskCosts
-from semistream.tuning.machine import DEFAULT_MACHINE, Machine
-from semistream.tuning.prediction import Prediction, predict
+from semistream.tuning.candidates import candidates
+from semistream.tuning.explain import workload_of
 from semistream.tuning.tuner import Options, Tuner
 from tests.tuning.candidates import Known, tuner
 

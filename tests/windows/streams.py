@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from semistream.windows import MemoryArchive, WindowJoin
-from semistream.windows.sides import SIDES
+from semistream.windows.streams.event_time import SIDES
 
 SCHEMAS = (
     pa.schema([("k", pa.int64()), ("t", pa.int64()), ("l", pa.int64())]),

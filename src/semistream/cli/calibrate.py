@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from semistream.cli.options import AsJson
-from semistream.cli.plot_option import INSTALL, can_draw, require_drawable
+from semistream.cli.plots import INSTALL, can_draw, require_drawable
 
 
 def calibrate(
@@ -30,7 +30,7 @@ def calibrate(
     from semistream.cli.output import show
     from semistream.cli.progress import step_progress
     from semistream.cli.reports import Calibrated
-    from semistream.joins.calibrate import calibrate as measure
+    from semistream.tuning.calibration.calibrate import calibrate as measure
 
     with step_progress() as progress:
         calibration = measure(on, progress=progress)

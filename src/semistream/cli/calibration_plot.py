@@ -10,12 +10,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FixedLocator, LogLocator, NullFormatter, NullLocator
 
-from semistream.cli.plot_style import BLUE, GREY, RED, plain_axes
+from semistream.cli.plots import BLUE, GREY, RED, plain_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from semistream.joins.calibrate import Calibration
+    from semistream.tuning.calibration.calibrate import Calibration
 
 _MEASURED, _FITTED, _BARS = BLUE, RED, GREY
 _DPI = 130

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from semistream.cli.join_options import Columns, How, HowOption, Memory, column_names, column_pairs
-from semistream.cli.options import AsJson
+from semistream.cli.options import AsJson, Columns, How, HowOption, Memory, column_names, column_pairs
 
 
 def join(
@@ -42,7 +41,7 @@ def join(
     from semistream.cli.progress import counting
     from semistream.cli.reports import Joined
     from semistream.cli.result_file import write_results
-    from semistream.joins import join as join_stream
+    from semistream.joined_stream import join as join_stream
     from semistream.relation import open_relation
 
     start = perf_counter()

@@ -14,12 +14,12 @@ from typer.core import TyperGroup
 from semistream import __version__
 from semistream.cli.calibrate import calibrate
 from semistream.cli.demo.command import demo
-from semistream.cli.explain import explain
+from semistream.cli.explain.command import explain
 from semistream.cli.join import join
-from semistream.cli.pipeline_commands import reconcile, status, vacuum, validate
-from semistream.cli.pipeline_commands import run as run_pipeline
+from semistream.cli.pipeline.commands import reconcile, status, vacuum, validate
+from semistream.cli.pipeline.commands import run as run_pipeline
 from semistream.cli.relation import app as relation
-from semistream.cli.window import window
+from semistream.cli.window.command import window
 from semistream.errors import NotARelation, SemistreamError
 
 

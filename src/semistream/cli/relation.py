@@ -125,8 +125,8 @@ def update(
 
 def _read_keys(relation: Relation, path: Path) -> pa.Table:
     """The key columns of a file; those that it has beside them are of no interest."""
-    from semistream.relation.build import key_names
-    from semistream.relation.sources import open_source
+    from semistream.relation.write.build import key_names
+    from semistream.relation.write.sources import open_source
 
     table = open_source(path).read_all()
     return table.select(key_names(relation.key, table.schema))

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from semistream.joins import JoinStats
-    from semistream.joins.calibrate import Calibration
-    from semistream.kernels.types import Int32s, Int64s
+    from semistream.joins.parts.stats import JoinStats
+    from semistream.kernels.array_types import Int32s, Int64s
     from semistream.relation import Relation
+    from semistream.tuning.calibration.calibrate import Calibration
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from semistream.errors import InvalidArgument
-from semistream.relation.durable import sync_file, sync_folder
+from semistream.storage.local_files import sync_file, sync_folder
 
 _WRITERS: dict[str, Callable[[Any, pa.Schema], Any]] = {
     ".parquet": pyarrow.parquet.ParquetWriter,

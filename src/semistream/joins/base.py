@@ -12,18 +12,18 @@ from typing import ClassVar, Self, TypedDict, cast
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget, parse_bytes
+from semistream.costs.work import OperatorModel
 from semistream.errors import BudgetError, InvalidArgument, JoinFailed, JoinInProgress
-from semistream.joins.arrangement import Arrangement
-from semistream.joins.condition import JoinOn
-from semistream.joins.deadlines import DEADLINE_COLUMN, Clock, DeadlineRule, Deadlines, DrainCost, Lateness
-from semistream.joins.emitter import Emitter, PairWatcher, StreamRows
-from semistream.joins.ordered_output import NUMBER_COLUMN, OrderedOutput
-from semistream.joins.spec import JoinSpec
-from semistream.joins.stats import JoinStats
-from semistream.joins.where import Where
-from semistream.kernels.types import Bools, Int64s
+from semistream.joins.condition.condition import JoinOn
+from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.condition.where import Where
+from semistream.joins.parts.deadlines import DEADLINE_COLUMN, Clock, DeadlineRule, Deadlines, DrainCost, Lateness
+from semistream.joins.parts.emitter import Emitter, PairWatcher, StreamRows
+from semistream.joins.parts.ordered_output import NUMBER_COLUMN, OrderedOutput
+from semistream.joins.parts.stats import JoinStats
+from semistream.joins.resources import Arrangement
+from semistream.kernels.array_types import Bools, Int64s
 from semistream.relation import AnyRelation, Disk, DiskCosts, DiskCounts, ParquetRelation, Relation
-from semistream.tuning.work import OperatorModel
 
 Results = Iterator[pa.RecordBatch]
 

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import njit
 
+from semistream.kernels.array_types import Int32s, Int64s
 from semistream.kernels.search import find, lower_bound
-from semistream.kernels.types import Int32s, Int64s
 
 
 @njit(cache=True, nogil=True)

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from semistream.kernels.types import Int64s
+from semistream.kernels.array_types import Int64s
 
 
 @njit(cache=True, nogil=True)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from semistream.kernels.types import Bools, Int64s
+from semistream.kernels.array_types import Bools, Int64s
 
 _NEAR = 8  # values that are looked at one by one before the search jumps
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from semistream.kernels.types import Int32s, Int64s, UInt64s
+from semistream.kernels.array_types import Int32s, Int64s, UInt64s
 
 _DIGIT_BITS = 8
 _DIGITS = 1 << _DIGIT_BITS

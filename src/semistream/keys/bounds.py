@@ -15,11 +15,10 @@ import pyarrow as pa
 from pyarrow import types as is_a
 
 from semistream.errors import KeyTypeError
-from semistream.kernels.decimal_order import floor_decimals
-from semistream.kernels.decimals import WORDS
 from semistream.keys.conversion import decimal_words, decoded, float_codes, stored_days, stored_integers
+from semistream.keys.kernels import WORDS, floor_decimals
+from semistream.keys.key_types import UNITS_PER_SECOND, Family, family_of, value_type
 from semistream.keys.ranges import GREATEST, LEAST, CodeRanges, every
-from semistream.keys.types import UNITS_PER_SECOND, Family, family_of, value_type
 from semistream.keys.values import Codes, Mask, both
 
 _EXACT = Fraction(0)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from semistream.errors import InvalidArgument, KeyTypeError
 from semistream.kernels.xxhash64 import SEED
 from semistream.keys.conversion import exact_values
-from semistream.keys.types import SUPPORTED, comparable, family_of, has_order, is_own_code
+from semistream.keys.key_types import SUPPORTED, comparable, family_of, has_order, is_own_code
 from semistream.keys.values import Codes, Mask, OrderedValues, both
 
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.errors import InvalidArgument, KeyTypeError
-from semistream.kernels.decimal_order import compare_decimals
 from semistream.keys.bounds import locate, wide_words
 from semistream.keys.codec import KeyCodec
 from semistream.keys.conversion import decimal_words, decoded, exact_values, float_codes
+from semistream.keys.kernels import compare_decimals
+from semistream.keys.key_types import Family, comparable, family_of, has_order, value_type
 from semistream.keys.ranges import CodeRanges
-from semistream.keys.types import Family, comparable, family_of, has_order, value_type
 from semistream.keys.values import Codes, Mask, OrderedValues, both, twist
 
 Order = Literal["<", "<=", ">", ">="]

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyarrow import types as is_a
 
 from semistream.errors import KeyTypeError
-from semistream.kernels.decimals import WORDS, rescale_decimals
-from semistream.keys.types import UNITS_PER_SECOND, Family, family_of, has_order, hashed_as, value_type
+from semistream.keys.kernels import WORDS, rescale_decimals
+from semistream.keys.key_types import UNITS_PER_SECOND, Family, family_of, has_order, hashed_as, value_type
 from semistream.keys.values import ByteStrings, Codes, KeyValues, Mask, OrderedValues, WideDecimals, both, twist
 
 _INT64_MAX = np.iinfo(np.int64).max

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyarrow import types as is_a
 
 from semistream.kernels.xxhash64 import hash_big_integers, hash_bytes, hash_ints, hash_longs
-from semistream.keys.types import HashAs
+from semistream.keys.key_types import HashAs
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

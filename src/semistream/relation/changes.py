@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import CorruptRelation, InvalidArgument
-from semistream.kernels.types import Int64s
-from semistream.relation.draft import check_whole
-from semistream.relation.manifest import DataFile, Manifest, WholeFile, manifest_name, read_manifest
+from semistream.kernels.array_types import Int64s
+from semistream.relation.format.manifest import DataFile, Manifest, WholeFile, manifest_name, read_manifest
+from semistream.relation.write.version_draft import check_whole
 
 if TYPE_CHECKING:
     from semistream.relation.relation import Relation

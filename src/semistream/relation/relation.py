@@ -14,22 +14,22 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ColumnNotFound, InvalidArgument
-from semistream.kernels.types import Bytes, Int64s
+from semistream.kernels.array_types import Bytes, Int64s
 from semistream.keys import KeyCodec
-from semistream.relation.build import Progress, build_relation
 from semistream.relation.changes import changes_since, pages_kept_from
-from semistream.relation.disk import Disk, open_disk
-from semistream.relation.draft import check_whole
+from semistream.relation.format.manifest import Manifest, get_current, list_versions, read_manifest, require_version
+from semistream.relation.format.page_layout import PageLayout
+from semistream.relation.format.page_table import PageTable
 from semistream.relation.lookup import lookup_rows
-from semistream.relation.manifest import Manifest, get_current, list_versions, read_manifest, require_version
-from semistream.relation.page_layout import PageLayout
-from semistream.relation.page_run import PageRun
-from semistream.relation.page_table import PageTable
-from semistream.relation.read_plan import Pages
-from semistream.relation.run_reader import RunReader
+from semistream.relation.read.disk import Disk, open_disk
+from semistream.relation.read.page_run import PageRun
+from semistream.relation.read.read_plan import Pages
+from semistream.relation.read.run_reader import RunReader
 from semistream.relation.update import Change, Transaction, update_relation
 from semistream.relation.vacuum import vacuum_relation
 from semistream.relation.verify import Verified, verify_relation
+from semistream.relation.write.build import Progress, build_relation
+from semistream.relation.write.version_draft import check_whole
 
 SCAN_RUN_BYTES = 4 << 20
 

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.errors import ColumnNotFound, InvalidArgument, SemistreamError
-from semistream.kernels.types import Int64s
-from semistream.relation.build import NullKeyRows, PageOptions, require_distinct, with_codes
-from semistream.relation.draft import Draft, new_version
-from semistream.relation.key_set import KeySet
-from semistream.relation.page_table import PageTable
-from semistream.relation.page_writer import PageWriter, code_column
-from semistream.relation.sources import open_source
+from semistream.kernels.array_types import Int64s
+from semistream.relation.format.page_table import PageTable
+from semistream.relation.lookup import KeySet
+from semistream.relation.write.build import NullKeyRows, PageOptions, require_distinct, with_codes
+from semistream.relation.write.page_writer import PageWriter, code_column
+from semistream.relation.write.sources import open_source
+from semistream.relation.write.version_draft import Draft, new_version
 
 if TYPE_CHECKING:
     from semistream.relation.relation import Relation

@@ -6,9 +6,7 @@ import shutil
 from pathlib import Path
 
 from semistream.errors import InvalidArgument
-from semistream.relation.durable import leftovers
-from semistream.relation.lock import writer_lock
-from semistream.relation.manifest import (
+from semistream.relation.format.manifest import (
     CURRENT,
     DATA,
     LMDB,
@@ -20,6 +18,8 @@ from semistream.relation.manifest import (
     match_counts_name,
     read_manifest,
 )
+from semistream.storage.local_files import leftovers
+from semistream.storage.locks import writer_lock
 
 
 def vacuum_relation(folder: Path, keep: int) -> list[str]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from semistream.errors import CorruptRelation
 from semistream.relation.changes import read_changes
-from semistream.relation.draft import check_whole
-from semistream.relation.manifest import get_current
-from semistream.relation.page_writer import edge_checksum
+from semistream.relation.format.manifest import get_current
+from semistream.relation.write.page_writer import edge_checksum
+from semistream.relation.write.version_draft import check_whole
 
 if TYPE_CHECKING:
     from semistream.relation.relation import Relation

@@ -1,17 +1,13 @@
 """Shedding: which rows to drop when the stream is faster than the join, and what can be said from the rest."""
 
-from semistream.shedding.choice import STRATEGIES, Loss, choose_strategy
+from semistream.shedding.choose_strategy import STRATEGIES, Loss, choose_strategy, read_decision
 from semistream.shedding.cluster_sampling import ClusterSampling
 from semistream.shedding.cost_aware_top_w import CostAwareTopW
-from semistream.shedding.decision import Account, Decision, Kept, SampleDesign
-from semistream.shedding.estimate import estimate
-from semistream.shedding.keep_w import KeepW
+from semistream.shedding.decision import Account, Decision, Kept, SampleDesign, batch_seed
+from semistream.shedding.estimate import SAMPLE_COLUMNS, estimate, with_sample_columns
+from semistream.shedding.keep_and_sample import KeepW, SampleW
 from semistream.shedding.match_counts import MatchCounts
 from semistream.shedding.optimal_offline import OfflineSchedule, OptimalOffline
-from semistream.shedding.sample_columns import SAMPLE_COLUMNS, with_sample_columns
-from semistream.shedding.sample_w import SampleW
-from semistream.shedding.seeds import batch_seed
-from semistream.shedding.stored_decision import read_decision
 from semistream.shedding.strategy import Strategy
 from semistream.shedding.stream_part import StreamPart
 from semistream.shedding.summary import PartSummary

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from semistream.errors import InvalidArgument
-from semistream.kernels.types import Int64s
-from semistream.shedding.cut_decision import Cut, CutDecision
-from semistream.shedding.decision import Account, Decision
-from semistream.shedding.quotas import chance_quotas
+from semistream.kernels.array_types import Int64s
+from semistream.shedding.decision import Account, Cut, CutDecision, Decision
 from semistream.shedding.strategy import Strategy
 from semistream.shedding.stream_part import StreamPart
-from semistream.shedding.summary import BatchSummary, PartSummary
+from semistream.shedding.summary import BatchSummary, PartSummary, chance_quotas
 
 
 class CostAwareTopW(Strategy):

@@ -1,4 +1,9 @@
-"""Decisions: what the driver makes of the parts' summaries, small enough for a ledger, and what each task applies."""
+"""Decisions: what the driver makes of the parts' summaries, small enough for a ledger, and what each task applies.
+
+CutDecision: rows with more matches than a cut are kept, and of those on it so many in each part.
+
+Seeds and ranks: chance that a replay repeats.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +13,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import xxhash
 
 from semistream.errors import InvalidArgument
-from semistream.kernels.types import Bools
+from semistream.kernels.array_types import Bools, UInt64s
+from semistream.shedding.kernels import rank_rows
 from semistream.shedding.stream_part import Floats, StreamPart
 
 
@@ -165,3 +173,96 @@ class Decision(ABC):
             "account": Account(**record["account"]),
             "design": None if design is None else SampleDesign(**design),
         }
+
+
+def batch_seed(pipeline: str, batch_id: int) -> int:
+    """The seed of all that is decided by chance in one batch of a pipeline, from 0 to 2**64 - 1.
+
+    >>> batch_seed("orders", 7) == batch_seed("orders", 7), batch_seed("orders", 7) == batch_seed("orders", 8)
+    (True, False)
+    """
+    return int(xxhash.xxh64_intdigest(f"{batch_id}:{pipeline}".encode()))
+
+
+def row_ranks(seed: int, part: int, rows: int) -> UInt64s:
+    """A rank for each row of a part: all different, and the same whenever seed, part and row are.
+
+    The rows of least rank are a uniform sample of the part, as far as SplitMix64 looks random.
+    """
+    ranks = np.empty(rows, np.uint64)
+    rank_rows(np.uint64(seed), np.uint64(part), ranks)
+    return ranks
+
+
+Places = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Of rows that take ``seconds`` (None: of all rows), those with matches > ``at`` are kept.
+
+    Of the ``ties``, the rows of all parts that have exactly so many, ``quotas`` of each part are kept too.
+    """
+
+    at: int
+    ties: int
+    quotas: tuple[int, ...]
+    seconds: float | None = None
+
+    @property
+    def share(self) -> float:
+        """With which probability a row on the cut is kept."""
+        return sum(self.quotas) / self.ties if self.ties else 0.0
+
+
+@dataclass(frozen=True)
+class CutDecision(Decision):
+    """One cut for all rows, or one for those of each cost.
+
+    Ties go to the rows of least rank (``by_chance``: each is as likely as any other), or to those that came first. If
+    ``counts_matches`` is false all rows tie, whatever their matches.
+    """
+
+    kind: ClassVar[str] = "cut"
+    cuts: tuple[Cut, ...]
+    by_chance: bool
+    counts_matches: bool
+
+    def _apply(self, part: StreamPart, place: int) -> Kept:
+        mask = np.zeros(part.rows, np.bool_)
+        inclusion = np.zeros(part.rows)
+        for cut in self.cuts:
+            above, ties = self._divide(cut, part)
+            kept = self._first(ties, cut.quotas[place], part)
+            mask[above] = mask[kept] = True
+            inclusion[above] = 1.0
+            if self.by_chance:
+                inclusion[ties] = cut.share
+            else:
+                inclusion[kept] = 1.0
+        return Kept(mask, inclusion)
+
+    def _divide(self, cut: Cut, part: StreamPart) -> tuple[Places, Places]:
+        """The rows above a cut, and those on it."""
+        if not self.counts_matches:
+            return np.empty(0, np.intp), np.arange(part.rows)
+        matches = part.require_matches(self.strategy)
+        above, ties = matches > cut.at, matches == cut.at
+        if cut.seconds is not None:
+            own = part.require_seconds(self.strategy) == cut.seconds
+            above &= own
+            ties &= own
+        return np.flatnonzero(above), np.flatnonzero(ties)
+
+    def _first(self, ties: Places, keep: int, part: StreamPart) -> Places:
+        """Those of the ties that are kept."""
+        if keep >= ties.size or not self.by_chance:
+            return ties[:keep]
+        ranks = row_ranks(self.seed, part.number, part.rows)[ties]
+        return ties[np.argpartition(ranks, keep)[:keep]]
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> CutDecision:
+        """The decision read back."""
+        cuts = tuple(Cut(**{**cut, "quotas": tuple(cut["quotas"])}) for cut in record["cuts"])
+        return cls(**{**cls._fields(record), "cuts": cuts})

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from semistream.budget import MemoryBudget
+from semistream.datasets.zipf import whole_number
 from semistream.errors import InvalidArgument
-from semistream.kernels.offline_shedding import follow_schedule, solve_offline
-from semistream.kernels.types import Bools, Int64s
-from semistream.streams.zipf import whole_number
+from semistream.kernels.array_types import Bools, Int64s
+from semistream.shedding.kernels import follow_schedule, solve_offline
 
 
 @dataclass(frozen=True)

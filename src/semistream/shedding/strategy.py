@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from semistream.datasets.zipf import whole_number
 from semistream.shedding.decision import Decision, Kept
 from semistream.shedding.stream_part import StreamPart
 from semistream.shedding.summary import BatchSummary, PartSummary
-from semistream.streams.zipf import whole_number
 
 _MOST_SEED = 2**64 - 1
 

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.datasets.zipf import whole_number
 from semistream.errors import ColumnNotFound, InvalidArgument
-from semistream.kernels.types import Int64s
+from semistream.kernels.array_types import Int64s
 from semistream.keys import KeyCodec
 from semistream.shedding.match_counts import MatchCounts
-from semistream.streams.zipf import whole_number
 
 Floats = npt.NDArray[np.float64]
 

@@ -6,12 +6,10 @@ from operator import add
 
 import numpy as np
 
-from semistream.shedding.cut_decision import Cut, CutDecision
-from semistream.shedding.decision import Account, Decision
-from semistream.shedding.quotas import chance_quotas
+from semistream.shedding.decision import Account, Cut, CutDecision, Decision
 from semistream.shedding.strategy import Strategy, require_rows
 from semistream.shedding.stream_part import StreamPart
-from semistream.shedding.summary import BatchSummary, PartSummary
+from semistream.shedding.summary import BatchSummary, PartSummary, chance_quotas
 
 
 class TopW(Strategy):

@@ -1,11 +1,11 @@
 """semistream on Spark: join DataFrames with a relation or with each other, and build a relation at scale."""
 
-from semistream.spark.build import build_relation
-from semistream.spark.explain import SparkExplanation, explain
-from semistream.spark.join import join
-from semistream.spark.window_archive import repair_window_join
-from semistream.spark.window_join import window_join
-from semistream.spark.window_metrics import WindowMetrics, window_metrics
+from semistream.spark.build_relation import build_relation
+from semistream.spark.joins.explain import SparkExplanation, explain
+from semistream.spark.joins.join import join
+from semistream.spark.windows.archive_files import repair_window_join
+from semistream.spark.windows.window_join import window_join
+from semistream.spark.windows.window_metrics import WindowMetrics, window_metrics
 
 __all__ = [
     "SparkExplanation",

@@ -15,9 +15,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from semistream.errors import SemistreamError
-from semistream.spark.batch_report import BatchReport
-from semistream.spark.metrics import SPARK_METRICS
-from semistream.spark.pipeline import Pipeline
+from semistream.spark.pipelines.batch_report import BatchReport
+from semistream.spark.pipelines.listener import SPARK_METRICS
+from semistream.spark.pipelines.pipeline import Pipeline
 from semistream.spark.session import local_session
 
 _POLL_S = 0.2

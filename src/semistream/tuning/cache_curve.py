@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from semistream.costs.key_frequencies import KeyFrequencies
+from semistream.costs.miss_ratio import MissRatioCurve
 from semistream.errors import BudgetError
-from semistream.kernels.types import Int64s
-from semistream.tuning.frequencies import KeyFrequencies
-from semistream.tuning.front_model import FrontedModel
-from semistream.tuning.miss_ratio import MissRatioCurve
+from semistream.joins.cache.cost_model import FrontedModel
+from semistream.kernels.array_types import Int64s
 from semistream.tuning.tuner import Candidate
 
 CACHE_SHARE = 0.25

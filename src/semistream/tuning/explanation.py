@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any
 
 from semistream.budget import format_bytes
+from semistream.costs.prediction import Prediction
 from semistream.errors import InvalidArgument
+from semistream.tuning.alternatives import changes
 from semistream.tuning.cache_curve import CachePoint
-from semistream.tuning.changes import changes
-from semistream.tuning.prediction import Prediction
 from semistream.tuning.tuner import Tuner
 from semistream.tuning.wording import asked_text, described, enough_text, latency_text, pace_text, rate_text
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from semistream.budget import format_bytes
+from semistream.costs.key_frequencies import Floats
 from semistream.errors import BudgetError
-from semistream.tuning.frequencies import Floats
 
 TupleSeconds = Callable[[int], float]
 """Seconds that a tuple takes of a join in a memory of so many bytes; infinite if that is too small."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from semistream.budget import format_bytes
+from semistream.costs.machine import Machine
+from semistream.costs.prediction import Prediction, predict
+from semistream.costs.work import OperatorModel
+from semistream.costs.workload import Workload
 from semistream.errors import BudgetError
-from semistream.tuning.machine import Machine
-from semistream.tuning.prediction import Prediction, predict
-from semistream.tuning.work import OperatorModel
-from semistream.tuning.workload import Workload
 
 CLEARLY = 1.05
 """Times the rate of the usual operator, above which one that is akin to it is taken instead."""

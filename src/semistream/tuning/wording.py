@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from semistream.budget import format_bytes
-from semistream.tuning.prediction import Prediction
+from semistream.costs.prediction import Prediction
 
 _DIGITS = 3  # of what is predicted: more would be noise
 

@@ -1,23 +1,12 @@
 """Two streams joined in windows with less memory than they need, the optimum of that, and static join approximation."""
 
-from semistream.windows.archive import Archive, FileArchive, MemoryArchive
-from semistream.windows.archive_metric import archive_metric
-from semistream.windows.average_degree import adg
-from semistream.windows.band import Band
-from semistream.windows.exact_memory import exact_memory
-from semistream.windows.expected import Expected
-from semistream.windows.independent import independent_truncation
-from semistream.windows.lengths import Tuples
-from semistream.windows.life import Life
-from semistream.windows.node_degree import ndg
-from semistream.windows.optdp import optdp
-from semistream.windows.optimum import OfflineOptimum, optimal_offline
-from semistream.windows.policy import Policy
-from semistream.windows.prob import Prob
-from semistream.windows.probabilities import ComputedProbabilities, GivenProbabilities, LearntProbabilities
-from semistream.windows.random_policy import Random
-from semistream.windows.repair import repair
-from semistream.windows.set_measures import (
+from semistream.windows.join.archive import Archive, FileArchive, MemoryArchive
+from semistream.windows.join.operator import POLICIES, WindowJoin
+from semistream.windows.join.repair import repair
+from semistream.windows.join.slow_cpu import SlowCpu
+from semistream.windows.join.window_stats import WindowStats
+from semistream.windows.measures.archive_metric import archive_metric
+from semistream.windows.measures.sets import (
     cosine,
     dice,
     jaccard,
@@ -26,12 +15,18 @@ from semistream.windows.set_measures import (
     overlap,
     symmetric_difference,
 )
-from semistream.windows.slow_cpu import SlowCpu
-from semistream.windows.transport_measures import earth_movers_distance, match_and_compare
-from semistream.windows.truncated import TruncatedJoin
-from semistream.windows.window_join import POLICIES, WindowJoin
-from semistream.windows.window_pairs import WindowPairs, count_window_pairs, window_pairs
-from semistream.windows.window_stats import WindowStats
+from semistream.windows.measures.transport import earth_movers_distance, match_and_compare
+from semistream.windows.optimum.exact_memory import exact_memory
+from semistream.windows.optimum.offline import OfflineOptimum, optimal_offline
+from semistream.windows.optimum.pairs import WindowPairs, count_window_pairs, window_pairs
+from semistream.windows.policies import Expected, Life, Policy, Prob, Random
+from semistream.windows.probabilities import ComputedProbabilities, GivenProbabilities, LearntProbabilities
+from semistream.windows.streams.band import Band
+from semistream.windows.streams.lengths import Tuples
+from semistream.windows.truncation.greedy import adg, ndg
+from semistream.windows.truncation.many_relations import independent_truncation
+from semistream.windows.truncation.optdp import optdp
+from semistream.windows.truncation.truncated_join import TruncatedJoin
 
 __all__ = [
     "Archive",

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semistream.datasets.zipf import whole_number
 from semistream.errors import ColumnNotFound, InvalidArgument
+from semistream.kernels.array_types import Int64s
 from semistream.kernels.search import positions_of
-from semistream.kernels.types import Int64s
-from semistream.streams.zipf import whole_number
-from semistream.windows.condition import Condition, RowCodes
-from semistream.windows.sides import SIDES, Side
+from semistream.windows.streams.event_time import SIDES, Side
+from semistream.windows.streams.match import Condition, RowCodes
 
 Floats = npt.NDArray[np.float64]
 

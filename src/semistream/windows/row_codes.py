@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.errors import InvalidArgument, KeyTypeError
-from semistream.kernels.types import Int64s
+from semistream.kernels.array_types import Int64s
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.Array | pa.ChunkedArray | npt.NDArray[Any]
 NULL = -1

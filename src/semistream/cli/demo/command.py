@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from semistream.cli.options import AsJson
-from semistream.cli.prerequisites import DELTA, PLOT, SPARK, require_java, require_packages
+from semistream.cli.options import DELTA, PLOT, SPARK, AsJson, require_java, require_packages
 from semistream.errors import SemistreamError
 
 
@@ -30,8 +29,7 @@ def demo(
     require_packages("the demo", {**SPARK, **DELTA, **PLOT})
     require_java()
     from semistream.cli.demo.data import Workload
-    from semistream.cli.demo.folder import DemoFolder
-    from semistream.cli.demo.run import run_demo
+    from semistream.cli.demo.run import DemoFolder, run_demo
     from semistream.cli.output import show
 
     workload = Workload(orders=orders, products=products, mean_batch=mean_batch, seed=seed)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from semistream.streams import Bursty, Zipf
+from semistream.datasets import Bursty, Zipf
 
 KNOWN_SHARE = 0.98  # of the products that are ordered, those that are known from the start
 STORES = 200  # that orders name; one of them is not known

@@ -1,0 +1,126 @@
+"""What to expect of a pipeline's joins as the user sees it: a table of all, and what more memory would change."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from semistream.budget import format_bytes
+from semistream.cli.output import facts, plain, render, size
+from semistream.spark.planning.explain import PipelineOutlook, StepOutlook
+from semistream.tuning.wording import described, rate_text
+
+
+@dataclass(frozen=True)
+class ExplainedPipeline:
+    """A pipeline's file, and what to expect of it."""
+
+    file: str
+    outlook: PipelineOutlook
+
+
+@plain.register
+def _(report: ExplainedPipeline) -> dict[str, Any]:
+    outlook = report.outlook
+    return {
+        "pipeline": outlook.pipeline,
+        "file": report.file,
+        "slots": outlook.slots,
+        "batch_rows": outlook.batch_rows,
+        "memory_bytes": outlook.memory_bytes,
+        "total_memory_bytes": outlook.total_memory_bytes,
+        "route": outlook.route,
+        "rows_per_s": _number(outlook.rate),
+        "rows_per_s_with_route_range": _number(outlook.routed_rate),
+        "steps": [_plain_step(step) for step in outlook.steps],
+    }
+
+
+def _plain_step(step: StepOutlook) -> dict[str, Any]:
+    found = step.explanation
+    return {
+        "step": step.step,
+        "relation": str(step.relation),
+        "note": step.note,
+        "rows_per_s": None if found is None else _number(found.rate),
+        "rows_per_s_with_route_range": None if found is None else _number(found.routed_rate),
+        "worker": None if found is None else found.worker.as_dict(),
+    }
+
+
+@render.register
+def _(report: ExplainedPipeline) -> RenderableType:
+    outlook = report.outlook
+    shown: list[RenderableType] = [
+        facts(
+            ("workers", f"{outlook.slots} task slots, micro-batches of {outlook.batch_rows:,} rows"),
+            (
+                "memory",
+                f"{size(outlook.memory_bytes)} in each worker, {format_bytes(outlook.total_memory_bytes)} in all",
+            ),
+            ("rate", _rate(outlook.rate, "no relation has rows yet", " through all joins, without Spark's own work")),
+            *_routing(outlook),
+            *_machine(outlook),
+            title=outlook.pipeline,
+        ),
+        "",
+        _steps(outlook),
+    ]
+    for step in outlook.steps:
+        if step.explanation is not None and step.explanation.worker.changes:
+            title = f"what would change the choice for {step.step}, in each worker"
+            shown += ["", Text(title, style="bold"), *step.explanation.worker.changes]
+    return Group(*shown)
+
+
+def _routing(outlook: PipelineOutlook) -> list[tuple[str, object]]:
+    """What it would change to send rows to the worker that owns their keys."""
+    first = outlook.steps[0].explanation
+    if first is None:
+        return [("route: range", f"cannot be said: {outlook.steps[0].step} comes first, and {outlook.steps[0].note}")]
+    part = f"each worker reads and caches {1 / outlook.slots:.0%} of {outlook.steps[0].step}, for a shuffle of the rows"
+    if outlook.route == "range":
+        return [("route: range", f"is on: {part}")]
+    return [("route: range", f"would give {_rate(outlook.routed_rate, '-')}: {part}")]
+
+
+def _machine(outlook: PipelineOutlook) -> list[tuple[str, object]]:
+    for step in outlook.steps:
+        if step.explanation is not None:
+            return [("machine", step.explanation.worker.machine_text.replace("--on R", f"--on {step.relation}"))]
+    return []
+
+
+def _steps(outlook: PipelineOutlook) -> Table:
+    steps = Table(box=None, pad_edge=False, header_style="bold")
+    for header in ("step", "operator in each worker", "memory"):
+        steps.add_column(header)
+    for header in ("rate", "bound by", "hit rate"):
+        steps.add_column(header, justify="right")
+    for step in outlook.steps:
+        if step.explanation is None:
+            steps.add_row(step.step, step.note)
+            continue
+        worker = step.explanation.worker
+        steps.add_row(
+            step.step,
+            f"{described(worker.choice)}: {worker.reason}",
+            format_bytes(worker.memory_bytes),
+            rate_text(step.explanation.rate),
+            worker.choice.bound_by,
+            f"{worker.choice.hit_rate:.1%}",
+        )
+    return steps
+
+
+def _rate(rate: float | None, unknown: str, behind: str = "") -> str:
+    return unknown if rate is None else rate_text(rate) + behind
+
+
+def _number(rate: float | None) -> float | None:
+    return rate if rate is not None and math.isfinite(rate) else None

@@ -1,0 +1,132 @@
+"""The plot of an explanation: the rate and the hit rate that a memory would give."""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, PercentFormatter
+
+from semistream.budget import format_bytes
+from semistream.cli.plots import BLUE, RED, plain_axes
+from semistream.tuning.cache_curve import CACHE_SHARE
+from semistream.tuning.wording import asked_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+
+    from semistream.tuning.explanation import CurvePoint, Explanation
+
+_AT_HAND = "#5b6770"
+_DECADES = 100  # times the least memory: if the most is no more, there are ticks between powers of ten
+_REGIONS = {
+    "engine": "#e3f0f5",
+    "sweep": "#e9f3e6",
+    "hybrid": "#f8efdc",
+    "index": "#efe6f4",
+    "mesh": "#f6e4df",
+    "adaptive_mesh": "#fbeee9",
+    "cmesh": "#f2dde4",
+    "nested_loop": "#eceff1",
+    "resident": "#c5e1a5",
+}
+
+
+def save_plot(path: Path, explanation: Explanation, *, title: str) -> None:
+    """Draw the rate above the hit rate, both against memory; colours show which operator is chosen where."""
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
+    axes = figure.subplot_mosaic([["rate"], ["hits"]], sharex=True, height_ratios=[3, 2])
+    _draw_rate(axes["rate"], explanation)
+    _draw_hit_rate(axes["hits"], explanation)
+    for each in axes.values():
+        _draw_operators(each, explanation)
+        each.axvline(explanation.memory_bytes, color=_AT_HAND, linestyle=":", zorder=1)
+        plain_axes(each, "both")
+    _name_operators(axes["rate"], explanation)
+    _draw_memory(axes["hits"], explanation)
+    figure.suptitle(f"{title} ({explanation.machine})", x=0.01, ha="left", fontsize=11)
+    figure.savefig(path, dpi=130)
+
+
+def _draw_rate(axes: Axes, explanation: Explanation) -> None:
+    """What has no bound is left out: the line ends there."""
+    bound = [point for point in explanation.curve if math.isfinite(point.rate)]
+    axes.plot([point.memory_bytes for point in bound], [point.rate for point in bound], color=BLUE)
+    if math.isfinite(explanation.choice.rate):
+        axes.plot(explanation.memory_bytes, explanation.choice.rate, "o", color=BLUE)
+    if explanation.rate is not None:
+        axes.axhline(explanation.rate, color=RED, linestyle="--", label=f"{asked_text(explanation.rate)} asked for")
+        axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(EngFormatter())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel("tuples per second")
+
+
+def _draw_hit_rate(axes: Axes, explanation: Explanation) -> None:
+    curve = explanation.curve
+    axes.plot([point.memory_bytes for point in curve], [point.hit_rate for point in curve], color=BLUE)
+    axes.plot(explanation.memory_bytes, explanation.choice.hit_rate, "o", color=BLUE, label="as it is chosen")
+    caches = explanation.cache_curve
+    memories = [point.memory_bytes for point in caches]
+    if caches:
+        by_law = [point.modelled for point in caches]
+        axes.plot(memories, by_law, "--", color=RED, label=f"if a cache had {CACHE_SHARE:.0%}: by frequencies")
+    if caches and caches[0].sampled is not None:
+        sampled = [point.sampled or 0.0 for point in caches]
+        axes.plot(memories, sampled, ":", color=_AT_HAND, linewidth=2, label="by reuse in the sample")
+    axes.legend(frameon=False, fontsize=9, loc="upper left")
+    axes.set_ylim(0, 1.02)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_ylabel("answered by a cache")
+
+
+def _draw_memory(axes: Axes, explanation: Explanation) -> None:
+    """The axis that both have, with the memory at hand."""
+    least, most = explanation.curve[0].memory_bytes, explanation.curve[-1].memory_bytes
+    axes.set_xscale("log")
+    axes.set_xlim(least, most)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if most > _DECADES * least else (1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(lambda nbytes, _: format_bytes(round(nbytes)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel(f"memory (dotted line: the {format_bytes(explanation.memory_bytes)} at hand)")
+
+
+def _draw_operators(axes: Axes, explanation: Explanation) -> None:
+    for operator, begin, end in _regions(explanation.curve):
+        axes.axvspan(begin, end, color=_REGIONS.get(operator, "#ffffff"), linewidth=0, zorder=0)
+
+
+def _name_operators(axes: Axes, explanation: Explanation) -> None:
+    """Each region's operator above it, turned where there is little room."""
+    least, most = (math.log(explanation.curve[end].memory_bytes) for end in (0, -1))
+    for operator, begin, end in _regions(explanation.curve):
+        share = (math.log(end) - math.log(begin)) / (most - least)
+        axes.annotate(
+            operator,
+            (math.sqrt(begin * end), 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 4),
+            textcoords="offset points",
+            ha="center" if share > 0.015 * len(operator) else "left",
+            va="bottom",
+            rotation=0 if share > 0.015 * len(operator) else 45,
+            fontsize=8,
+            color=_AT_HAND,
+            annotation_clip=False,
+        )
+
+
+def _regions(curve: tuple[CurvePoint, ...]) -> Iterator[tuple[str, float, float]]:
+    """Stretches of memory with one operator, from half way to the last point before to half way to the next."""
+    memories = [point.memory_bytes for point in curve]
+    between = [math.sqrt(low * high) for low, high in pairwise(memories)]
+    ends = [memories[0], *between, memories[-1]]
+    for operator, points in groupby(range(len(curve)), key=lambda number: curve[number].operator):
+        numbers = list(points)
+        yield operator, ends[numbers[0]], ends[numbers[-1] + 1]

@@ -1,0 +1,93 @@
+"""An explanation as the user sees it: tables for a person, plain values for JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from semistream.budget import format_bytes
+from semistream.cli.output import bar, facts, plain, render, size, table
+from semistream.costs.prediction import Prediction
+from semistream.tuning.explanation import Explanation
+from semistream.tuning.wording import described, latency_text, pace_text, rate_text, seconds_text
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What was explained, and where the plot of it is, if there is one."""
+
+    relation: str
+    explanation: Explanation
+    plot: str | None
+
+
+@plain.register
+def _(report: Explained) -> dict[str, Any]:
+    return report.explanation.as_dict()
+
+
+@render.register
+def _(report: Explained) -> RenderableType:
+    explanation, choice = report.explanation, report.explanation.choice
+    target = [("target", explanation.target)] if explanation.target else []
+    shown: list[RenderableType] = [
+        facts(
+            ("operator", f"{described(choice)}: {explanation.reason}"),
+            ("memory", size(explanation.memory_bytes)),
+            ("rate", pace_text(choice)),
+            *target,
+            ("latency", latency_text(choice)),
+            ("hit rate", f"{choice.hit_rate:.1%}"),
+            ("machine", explanation.machine_text.replace("--on R", f"--on {report.relation}")),
+            title=report.relation,
+        ),
+        "",
+        _parts(explanation),
+        "",
+        _operators(explanation),
+    ]
+    if explanation.changes:
+        shown += ["", Text("what would change the choice", style="bold"), *explanation.changes]
+    if report.plot:
+        shown += ["", facts(("plot", report.plot))]
+    return Group(*shown)
+
+
+def _parts(explanation: Explanation) -> Table:
+    """What the memory is used for."""
+    parts = table("memory", "", "share")
+    parts.columns[0].justify = "left"
+    largest = max(explanation.parts.values())
+    for name, nbytes in explanation.parts.items():
+        share = nbytes / explanation.memory_bytes
+        parts.add_row(name, format_bytes(nbytes), f"{share:.1%}", bar(nbytes, largest))
+    return parts
+
+
+def _operators(explanation: Explanation) -> Table:
+    """All operators at their best, and what those need that cannot do with the memory."""
+    operators = table("operator", "rate", "bound by", "hit rate", "median", "worst")
+    operators.columns[0].justify = "left"
+    tried = [explanation.choice, *explanation.alternatives]
+    finite = [each.rate for each in tried if math.isfinite(each.rate)]
+    for each in tried:
+        operators.add_row(*_row(each), bar(min(each.rate, max(finite, default=1.0)), max(finite, default=1.0)))
+    for name, least in explanation.refused.items():
+        operators.add_row(name, f"needs {size(least)}")
+    return operators
+
+
+def _row(prediction: Prediction) -> list[str]:
+    waits = [prediction.median_latency_s, prediction.worst_latency_s]
+    return [
+        described(prediction),
+        rate_text(prediction.rate),
+        prediction.bound_by if math.isfinite(prediction.rate) else "",
+        f"{prediction.hit_rate:.1%}",
+        *(seconds_text(seconds) if math.isfinite(seconds) else "no bound" for seconds in waits),
+    ]

@@ -1,0 +1,1 @@
+"""The commands of a pipeline: run, validate, status, reconcile."""

@@ -1,0 +1,154 @@
+"""``semistream validate``, ``run``, ``reconcile``, ``status`` and ``vacuum``: pipelines of YAML files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from semistream.cli.options import AsJson, require_java, require_packages
+
+if TYPE_CHECKING:
+    from semistream.pipelines.spec.pipeline_spec import PipelineSpec
+    from semistream.spark.pipelines.pipeline import Pipeline, Watch
+
+File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The pipeline.", show_default=False)]
+Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], spark://host:port, yarn, ...")]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", help="A setting of Spark, NAME=VALUE; repeat it for several.")
+]
+SPARK_LOG = "spark.log"
+"""The file in the checkpoint folder that has all that Spark and its workers print."""
+
+
+def validate(file: File, as_json: AsJson = False) -> None:
+    """Check a pipeline's file: settings, source, columns, relations and memory. Nothing is run or written."""
+    require_packages("a pipeline")
+    from semistream.cli.output import show
+    from semistream.cli.pipeline.pipeline_reports import Validated
+    from semistream.spark.planning.validate import validate_pipeline
+
+    show(Validated.of(file, validate_pipeline(file)), as_json=as_json)
+
+
+def run(
+    file: File,
+    once: Annotated[bool, typer.Option("--once", help="Stop when all that is there now was taken in.")] = False,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="First measure this machine and the disks of the relations, where that was not done yet.",
+        ),
+    ] = False,
+    master: Master = "local[*]",
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline until it is stopped (Ctrl-C, SIGTERM: the batch at hand is finished), or once."""
+
+    def work(pipeline: Pipeline, spark: Any, watch: Watch, stopping: Callable[[], bool]) -> None:
+        pipeline.run(spark, once=once, watch=watch, stopping=stopping)
+
+    _on_spark(file, work, master, conf, as_json=as_json, calibrate=calibrate)
+
+
+def reconcile(file: File, master: Master = "local[*]", conf: Conf = None, as_json: AsJson = False) -> None:
+    """Join the rows that a pipeline has shed, and let them leave its archive. The pipeline must not run."""
+
+    def work(pipeline: Pipeline, spark: Any, watch: Watch, stopping: Callable[[], bool]) -> None:
+        pipeline.reconcile(spark, watch=watch, stopping=stopping)
+
+    _on_spark(file, work, master, conf, as_json=as_json)
+
+
+def _on_spark(
+    file: Path,
+    work: Callable[[Pipeline, Any, Watch, Callable[[], bool]], None],
+    master: str,
+    conf: list[str] | None,
+    *,
+    as_json: bool,
+    calibrate: bool = False,
+) -> None:
+    """Do some work of a pipeline on Spark, with progress as it goes and a report at its end.
+
+    Workers go by what is known of the driver's machine, which may be measured before that.
+    """
+    settings = _settings(conf)
+    require_packages("a pipeline")
+    require_java()
+    from semistream.cli.output import show
+    from semistream.cli.pipeline.batch_progress import PipelineProgress, stop_requests
+    from semistream.cli.pipeline.pipeline_reports import PipelineRun
+    from semistream.spark.pipelines.pipeline import Pipeline
+    from semistream.spark.planning.validate import check_without_spark
+    from semistream.spark.session import session_for
+
+    pipeline = Pipeline.from_yaml(file)
+    spec = pipeline.spec
+    check_without_spark(spec)  # before Spark is started, which takes a while
+    if calibrate:
+        _calibrate(spec)
+    log = prepare_log(spec.checkpoint)
+    total = PipelineRun(spec.name, str(file), log=str(log))
+    with (
+        PipelineProgress(spec.name, spec.memory, total) as progress,
+        session_for(spec, master=master, settings=settings, log=log) as spark,
+        stop_requests() as stopping,  # behind Spark's start, which takes Ctrl-C for itself
+    ):
+        work(pipeline, spark, progress.batch_done, stopping)
+    show(total, as_json=as_json)
+
+
+def _calibrate(spec: PipelineSpec) -> None:
+    """Measure what is not known yet of the machine; a relation that is still to be made is on no disk."""
+    from semistream.cli.progress import step_progress
+    from semistream.tuning.calibration.calibrate import calibrate_where_unknown
+
+    with step_progress() as progress:
+        calibrate_where_unknown([path for path in spec.relations if path.exists()], progress=progress)
+
+
+def status(file: File, as_json: AsJson = False) -> None:
+    """Say how far a pipeline is: its last batches, rows that wait, and what is not committed."""
+    from semistream.cli.output import show
+    from semistream.cli.pipeline.pipeline_reports import PipelineStatus
+
+    show(PipelineStatus.of(file), as_json=as_json)
+
+
+def vacuum(file: File, as_json: AsJson = False) -> None:
+    """Remove files that dead workers have left and no table shows. The pipeline must not run."""
+    require_packages("a pipeline")
+    from semistream.cli.output import show
+    from semistream.cli.pipeline.pipeline_reports import PipelineVacuumed
+    from semistream.spark.pipelines.vacuum_relations import vacuum_pipeline
+
+    show(PipelineVacuumed.of(file, vacuum_pipeline(file)), as_json=as_json)
+
+
+def prepare_log(checkpoint: Path) -> Path:
+    """The file for what Spark prints, in a folder that is there."""
+    from semistream.errors import PipelineError
+
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        (checkpoint / SPARK_LOG).touch()
+    except OSError as error:
+        raise PipelineError(
+            f"the checkpoint {checkpoint} cannot be written: {error.strerror}. Give a folder that can be."
+        ) from error
+    return checkpoint / SPARK_LOG
+
+
+def _settings(conf: list[str] | None) -> dict[str, str]:
+    settings = {}
+    for each in conf or []:
+        name, equals, value = each.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"--conf {each!r} is not NAME=VALUE.")
+        settings[name] = value
+    return settings

@@ -1,0 +1,192 @@
+"""What the commands for pipelines report."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from semistream.budget import format_bytes
+from semistream.cli.output import facts, render
+
+if TYPE_CHECKING:
+    from semistream.spark.pipelines.batch_report import BatchReport
+    from semistream.spark.planning.validate import PipelineFacts
+
+
+@dataclass(frozen=True)
+class Validated:
+    """A pipeline whose file is valid: what it joins, and the columns that come out."""
+
+    pipeline: str
+    file: str
+    source: str
+    relations: list[dict[str, Any]]
+    columns: dict[str, str]
+    tables: dict[str, str]
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, file: Path, found: PipelineFacts) -> Validated:
+        """From what was found."""
+        parts = (found.source, found.relations, found.columns, found.tables, found.memory_bytes)
+        return cls(found.name, str(file), *parts)
+
+
+@dataclass
+class PipelineRun:
+    """What a run of a pipeline came to."""
+
+    pipeline: str
+    file: str
+    batches: int = 0
+    rows_in: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    waiting_rows: int = 0
+    seconds: float = 0.0
+    log: str = ""
+
+    def add(self, report: BatchReport) -> None:
+        """Count a batch."""
+        self.batches += 1
+        self.rows_in += report.rows_in
+        self.seconds = round(self.seconds + report.seconds, 3)
+        self.waiting_rows = report.waiting_rows
+        for outcome, rows in report.outcomes.items():
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + rows
+
+
+@dataclass(frozen=True)
+class PipelineStatus:
+    """How far a pipeline is."""
+
+    pipeline: str
+    checkpoint: str
+    last_batch: int | None
+    unfinished: int | None
+    stage: str
+    waiting_rows: int
+    waiting_since: float | None
+    missing: dict[str, Any]
+    recent: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, file: Path) -> PipelineStatus:
+        """From a pipeline's checkpoint."""
+        from semistream.pipelines.spec.yaml_file import read_spec
+        from semistream.pipelines.status import pipeline_state
+
+        spec = read_spec(file)
+        return cls(spec.name, str(spec.checkpoint), **asdict(pipeline_state(spec.checkpoint, spec.name)))
+
+
+@dataclass(frozen=True)
+class PipelineVacuumed:
+    """Files that no table shows, and which are gone."""
+
+    pipeline: str
+    removed: list[str]
+
+    @classmethod
+    def of(cls, file: Path, removed: list[Path]) -> PipelineVacuumed:
+        """From their paths."""
+        return cls(file.stem, [str(path) for path in removed])
+
+
+@render.register
+def _(report: Validated) -> RenderableType:
+    relations = Table(box=None, pad_edge=False, header_style="bold")
+    for header in ("step", "relation", "rows", "version", "operator", "memory"):
+        relations.add_column(header)
+    for each in report.relations:
+        relations.add_row(
+            each["step"],
+            each["relation"],
+            "is made by run" if each["rows"] is None else f"{each['rows']:,}",
+            "" if each["version"] is None else str(each["version"]),
+            each["operator"],
+            format_bytes(each["memory_bytes"]),
+        )
+    columns = ", ".join(f"{name} {type_}" for name, type_ in report.columns.items())
+    head = facts(
+        ("pipeline", report.pipeline),
+        ("source", report.source),
+        ("memory", f"{format_bytes(report.memory_bytes)} in each worker"),
+        *report.tables.items(),
+        ("columns out", columns),
+        title=f"{report.file} is valid",
+    )
+    return Group(head, "", relations)
+
+
+@render.register
+def _(report: PipelineRun) -> RenderableType:
+    rate = report.rows_in / report.seconds if report.seconds else 0.0
+    return facts(
+        ("pipeline", report.pipeline),
+        ("batches", report.batches),
+        ("rows", f"{report.rows_in:,} in {report.seconds:,.1f} s of work, {rate:,.0f} rows/s"),
+        *((outcome, count) for outcome, count in report.outcomes.items() if count),
+        ("rows that wait", report.waiting_rows),
+        ("Spark's log", report.log),
+    )
+
+
+@render.register
+def _(report: PipelineStatus) -> RenderableType:
+    unfinished = "none" if report.unfinished is None else f"batch {report.unfinished}, {report.stage}"
+    head = facts(
+        ("pipeline", report.pipeline),
+        ("checkpoint", report.checkpoint),
+        ("last batch done", "none" if report.last_batch is None else report.last_batch),
+        ("not finished", unfinished),
+        ("rows that wait", report.waiting_rows),
+        *_missing(report),
+    )
+    recent = Table(box=None, pad_edge=False, header_style="bold")
+    names = ["batch", "rows_in", "joined", "unmatched", "pending", "duplicate", "invalid", "seconds", "rows_per_s"]
+    if any("overload" in line for line in report.recent):
+        names.insert(-2, "shed")
+    for name in names:
+        recent.add_column(name, justify="right")
+    for line in report.recent:
+        recent.add_row(*(f"{line.get(name, 0):,}" for name in names))
+    return Group(head, recent) if report.recent else head
+
+
+def _missing(report: PipelineStatus) -> list[tuple[str, object]]:
+    """What was shed and is not repaired, and how the last batch did against the goal."""
+    rows: list[tuple[str, object]] = []
+    if report.missing["rows"]:
+        rows.append(("rows shed, to be repaired", f"{report.missing['rows']:,}"))
+        rows.append(("the oldest of them came", _ago(report.missing["since"])))
+        rows.append(("results missing", between(report.missing["results_low"], report.missing["results_high"])))
+    last = next((line["overload"] for line in reversed(report.recent) if "overload" in line), None)
+    if last is not None and last["p95_s"] is not None:
+        taken = f"{last['p50_s']:.1f} / {last['p95_s']:.1f} / {last['p99_s']:.1f} s"
+        rows.append(("latency p50 / p95 / p99", f"{taken}, goal {last['goal_s']:g} s"))
+    return rows
+
+
+def between(low: int, high: int | None) -> str:
+    """A number that is known up to an interval.
+
+    >>> between(5, 5), between(0, 1200), between(3, None)
+    ('5', '0 to 1,200', '3 or more')
+    """
+    if high is None:
+        return f"{low:,} or more"
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _ago(since: float) -> str:
+    return f"{max(time.time() - since, 0):,.0f} s ago"
+
+
+@render.register
+def _(report: PipelineVacuumed) -> RenderableType:
+    return facts(("pipeline", report.pipeline), ("files removed", len(report.removed)))

@@ -1,0 +1,1 @@
+"""The `semistream window` command: try a window join on two files."""

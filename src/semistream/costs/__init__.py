@@ -1,0 +1,1 @@
+"""Cost model vocabulary: machines, workloads, key frequencies, and the prediction made from them."""

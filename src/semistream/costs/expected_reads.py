@@ -1,0 +1,117 @@
+"""What reading some of R's pages by the optimal plan is expected to cost, wherever they lie."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from semistream.costs.key_frequencies import Floats
+from semistream.errors import InvalidArgument
+from semistream.kernels.array_types import Int32s
+from semistream.relation.format.page_table import PageTable, SegmentTable
+from semistream.relation.read.disk_costs import DiskCosts
+from semistream.relation.read.read_plan import Pages, PageSlots, optimal_plan
+
+_PLANNED = 1 << 14  # pages of R that are planned for, of one R or of several small ones
+_FEW = 64  # wanted pages, of which that part would have too few to tell: then all of R is planned for
+_MOST_DRAWS = 64
+
+
+class ExpectedReads(NamedTuple):
+    """How many requests begin with a seek, and how many pages they transfer, those in between included."""
+
+    seeks: float
+    pages: float
+
+    def plus(self, other: ExpectedReads) -> ExpectedReads:
+        """These and others."""
+        return ExpectedReads(self.seeks + other.seeks, self.pages + other.pages)
+
+    def times(self, often: float) -> ExpectedReads:
+        """So many times these."""
+        return ExpectedReads(often * self.seeks, often * self.pages)
+
+    def seconds(self, costs: DiskCosts, page_bytes: int) -> float:
+        """The time of these reads: SSIJ's S for each seek and T for each page."""
+        return costs.request_s(self.pages * page_bytes, self.pages, requests=self.seeks)
+
+
+@lru_cache(maxsize=1024)
+def expected_reads(
+    num_pages: int,
+    wanted_pages: float,
+    costs: DiskCosts,
+    *,
+    page_bytes: int,
+    most_bytes: int,
+    most_pages: int | None = None,
+    goes_on: bool = False,
+) -> ExpectedReads:
+    """What the plan of SSIJ IV-D reads if so many of R's pages are wanted, any of them.
+
+    No sequence is longer than ``most_bytes`` and ``most_pages``. SSIJ has a formula for pages that lie as far apart as
+    can be (V). Pages that lie anywhere are planned for by the planner itself, on a part of R, or on several of its
+    size if it is small: always the same ones, so that two predictions differ only where their arguments do. What it
+    means that a plan ``goes_on``, `optimal_plan` says.
+    """
+    if not 0 <= wanted_pages <= num_pages:
+        raise InvalidArgument(f"wanted_pages is {wanted_pages}; R has {num_pages}, so give a number from 0 to that.")
+    if wanted_pages == 0:
+        return ExpectedReads(0.0, 0.0)
+    few = wanted_pages * _PLANNED < _FEW * num_pages
+    planned = num_pages if few else min(num_pages, _PLANNED)
+    if planned > _PLANNED:
+        slots, wanted = _equal_pages(1, planned, page_bytes), _some(planned, wanted_pages)
+    else:
+        drawn = _drawn(min(max(_PLANNED // planned, 1), _MOST_DRAWS), planned, page_bytes)
+        slots, wanted = drawn.slots, drawn.wanted(wanted_pages * planned / num_pages)
+    plan = optimal_plan(slots, wanted, costs, most_bytes=most_bytes, most_pages=most_pages, goes_on=goes_on)
+    pages = int(plan.span_pages.sum())
+    return ExpectedReads(plan.seeks * wanted_pages / wanted.size, pages * wanted_pages / wanted.size)
+
+
+class _Drawn(NamedTuple):
+    """Relations of which pages are drawn: those of a low ``rank``, so that more pages are those before and others."""
+
+    slots: PageSlots
+    rank: Int32s
+    fraction: Floats
+
+    def wanted(self, expected: float) -> Pages:
+        """So many pages of each relation, on average, and at least one."""
+        counts = np.maximum((expected + self.fraction).astype(np.int64), 1)
+        return np.flatnonzero(self.rank < counts[:, np.newaxis])
+
+
+@lru_cache(maxsize=1)
+def _drawn(relations: int, pages: int, page_bytes: int) -> _Drawn:
+    generator = np.random.default_rng(0)
+    rank = np.tile(np.arange(pages, dtype=np.int32), (relations, 1))
+    generator.permuted(rank, axis=1, out=rank)
+    return _Drawn(_equal_pages(relations, pages, page_bytes), rank, generator.random(relations))
+
+
+def _some(pages: int, wanted: float) -> Pages:
+    """About so many of far more pages."""
+    generator = np.random.default_rng(0)
+    return np.sort(generator.choice(pages, max(int(wanted + generator.random()), 1), replace=False))
+
+
+def _equal_pages(relations: int, pages: int, page_bytes: int) -> PageSlots:
+    """So many relations, of a file each, whose pages have one size and lie one behind the other."""
+    numbers = np.arange(relations * pages, dtype=np.int64)
+    segment = SegmentTable.unverified(
+        offset=numbers % pages * page_bytes,
+        nbytes=np.full(numbers.size, page_bytes, np.int64),
+        checksum=np.zeros(numbers.size, np.uint64),
+    )
+    table = PageTable(
+        file=(numbers // pages).astype(np.int32),
+        rows=np.ones(numbers.size, np.int32),
+        first_code=numbers,
+        last_code=numbers,
+        segments=(segment,),
+    )
+    return PageSlots.of(table)

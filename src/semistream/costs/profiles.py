@@ -1,0 +1,219 @@
+"""Machine profiles: what was measured on a machine and a disk, kept in the user's cache folder.
+
+There is one file for each machine and disk, named by a hash of both, so machines that share a home folder have a
+profile each, and one that was never measured has none. A file under the right name may still be another's: a virtual
+machine was moved or resized, an image with a machine id was started elsewhere, a file was copied by hand. So a profile
+says what it was measured on, and is refused if that is not what is here. It is refused as well if its format is another
+version's, or if it is damaged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from semistream.costs.identity import MachineIdentity, disk_identity, short_hash
+from semistream.costs.machine import DEFAULT_MACHINE, KernelCosts, Machine, OperatorCosts
+from semistream.errors import CalibrationError, ProfileRefused
+from semistream.relation.read.disk_costs import DiskCosts
+from semistream.storage.local_files import replace_file
+
+_LOG = logging.getLogger(__name__)
+PROFILE_FORMAT = 7
+Costs = TypeVar("Costs", DiskCosts, KernelCosts, OperatorCosts)
+
+
+@dataclass(frozen=True)
+class MachineProfile:
+    """A machine's costs, what they were measured on, when (UTC), and with which version of semistream."""
+
+    machine: Machine
+    measured_on: MachineIdentity
+    disk: str
+    measured_at: str
+    semistream: str
+
+
+def cache_folder() -> Path | None:
+    """Where profiles are kept; None if the user has no home.
+
+    ``$SEMISTREAM_CACHE``, else ``semistream`` in ``$XDG_CACHE_HOME``, or in the folder that the system has for it.
+    """
+    if own := os.environ.get("SEMISTREAM_CACHE"):
+        return Path(own)
+    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if shared.is_absolute():  # as its specification demands
+        return shared / "semistream"
+    try:
+        home = Path.home()
+    except RuntimeError:
+        return None
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "semistream"
+
+
+def writable_cache_folder() -> Path:
+    """The same, made if it is not there; `CalibrationError` if it cannot be written to."""
+    folder = cache_folder()
+    if folder is None:
+        raise CalibrationError("there is no home folder to keep the profile in; set SEMISTREAM_CACHE to a folder.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error.strerror) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _unwritable(folder, "Permission denied")
+    return folder
+
+
+def profile_name(measured_on: MachineIdentity, disk: str) -> str:
+    """The name of the file, without its ending."""
+    return f"profile-{measured_on.host}-{short_hash(disk)}"
+
+
+def save_profile(machine: Machine, path: Path | str, *, now: datetime | None = None) -> tuple[Path, MachineProfile]:
+    """Keep what was measured on this machine and the disk that holds ``path``; gives the file and what is in it.
+
+    It replaces the profile that was there, if any: a reader sees the old one or the new one, after a crash too.
+    """
+    profile = MachineProfile(
+        machine,
+        measured_on=MachineIdentity.here(),
+        disk=disk_identity(path),
+        measured_at=(now or datetime.now(UTC)).isoformat(timespec="seconds"),
+        semistream=version("semistream"),
+    )
+    file = writable_cache_folder() / f"{profile_name(profile.measured_on, profile.disk)}.json"
+    replace_file(file, json.dumps(_as_json(profile), indent=2).encode() + b"\n")
+    return file, profile
+
+
+def load_profile(path: Path | str) -> Machine | None:
+    """What was measured on this machine and the disk that holds ``path``; None if nothing was.
+
+    `ProfileRefused` if what is kept cannot be trusted to be that.
+    """
+    profile = stored_profile(path)
+    return None if profile is None else profile.machine
+
+
+def stored_profile(path: Path | str) -> MachineProfile | None:
+    """Like `load_profile`, with all that is known about the measurement."""
+    here, disk, folder = MachineIdentity.here(), disk_identity(path), cache_folder()
+    if folder is None:
+        return None
+    file = folder / f"{profile_name(here, disk)}.json"
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _refused(file, f"cannot be read ({error.strerror})", path) from error
+    found = _parsed(content, file, path)
+    _require_same("format version", found.get("format"), PROFILE_FORMAT, file, path)
+    try:
+        profile = _from_json(found)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _refused(file, f"is damaged ({type(error).__name__}: {error})", path) from error
+    for field in fields(here):
+        _require_same(field.name, getattr(profile.measured_on, field.name), getattr(here, field.name), file, path)
+    _require_same("disk", profile.disk, disk, file, path)
+    return profile
+
+
+def _as_json(profile: MachineProfile) -> dict[str, Any]:
+    machine = profile.machine
+    return {
+        "format": PROFILE_FORMAT,
+        "measured_on": asdict(profile.measured_on),
+        "disk": profile.disk,
+        "measured_at": profile.measured_at,
+        "semistream": profile.semistream,
+        "machine": {
+            "name": machine.name,
+            "disk": asdict(machine.disk),
+            "at_once": machine.at_once,
+            "page_cache_bytes": machine.page_cache_bytes,
+            "kernels": asdict(machine.kernels),
+            "operators": {name: asdict(costs) for name, costs in machine.operators.items()},
+        },
+    }
+
+
+def _from_json(found: Mapping[str, Any]) -> MachineProfile:
+    """What `_as_json` was given; any exception if it is something else."""
+    machine, measured_on = found["machine"], found["measured_on"]
+    operators = {str(name): _costs(OperatorCosts, costs) for name, costs in machine["operators"].items()}
+    return MachineProfile(
+        machine=Machine(
+            name=str(machine["name"]),
+            disk=_costs(DiskCosts, machine["disk"]),
+            kernels=_costs(KernelCosts, machine["kernels"]),
+            operators=operators,
+            at_once=float(machine["at_once"]),
+            page_cache_bytes=float(machine["page_cache_bytes"]),
+        ),
+        measured_on=MachineIdentity(**measured_on),
+        disk=found["disk"],
+        measured_at=found["measured_at"],
+        semistream=found["semistream"],
+    )
+
+
+def _costs(kind: type[Costs], found: Mapping[str, Any]) -> Costs:
+    """Costs of which none is left out, for which a default would be taken."""
+    return kind(**{each.name: float(found[each.name]) for each in fields(kind)})
+
+
+def _parsed(content: bytes, file: Path, path: Path | str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise _refused(file, f"is damaged ({error})", path) from error
+    if not isinstance(found, dict):
+        raise _refused(file, f"is damaged (it holds a {type(found).__name__}, not an object)", path)
+    return found
+
+
+def _require_same(what: str, found: object, expected: object, file: Path, path: Path | str) -> None:
+    if found != expected:
+        raise _refused(file, f"has {what} {found!r}, but here it is {expected!r}", path)
+
+
+def _refused(file: Path, finding: str, path: Path | str) -> ProfileRefused:
+    return ProfileRefused(
+        f"the machine profile {file} {finding}. It is not used; measure again with `semistream calibrate --on {path}`, "
+        "or remove the file to go by defaults."
+    )
+
+
+def _unwritable(folder: Path, why: str | None) -> CalibrationError:
+    return CalibrationError(
+        f"the profile cannot be kept in {folder} ({why}); set SEMISTREAM_CACHE to a folder that you may write to."
+    )
+
+
+def machine_for(path: Path | str) -> Machine:
+    """The profile of this machine and the disk that holds ``path``, or the defaults: where a choice must be made.
+
+    A profile that is refused is not used, and the log says so.
+    """
+    try:
+        return load_profile(path) or DEFAULT_MACHINE
+    except ProfileRefused as refused:
+        _warn(str(refused))
+        return DEFAULT_MACHINE
+
+
+@lru_cache(maxsize=64)
+def _warn(refused: str) -> None:
+    """Say so once, however many joins are made."""
+    _LOG.warning("%s", refused)

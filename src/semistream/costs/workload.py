@@ -1,0 +1,71 @@
+"""Workload: a stream and the relation that it is joined with, as the cost models see them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from semistream.costs.key_frequencies import KeyFrequencies
+from semistream.errors import InvalidArgument, require_numbers
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is joined, whatever joins it.
+
+    ==========================  ======================================================  ======================
+    here                        what it is                                              in the papers
+    ==========================  ======================================================  ======================
+    ``frequencies``             how often the stream asks for the keys of R             FRONT p_N, HYBRID's k
+    ``relation_rows``           rows of R                                               R_t
+    ``num_pages``               its pages                                               N_R
+    ``page_bytes``              bytes of a page                                         v_P
+    ``results_per_tuple``       rows of R that a tuple is joined with                   sigma of MESH (2), f_R
+    ``values_per_result``       columns of R in a result                                (none)
+    ``rate``                    tuples that come in a second; None: as fast as they     lambda
+                                are taken
+    ``batch_rows``              tuples after which none may wait, as at the end of a    (none)
+                                micro-batch; without end if they never are drained
+    ``spread``                  tuples of the stream for each that is left to join, if  (none)
+                                a cache answers the others
+    ==========================  ======================================================  ======================
+    """
+
+    frequencies: KeyFrequencies
+    relation_rows: float
+    num_pages: int
+    page_bytes: float
+    results_per_tuple: float = 1.0
+    values_per_result: float = 1.0
+    rate: float | None = None
+    batch_rows: float = math.inf
+    spread: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "relation_rows", "num_pages", "page_bytes")
+        require_numbers(self, "results_per_tuple", "values_per_result", least=0)
+        if self.rate is not None:
+            require_numbers(self, "rate")
+        if not self.batch_rows > 0:
+            raise InvalidArgument(f"batch_rows is {self.batch_rows}; a batch has tuples, so give more than 0.")
+
+    @property
+    def values_per_tuple(self) -> float:
+        """Values of R that come out for a tuple."""
+        return self.results_per_tuple * self.values_per_result
+
+    @property
+    def rows_per_page(self) -> float:
+        """Rows of a page, on average."""
+        return self.relation_rows / self.num_pages
+
+    def behind_cache(self, cached_rows: float) -> Workload:
+        """What is left of it if so many of the hottest rows of R are answered by a cache."""
+        missed = 1 - self.frequencies.share(cached_rows)
+        return replace(
+            self,
+            frequencies=self.frequencies.rest(cached_rows),
+            rate=None if self.rate is None else max(self.rate * missed, 1e-9),
+            batch_rows=max(self.batch_rows * missed, 1.0) if math.isfinite(self.batch_rows) else math.inf,
+            spread=self.spread / missed if missed > 0 else math.inf,
+        )

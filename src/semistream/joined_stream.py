@@ -1,0 +1,161 @@
+"""join(): the one function a user needs; picks an operator and drives it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.budget import format_bytes, parse_bytes
+from semistream.errors import InvalidArgument
+from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.condition.condition import JoinOn
+from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.condition.where import Where
+from semistream.joins.parts.stats import JoinStats
+from semistream.relation import AnyRelation, open_relation
+from semistream.relation.write.sources import open_source
+from semistream.tuning.choose_operator import choose_operator
+
+
+def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
+    """Refuse options that an operator does not have, naming those it has."""
+    known = _options_of(operator)
+    for name in options:
+        if name not in known:
+            raise InvalidArgument(f"operator {operator.name!r} has no option {name!r}; it has {', '.join(known)}.")
+
+
+def _options_of(operator: type[SemiStreamJoin]) -> list[str]:
+    """The options that an operator takes, its own first: not those of a class it is made from that it fixes itself."""
+    known: list[str] = []
+    for kind in operator.__mro__:
+        if "__init__" in vars(kind):
+            parameters = inspect.signature(vars(kind)["__init__"]).parameters.values()
+            known += [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in known]
+            if any(p.kind is p.VAR_KEYWORD and JoinArguments.__name__ in str(p.annotation) for p in parameters):
+                return known + list(JoinArguments.__annotations__)  # it hands on what all operators take, and no more
+    return known
+
+
+class JoinedStream:
+    """The results of a join: an iterator of record batches, and an Arrow stream (``__arrow_c_stream__``).
+
+    Closing it, or dropping it, ends the join's thread and files.
+    """
+
+    def __init__(self, operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> None:
+        self._operator = operator
+        self._results = _drive(operator, batches)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the results."""
+        return self._operator.schema
+
+    @property
+    def stats(self) -> JoinStats:
+        """What the operator has done so far."""
+        return self._operator.stats
+
+    def explain(self) -> str:
+        """The operator that runs, and how its budget is in use."""
+        operator = self._operator
+        budget = operator.budget
+        parts = "\n".join(f"  {name:<14} {format_bytes(held):>9}" for name, held in budget.by_name.items())
+        return (
+            f"{operator.name} join ({operator.spec.how}) on {operator.spec.condition.text} with "
+            f"{operator.relation.path} (version {operator.relation.version}, {operator.relation.num_rows} rows in "
+            f"{operator.relation.num_pages} pages, {format_bytes(operator.relation.nbytes)})\n"
+            f"budget {format_bytes(budget.limit)}, in use {format_bytes(budget.used)}:\n{parts}"
+        )
+
+    def read_all(self) -> pa.Table:
+        """All results as one table."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def close(self) -> None:
+        """End the join."""
+        self._results.close()  # type: ignore[attr-defined]
+        self._operator.close()
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._results)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        reader = pa.RecordBatchReader.from_batches(self.schema, self)
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+def _drive(operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> Results:
+    """All results. It does not know the `JoinedStream`, which is let go of as soon as its user does."""
+    try:
+        for batch in batches:
+            yield from operator.push(batch)
+        yield from operator.flush()
+    finally:
+        operator.close()
+
+
+def join(
+    batches: Any,
+    relation: AnyRelation | str,
+    *,
+    on: JoinOn | None = None,
+    where: Where | None = None,
+    how: str = "inner",
+    operator: str | type[SemiStreamJoin] = "auto",
+    memory: int | str = "10%",
+    columns: Sequence[str] | None = None,
+    suffix: str = "_right",
+    **options: Any,
+) -> JoinedStream:
+    """Join a stream of record batches with a relation, or with plain Parquet, exactly, within ``memory``.
+
+    ``batches`` is an iterable of record batches, or anything with ``__arrow_c_stream__`` or a path that
+    `Relation.build` takes. See `SemiStreamJoin` for the other parameters; ``options`` go to the operator.
+
+    >>> import tempfile, pyarrow as pa
+    >>> from semistream import Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     products = Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), f"{folder}/r", key="id")
+    ...     orders = pa.table({"product": [2, 2, 9], "amount": [5, 1, 4]})
+    ...     join(orders, products, on={"product": "id"}, memory="1MB").read_all().to_pylist()
+    [{'product': 2, 'amount': 5, 'name': 'cola'}, {'product': 2, 'amount': 1, 'name': 'cola'}]
+
+    Other conditions than equality go in ``where``, with or without ``on``:
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rates = Relation.build(pa.table({"least": [1, 10], "rate": [9, 7]}), f"{folder}/r", key="least")
+    ...     orders = pa.table({"amount": [5, 12]})
+    ...     join(orders, rates, where="s.amount >= r.least", columns=["rate"], memory="1MB").read_all().to_pylist()
+    [{'amount': 5, 'rate': 9}, {'amount': 12, 'rate': 9}, {'amount': 12, 'rate': 7}]
+    """
+    opened = relation if isinstance(relation, AnyRelation) else open_relation(relation)
+    schema, stream = _open_stream(batches)
+    first = next(stream, None)
+    spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
+    kind = choose_operator(operator, opened, spec, parse_bytes(memory, of=opened.nbytes), sample=first)
+    require_options(kind, options)
+    return JoinedStream(
+        kind(opened, schema, on=on, where=where, how=how, memory=memory, columns=columns, suffix=suffix, **options),
+        stream if first is None else chain([first], stream),
+    )
+
+
+def _open_stream(batches: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The columns of a stream and its batches; a stream without a schema of its own shows it by its first batch."""
+    if isinstance(batches, Iterable) and not hasattr(batches, "__arrow_c_stream__") and not isinstance(batches, str):
+        items = iter(batches)
+        first = next(items, None)
+        if isinstance(first, pa.RecordBatch):
+            return first.schema, chain([first], items)
+        batches = chain([first], items) if first is not None else ()
+    reader = open_source(batches)
+    return reader.schema, iter(reader)

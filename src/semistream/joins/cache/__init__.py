@@ -1,0 +1,1 @@
+"""The cache front stage (FRONT): hot rows of R answered from memory, before any operator."""

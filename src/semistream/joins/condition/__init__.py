@@ -1,0 +1,1 @@
+"""The join condition: which columns and ranges match, resolved once per join."""

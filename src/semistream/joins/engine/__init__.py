@@ -1,0 +1,1 @@
+"""The default operator: a sweep, with a cache in front where that pays."""

@@ -1,0 +1,1 @@
+"""HYBRIDJOIN: the oldest waiting tuple picks the pages of R that all waiting tuples join."""

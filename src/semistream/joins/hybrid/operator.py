@@ -1,0 +1,240 @@
+"""HybridJoin: HYBRIDJOIN, the oldest tuple picks the part of R that is read, and all tuples in memory profit."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Unpack
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.budget import MemoryBudget
+from semistream.errors import InvalidArgument
+from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.hybrid.cost_model import HybridJoinModel
+from semistream.joins.hybrid.page_chains import PageNeeds, PageSpan, Stretches
+from semistream.joins.hybrid.partition import Partitioner
+from semistream.joins.hybrid.queue import StreamQueue
+from semistream.joins.parts.emitter import Emitter
+from semistream.joins.parts.intake import Intake
+from semistream.joins.parts.memory_split import MemorySplit
+from semistream.kernels.array_types import Int64s
+from semistream.relation import AnyRelation, PageRun, Relation
+
+_RUN_BUFFERS = 2  # the partition that is joined, and the next one
+_MOST_PACKET_BYTES = 32 << 20
+_SEEK_BYTES = 320 << 10
+_WORTH_MAKING_ROOM = 1 / 4  # vacant share from which the queue is compacted when there is no room,
+_WORTH_GIVING_BACK = 1 / 2  # and when there is: then it never holds more than twice what waits
+
+
+class HybridJoin(SemiStreamJoin):
+    """HYBRIDJOIN (HYBRID 4): every iteration reads the part of R that the oldest tuple needs, found by R's index.
+
+    All tuples in memory that this part can serve are joined with it and leave at once, wherever they stand in the
+    queue, and the slots that they vacate are the room for new ones. So pages that many tuples ask for are read often,
+    pages that none asks for never, and no iteration waits for the stream: a step finishes the oldest tuple, unless its
+    pages are more than one run, and a stream that pauses gets out by steps alone. The result is exact. Conditions may
+    be ranges of R's key; a tuple then needs all pages in its range.
+
+    =====================  ===================================================================================
+    HYBRID                 here
+    =====================  ===================================================================================
+    w                      tuples admitted between two iterations: as many as slots were vacated
+    h_S                    ``slots`` of `StreamQueue`: what the memory left by the other parts can hold
+    Q                      `StreamQueue`: the tuples in their order of arrival
+    H                      `PageChains`: the tuples by the pages of R that they need
+    p, v_P                 a run of pages, and how many: at most ``pages_per_step`` (by default, up to 4 MB)
+    index on R             the page table, searched by `PageChains`
+    c_I/O(v_P)             of ``seek_bytes``, what the disk reads in the time of a seek, and of the pages' bytes
+    =====================  ===================================================================================
+
+    Where it departs from Fig. 5:
+
+    - A tuple may need several pages: keys of R may repeat over any number of them, and a range may have any number in
+      it. It meets each once, with whichever partition brings it, and leaves when it has met all, matched or not: the
+      paper's unmatched tuples would stay for ever. Tuples that no page can serve (a null key, a code between two pages)
+      leave without a read.
+    - The partition lies around the pages that the oldest tuple has yet to meet, where most tuples wait for it, and is
+      as long as it pays (see `Partitioner`), instead of a fixed part: with few tuples in memory it is a page, and under
+      load a full buffer. Theorem 1 (no page is asked for more often than MESHJOIN reads it) holds for the oldest
+      tuples' pages; pages that are read along with them come on top, where the time to read them is less than that of
+      the seeks they spare.
+    - Line 3 waits for w tuples in the stream buffer. Here all tuples that came are taken as far as there are slots, and
+      the stream buffer is the batch that was pushed.
+    - The oldest tuple after an iteration is known before it, as others only come behind: so the next partition is read
+      while this one is joined, and no page is read in vain.
+    """
+
+    name = "hybrid"
+    needs_index = True
+
+    def __init__(
+        self,
+        relation: Relation,
+        stream_schema: pa.Schema,
+        *,
+        pages_per_step: int | None = None,
+        seek_bytes: int = _SEEK_BYTES,
+        **arguments: Unpack[JoinArguments],
+    ) -> None:
+        super().__init__(relation, stream_schema, **arguments)
+        if pages_per_step is not None and pages_per_step < 1:
+            raise InvalidArgument(f"pages_per_step is {pages_per_step}; it must be at least 1.")
+        if seek_bytes < 0:
+            raise InvalidArgument(f"seek_bytes is {seek_bytes}; it cannot be negative.")
+        self._pages_per_step = pages_per_step
+        self._seek_bytes = seek_bytes
+        self._put_together()
+
+    @classmethod
+    def model(
+        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
+    ) -> HybridJoinModel:
+        """HYBRIDJOIN with as many slots and as large a partition as the memory has room for."""
+        del sample  # rows are held as they come
+        assert isinstance(relation, Relation)
+        split, _ = _split_memory(memory, relation, spec)
+        page_bytes = max(relation.nbytes // max(relation.num_pages, 1), 1)
+        return HybridJoinModel(
+            waiting_rows=max(split.slots * (1 - _WORTH_MAKING_ROOM / 2), 1),
+            run_pages=max(min(split.run_bytes // page_bytes, split.run_pages), 1),
+            seek_bytes=_SEEK_BYTES * relation.segments,
+            packet_rows=min(split.admit_rows, StreamQueue.chunk_rows_of(split.slots)),
+        )
+
+    def _arrange(self) -> None:
+        relation = self.relation
+        split, needs = _split_memory(self._memory, relation, self.spec, run_pages=self._pages_per_step)
+        # A packet is copied twice when the queue is compacted; nothing is staged then.
+        packet_bytes = min(split.staging_bytes // 2, _MOST_PACKET_BYTES)
+        self._queue = StreamQueue(split.slots, needs, self._memory, packet_bytes)
+        self._partitioner = Partitioner(
+            relation.table,
+            run_bytes=split.run_bytes,
+            run_pages=split.run_pages,
+            seek_bytes=self._seek_bytes * relation.segments,
+        )
+        self._emitter = Emitter(self.spec, split, self._memory)
+        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=_RUN_BUFFERS)
+        self._position = np.empty(split.matches, np.int64)
+        self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
+        self._intake = Intake(self.spec, split, self._memory)
+        self._next: PageSpan | None = None  # the partition that is asked for
+
+    def _pages_to_drain(self) -> int:
+        return max(self._queue.pages_wanted - self._reader.pages_waiting, 0)
+
+    def _pages_asked(self) -> int:
+        return self._reader.pages_waiting
+
+    def _push(self, batch: pa.RecordBatch) -> Results:
+        done = 0
+        while done < batch.num_rows:
+            admitted = self._admit(batch, done)
+            done += admitted
+            if admitted == 0 and self._queue.vacant_share >= _WORTH_MAKING_ROOM:
+                yield from self._compact()
+            elif admitted == 0:
+                yield from self._iterate()
+        yield from self._emitter.emit(self._queue)
+
+    def _admit(self, batch: pa.RecordBatch, start: int) -> int:
+        """Take as many tuples from ``start`` on as there is room for now."""
+        room = min(self._queue.free, self._queue.chunk_rows)
+        admitted = self._intake.admit(batch, start, room, self._queue.packet_bytes)
+        if admitted is None:
+            return 0
+        self.stats.inserts += self._queue.admit(admitted)
+        self.stats.rows_in += admitted.sizes.size
+        self.stats.packets += 1
+        return admitted.sizes.size
+
+    def _step(self) -> Results:
+        yield from self._iterate()
+        yield from self._emitter.emit(self._queue)
+
+    def _flush(self) -> Results:
+        while self._queue.live:
+            yield from self._iterate()
+
+    def _iterate(self) -> Results:
+        """One iteration of HYBRID Fig. 5; its results may stay staged for the next one to add to."""
+        if not self._queue.live:
+            return
+        self.stats.steps += 1
+        for tuples in self._queue.chains.hopeless():
+            yield from self._finish(tuples)
+        partition = self._next or self._ask_next()
+        if partition is not None:
+            yield from self._join(partition)
+        if self._queue.vacant_share >= _WORTH_GIVING_BACK:
+            yield from self._compact()
+
+    def _ask_next(self, current: PageSpan | None = None) -> PageSpan | None:
+        """Begin to read the partition of the oldest tuple that waits for more than ``current``; None if none does."""
+        needed = self._queue.next_pages(self._partitioner.run_pages, current)
+        if needed is None:
+            return None
+        partition = self._partitioner.around(needed, self._queue.chains.waiting)
+        self._reader.ask(np.arange(*partition))
+        return partition
+
+    def _join(self, partition: PageSpan) -> Results:
+        """Join a partition with all tuples that have yet to meet its pages; meanwhile, the next one is read."""
+        chains, run = self._queue.chains, self._reader.take()
+        chains.waiting[partition.begin : partition.end] = 0
+        self._next = self._ask_next(partition)
+        self.stats.probes += int(run.rows.sum())
+        for stretches in chains.meet(partition):
+            yield from self._match(run, stretches)
+            through = chains.through(stretches)
+            self.stats.expiries += through.size
+            yield from self._finish(through)
+        self._queue.met(partition)
+        self._reader.give_back()
+
+    def _match(self, run: PageRun, stretches: Stretches) -> Results:
+        """Pair tuples with the rows of their pages in a run."""
+        for tuples, page, row in self._queue.chains.pairs(stretches, run, self._position, self._page, self._row):
+            joined = self._emitter.verified(self._queue, tuples, run, page, row)
+            self._queue.mark(tuples[joined])
+            if self.spec.pairs:
+                yield from self._emitter.stage(self._queue, tuples[joined], run, page[joined], row[joined])
+
+    def _finish(self, tuples: Int64s) -> Results:
+        """Let tuples go that have met all their pages."""
+        if tuples.size == 0:
+            return
+        matched = self._queue.matched(tuples)
+        yield from self._emitter.finished_tuples(self._queue, tuples, matched)
+        self._done(self._queue, tuples, matched)
+        self._queue.remove(tuples)
+
+    def _compact(self) -> Results:
+        """Give the memory of those that left back."""
+        yield from self._emitter.emit(self._queue)
+        for sizes in self._queue.compact():
+            self._intake.release(sizes)
+
+    def close(self) -> None:
+        """End the background reader and close files."""
+        self._reader.close()
+
+
+def _split_memory(
+    memory: MemoryBudget, relation: Relation, spec: JoinSpec, run_pages: int | None = None
+) -> tuple[MemorySplit, PageNeeds]:
+    needs = PageNeeds.of(relation.table, single_codes=spec.condition.single_codes)
+    split = MemorySplit.of(
+        memory,
+        relation,
+        spec,
+        purpose=f"a hybrid join with {relation.path}",
+        index_bytes=relation.table.memory_bytes + needs.page_bytes,
+        slots_bytes=partial(StreamQueue.index_bytes, needs),
+        run_buffers=_RUN_BUFFERS,
+        run_pages=run_pages,
+    )
+    return split, needs

@@ -1,0 +1,130 @@
+"""R's pages as the leaves of an LMDB B+tree: what the papers' baseline keeps in Berkeley DB."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import lmdb
+import numpy as np
+
+from semistream.relation import Relation
+from semistream.relation.format.manifest import lmdb_folder
+from semistream.storage.local_files import sync_folder
+
+# Leaves are in the order of their last codes: the first key that is not less than a code names its first page.
+_KEY = struct.Struct(">QQII")  # last code, first code (sign bit flipped, so that bytes sort as numbers), page, rows
+_SIGN = 1 << 63
+_PAGES_PER_COMMIT = 4096
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A page of R in the tree: its segments of some column groups, views of the mapped file.
+
+    They are valid while the store is open.
+    """
+
+    page: int
+    rows: int
+    first_code: int
+    last_code: int
+    segments: list[memoryview]
+
+
+class LmdbStore:
+    """An open B+tree over the pages of one version of R. Use `open_store`: LMDB opens a file once per process."""
+
+    def __init__(self, path: Path, groups: int) -> None:
+        self._groups = groups  # column groups that the pages have
+        self._environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, max_spare_txns=0)
+        self._transaction = self._environment.begin(buffers=True)
+
+    def leaves(self, code: int, groups: Sequence[int]) -> Iterator[Leaf]:
+        """Pages in order, from the first one that may hold ``code`` on, with their columns of some ``groups``.
+
+        One descent of the tree, then its leaves.
+        """
+        with self._transaction.cursor() as cursor:
+            found = cursor.set_range(_KEY.pack(code + _SIGN, 0, 0, 0))
+            while found:
+                last, first, page, rows = _KEY.unpack(cursor.key())
+                segments = _unpack(cursor.value(), self._groups)
+                yield Leaf(page, rows, first - _SIGN, last - _SIGN, [segments[group] for group in groups])
+                found = cursor.next()
+
+    def __del__(self) -> None:
+        self._transaction.abort()
+        self._environment.close()
+
+
+_open_stores: WeakValueDictionary[Path, LmdbStore] = WeakValueDictionary()
+
+
+def has_store(relation: Relation) -> bool:
+    """Whether a relation's version has a tree already."""
+    return _path(relation).exists()
+
+
+def open_store(relation: Relation) -> LmdbStore:
+    """The tree of a relation's version, built beside it when it is first asked for."""
+    path = _path(relation)
+    store = _open_stores.get(path)
+    if store is None:
+        if not path.exists():
+            _build(Relation.open(relation.path, relation.version), path)
+        store = _open_stores[path] = LmdbStore(path, relation.manifest.num_groups)
+    return store
+
+
+def _path(relation: Relation) -> Path:
+    return (relation.path / lmdb_folder(relation.manifest)).resolve()
+
+
+def _build(relation: Relation, path: Path) -> None:
+    """Copy all pages into a new tree: under a temporary name, then renamed."""
+    path.parent.mkdir(exist_ok=True)
+    temporary = path.with_name(f".{path.name}.building")
+    shutil.rmtree(temporary, ignore_errors=True)
+    environment = lmdb.open(str(temporary), map_size=2 * relation.nbytes + (64 << 20))
+    try:
+        pairs = _pairs(relation)
+        while chunk := [pair for _, pair in zip(range(_PAGES_PER_COMMIT), pairs, strict=False)]:
+            with environment.begin(write=True) as transaction:
+                transaction.cursor().putmulti(chunk, append=True)
+        environment.sync(True)
+    except BaseException:
+        environment.close()
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    environment.close()
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def _pairs(relation: Relation) -> Iterator[tuple[bytes, bytes]]:
+    table = relation.table
+    for run in relation.read_pages(np.arange(len(table))):
+        for position, page in enumerate(run.pages.tolist()):
+            last, first = int(table.last_code[page]) + _SIGN, int(table.first_code[page]) + _SIGN
+            segments = [run.message(position, segment) for segment in range(relation.segments)]
+            yield _KEY.pack(last, first, page, int(table.rows[page])), _pack(segments)
+
+
+def _pack(segments: list[memoryview]) -> bytes:
+    """A page's segments one behind the other; if there are several, behind their lengths."""
+    lengths = [len(segment) for segment in segments] if len(segments) > 1 else []
+    return b"".join([struct.pack(f"={len(lengths)}q", *lengths), *segments])
+
+
+def _unpack(value: memoryview, groups: int) -> list[memoryview]:
+    if groups == 1:
+        return [value]
+    lengths = struct.unpack_from(f"={groups}q", value)
+    ends = list(accumulate(lengths, initial=8 * groups))
+    return [value[begin:end] for begin, end in pairwise(ends)]

@@ -1,0 +1,158 @@
+"""IndexNestedLoopJoin: the papers' baseline, each stream tuple looked up in a clustered B+tree of R.
+
+What looking up each tuple of the stream costs: index nested loops, the papers' baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Unpack
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.budget import MemoryBudget
+from semistream.costs.work import Work
+from semistream.costs.workload import Workload
+from semistream.errors import InvalidArgument, require_numbers
+from semistream.joins.base import JoinArguments
+from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.lookup.base import LookupJoin, split_lookup_memory
+from semistream.joins.lookup.lmdb_store import Leaf, LmdbStore, open_store
+from semistream.joins.mesh.cost_model import served_at_once
+from semistream.joins.parts.memory_split import MemorySplit
+from semistream.kernels.array_types import Int64s
+from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
+from semistream.relation.read.disk import allocate_buffer, buffer_bytes
+from semistream.relation.read.disk_costs import DiskCosts
+
+
+@dataclass(frozen=True)
+class NestedLoopModel:
+    """Index nested loops that look up to ``rows_at_once`` up together, in the order of their keys.
+
+    They meet the pages that hold what they ask for ``pages_at_once``, as many as there is room for.
+
+    Each page that any of them needs is read once, by a request of its own, unless the system's page cache has it: the
+    tree's file is mapped. The papers look up one tuple after the other, for which ``rows_at_once`` is 1: a seek and a
+    page for each.
+    """
+
+    rows_at_once: float = 1.0
+    pages_at_once: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "rows_at_once", "pages_at_once", least=1)
+
+    def work(self, workload: Workload, costs: DiskCosts) -> Work:  # noqa: ARG002
+        """What each tuple takes of its look-up."""
+        rows = served_at_once(self.rows_at_once, workload.batch_rows)
+        asked = workload.frequencies.pages(workload.num_pages, rows)
+        pages = asked / rows
+        return Work(
+            seeks=pages,
+            pages=pages,
+            steps=1 / rows,
+            probes=1.0,
+            waits=rows,
+            longest_wait=rows,
+            packets=1 / rows,
+            level_probes=max(asked / self.pages_at_once, 1.0) / rows,
+            reads_ahead=False,
+            mapped=True,
+        )
+
+
+class IndexNestedLoopJoin(LookupJoin):
+    """Index nested loops (MESH 1 and 5.1, there on Berkeley DB) on LMDB, built from the relation on first use.
+
+    The tuples of a step are looked up in the order of their codes, so that a page which several of them need is
+    descended to once; the papers look up one tuple after the other. Each page costs a random read, and no scan is
+    shared: this is what the other operators are measured against. LMDB maps its file, and the operating system holds
+    what it likes of it: that memory can be taken back at any time and is not charged to the budget, while every page is
+    copied into a buffer that is. A condition must pin down R's key, to a value or to a range.
+    """
+
+    name = "nested_loop"
+
+    def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
+        super().__init__(relation, stream_schema, **arguments)
+        self._counts = DiskCounts()
+        self._put_together()
+
+    @classmethod
+    def model(
+        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
+    ) -> NestedLoopModel:
+        """Look-ups of as many tuples at once as are taken in together."""
+        del sample  # rows are held as they come
+        split = _split_memory(memory, relation, spec)
+        fitting = split.run_bytes * relation.num_pages // max(relation.nbytes, 1)
+        return NestedLoopModel(split.admit_rows, pages_at_once=max(min(fitting, split.run_pages), 1))
+
+    def _arrange(self) -> None:
+        self._set_up(_split_memory(self._memory, self.relation, self.spec))
+        self._store: LmdbStore | None = open_store(self.relation)
+        self._buffer = allocate_buffer(buffer_bytes(self._split.run_bytes))
+
+    @property
+    def _disk_counts(self) -> DiskCounts:
+        return self._counts
+
+    def _pages_to_drain(self) -> int:
+        pages = self.relation.num_pages
+        if not self.spec.condition.single_codes:
+            return len(self._waiting) * pages
+        return sum(min(tuples.sizes.size, pages) for tuples in self._waiting)  # a page each, if they share none
+
+    def _runs(self, low: Int64s, furthest: Int64s) -> Iterator[PageRun]:
+        """As many pages at a time as the buffer takes."""
+        pages: list[tuple[Leaf, int]] = []  # and where they start in the buffer
+        used = 0
+        position = 0
+        while position < low.size:
+            for leaf in self._leaves(int(low[position])):
+                # The first range that does not end before the page; if it begins behind the page, so do all after it.
+                position += int(np.searchsorted(furthest[position:], leaf.first_code, "left"))
+                if position == low.size or low[position] > leaf.last_code:
+                    break  # nothing is asked of this page: descend to the page of the next range
+                nbytes = sum(map(len, leaf.segments))
+                if used + nbytes > self._split.run_bytes or len(pages) == self._split.run_pages:
+                    yield self._run(pages)
+                    pages, used = [], 0
+                pages.append((leaf, used))
+                for segment in leaf.segments:
+                    self._buffer[used : used + len(segment)] = np.frombuffer(segment, np.uint8)
+                    used += len(segment)
+                self._counts.requests += 1
+                self._counts.seeks += 1
+                self._counts.pages += 1
+                self._counts.bytes += nbytes
+            else:
+                break  # the tree has no more pages
+        if pages:
+            yield self._run(pages)
+
+    def _leaves(self, code: int) -> Iterator[Leaf]:
+        if self._store is None:
+            raise InvalidArgument("the operator is closed; make a new one.")
+        return self._store.leaves(code, self.relation.groups)
+
+    def close(self) -> None:
+        """Let go of the tree; it is closed with the last operator that uses it."""
+        self._store = None
+        super().close()
+
+    def _run(self, pages: list[tuple[Leaf, int]]) -> PageRun:
+        number = np.array([leaf.page for leaf, _ in pages], np.intp)
+        rows = np.array([leaf.rows for leaf, _ in pages], np.int32)
+        nbytes = np.array(
+            [[len(leaf.segments[i]) for leaf, _ in pages] for i in range(self.relation.segments)], np.int64
+        )
+        starts = np.array([start for _, start in pages], np.int64) + np.cumsum(nbytes, axis=0) - nbytes
+        return PageRun(self.relation.layout, self._buffer, number, starts, rows, nbytes)
+
+
+def _split_memory(memory: MemoryBudget, relation: AnyRelation, spec: JoinSpec) -> MemorySplit:
+    return split_lookup_memory(memory, relation, spec, purpose=f"an index nested loop join with {relation.path}")

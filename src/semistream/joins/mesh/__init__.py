@@ -1,0 +1,1 @@
+"""MESHJOIN and AMESHJOIN: a cyclic scan of R shared by all waiting tuples (MESH)."""

@@ -1,0 +1,128 @@
+"""Takes stream tuples into an operator as far as its budget allows, and lets them go again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.budget import MemoryBudget
+from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.parts.memory_split import MemorySplit
+from semistream.kernels.array_types import Int64s
+from semistream.keys import CodeRanges
+from semistream.relation.format.row_sizes import row_sizes, widest
+
+_CHARGE = "stream tuples"
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Tuples that were taken in: the rows, their bytes, and the codes that they ask R for."""
+
+    batch: pa.RecordBatch
+    sizes: Int64s
+    ranges: CodeRanges
+
+
+class Taken(NamedTuple):
+    """Rows that were taken, their bytes, and what was charged for each; None if nothing was.
+
+    What rows of nested values take depends on whether any row beside them is null, so it is not worked out again.
+    """
+
+    batch: pa.RecordBatch
+    sizes: Int64s
+    charged: Int64s | None
+
+
+class Intake:
+    """Charges stream tuples to the budget when they come and releases them when they leave.
+
+    ``keeps_batches`` says whether the operator holds on to the rows as they are given to it, and does not copy them,
+    ``columns`` which are charged here, if not all.
+    """
+
+    def __init__(
+        self,
+        spec: JoinSpec,
+        split: MemorySplit,
+        budget: MemoryBudget,
+        *,
+        keeps_batches: bool = True,
+        columns: list[int] | None = None,
+    ) -> None:
+        self._columns = columns
+        self._keeps_batches = keeps_batches
+        self._condition = spec.condition
+        self._split = split
+        self._budget = budget
+        self._admit_rows = split.admit_rows
+        self._payload_bytes = split.payload_bytes
+        self.held_bytes = 0  # of all tuples that are in
+
+    def resize(self, *, admit_rows: int, payload_bytes: int) -> None:
+        """From now on take up to ``admit_rows`` at once and ``payload_bytes`` in all; what is in already stays in."""
+        self._admit_rows = admit_rows
+        self._payload_bytes = payload_bytes
+
+    def admit(self, batch: pa.RecordBatch, start: int, room: int, most_bytes: int | None = None) -> Admitted | None:
+        """Take up to ``room`` tuples from row ``start`` on; None when none fits now. A row too wide is refused.
+
+        If ``most_bytes`` is given they have no more bytes than that, unless there is only one.
+        """
+        taken = self.take(batch, start, room, most_bytes)
+        return None if taken is None else Admitted(taken.batch, taken.sizes, self.ranges(taken.batch))
+
+    def ranges(self, batch: pa.RecordBatch) -> CodeRanges:
+        """The codes that tuples ask R for; any thread may find them out."""
+        return self._condition.ranges(batch)
+
+    def take(self, batch: pa.RecordBatch, start: int, room: int, most_bytes: int | None = None) -> Taken | None:
+        """Like `admit`, but without the codes that the rows ask for."""
+        room = min(room, self._admit_rows)
+        if room <= 0:
+            return None
+        piece = batch.slice(start, room)
+        sizes = row_sizes(piece)
+        self._split.require_narrow(widest(sizes), self._budget)
+        charged = self._charged(piece, sizes)
+        if charged is None:
+            return Taken(piece, sizes, None)
+        most = self._payload_bytes - self.held_bytes
+        if most_bytes is not None:
+            most = min(most, max(most_bytes, int(charged[0])))
+        fits = int(np.searchsorted(np.cumsum(charged), most, "right"))
+        if fits == 0:
+            return None
+        piece, taken = piece.slice(0, fits), int(charged[:fits].sum())
+        self._budget.charge(_CHARGE, taken)
+        self.held_bytes += taken
+        if self._keeps_batches and piece.get_total_buffer_size() > 2 * piece.nbytes:
+            piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
+        return Taken(piece, sizes[:fits], charged[:fits])
+
+    def require_narrow(self, batch: pa.RecordBatch) -> None:
+        """Refuse a batch with a row that is too wide."""
+        self._split.require_narrow(widest(row_sizes(batch)), self._budget)
+
+    def _charged(self, batch: pa.RecordBatch, sizes: Int64s) -> Int64s | None:
+        """What is charged of rows that have so many bytes; None if it is nothing."""
+        if self._columns is None:
+            return sizes
+        return row_sizes(batch.select(self._columns)) if self._columns else None
+
+    def release(self, sizes: Int64s) -> None:
+        """Let tuples of these sizes go."""
+        self.give_back(int(sizes.sum()))
+
+    def give_back(self, nbytes: int) -> None:
+        """Let tuples go that were charged with so much."""
+        self._budget.release(_CHARGE, nbytes)
+        self.held_bytes -= nbytes
+
+
+def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.concat_batches([batch, pa.RecordBatch.from_pylist([], schema=batch.schema)])

@@ -1,0 +1,218 @@
+"""How an operator splits its budget over index, page buffers, matches, stream tuples and output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from semistream.budget import MemoryBudget
+from semistream.errors import BudgetError
+from semistream.joins.condition.pair_check import PairCheck
+from semistream.joins.condition.run_codes import COMPUTED_ROW_BYTES
+from semistream.joins.condition.spec import JoinSpec
+from semistream.relation import AnyRelation, RunReader
+from semistream.relation.format.row_sizes import fixed_row_bytes
+from semistream.relation.null_keys import MOST_ROWS
+
+_RUN_BYTES = 4 << 20
+_STAGING_BYTES = 8 << 20  # kept free for output, so that single rows may be as wide; a 16th of a large budget
+_BATCH_BYTES = 1 << 20  # of a batch of results: who takes it apart row by row wants it in its cache
+_MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are ordered and verified
+_LEAST_MATCHES = 64
+LEAST_SLOTS = 16
+_CHECK_BYTES = 4 << 20  # of the values of pairs that are checked together; a 16th of a large budget
+ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
+_ADMIT_RANGE_BYTES = 128  # the same with a range, and the bounds that it is made of
+_GROWTH = 16  # what checks and payload get for each part more
+_GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How large some parts of a budget are: one part in so many of it, or of what is to spare."""
+
+    run: int = 12
+    most_run_bytes: int = _RUN_BYTES
+    matches: int = 12
+    staging: int = 16  # if that is more than enough for wide rows,
+    least_staging: int = 6  # else this
+    admit: int = 16
+    admit_bytes: int | None = None  # for each tuple that is admitted, if it is not what it mostly takes
+
+
+@dataclass(frozen=True)
+class MemorySplit:
+    """The parts of a budget, in bytes and in what they hold. Together they never exceed it.
+
+    A run of pages has at most ``run_bytes`` and ``run_pages``. ``slots`` bounds the stream tuples held,
+    ``payload_bytes`` their bytes, ``admit_rows`` how many are taken at once. Results come out in batches of about
+    ``batch_bytes``, and in single rows of up to ``staging_bytes``. ``widest_row`` bounds a row of R: it
+    cannot be wider than the largest page. Pairs are checked in pieces of ``check_bytes``, which are enough for a pair
+    with a stream row of up to ``widest_checked`` (None: of any width).
+    """
+
+    run_bytes: int
+    run_pages: int
+    matches: int
+    staging_bytes: int
+    batch_bytes: int
+    widest_row: int
+    check_bytes: int
+    widest_checked: int | None
+    slots: int
+    admit_rows: int
+    payload_bytes: int
+    growth: int  # bytes of memory for each byte of a wider row
+
+    @classmethod
+    def of(
+        cls,
+        budget: MemoryBudget,
+        relation: AnyRelation,
+        spec: JoinSpec,
+        *,
+        purpose: str,
+        index_bytes: int,
+        slots_bytes: Callable[[int], int],
+        run_buffers: int,
+        run_pages: int | None = None,
+        largest_page: int = 0,
+        decoding_bytes: int = 0,
+        shares: Shares | None = None,
+    ) -> MemorySplit:
+        """Split ``budget`` and charge all that is allocated up front; too small a budget is refused.
+
+        ``index_bytes`` is what the operator holds of R's index, ``slots_bytes(n)`` what it needs to find n stream
+        tuples, ``run_buffers`` how many runs of pages it holds at once, ``run_pages`` the size of a run if it is fixed,
+        ``largest_page`` that of pages which are not in R's page table, ``decoding_bytes`` what decoding takes.
+        ``shares`` says how large some parts are.
+        """
+        shares = shares or Shares()
+        condition = spec.condition
+        largest = max(relation.largest_page, largest_page)
+        tuple_bytes = expected_row_bytes(spec.stream_schema)
+        widest = 2 * largest + 4096  # a row's values and their validity take less than twice its page
+        wide_tuple = 4 * tuple_bytes + 4096
+        least_staging = widest + wide_tuple
+        checked_row, least_check = _check_cost(condition.check, widest, wide_tuple, tuple_bytes)
+
+        def run_cost(run_bytes: int) -> int:
+            pages_bytes = run_buffers * _run_pages(run_bytes, largest) * page_overhead(relation)
+            codes = most_run_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
+            return RunReader.memory_bytes(run_bytes, run_buffers, relation.segments) + pages_bytes + codes
+
+        admit_bytes = shares.admit_bytes or admit_row_bytes(spec)
+        most_admitted = max(LEAST_SLOTS, budget.limit // shares.admit // admit_bytes)
+
+        def slots_cost(slots: int) -> int:
+            return slots_bytes(slots) + slots * tuple_bytes + min(slots, most_admitted) * admit_bytes
+
+        asked = largest * (run_pages or 1)
+        matches_bytes = _LEAST_MATCHES * _MATCH_BYTES
+        least = (
+            index_bytes
+            + decoding_bytes
+            + run_cost(asked)
+            + matches_bytes
+            + least_staging
+            + least_check
+            + slots_cost(LEAST_SLOTS)
+        )
+        budget.require(least, purpose=purpose)
+
+        spare = budget.limit - least
+        run_bytes = max(largest, min(shares.most_run_bytes, spare // shares.run))
+        if run_pages is not None or largest == 0 or run_cost(run_bytes) - run_cost(asked) > spare // 3:
+            run_bytes = asked
+        staging = least_staging + min(max(_STAGING_BYTES, spare // shares.staging), spare // shares.least_staging)
+        check = least_check + min(max(_CHECK_BYTES, spare // 16), spare // 12) if condition.check else 0
+        matches = max(_LEAST_MATCHES, min(1 << 16, spare // shares.matches // _MATCH_BYTES))
+        budget.charge("page index", index_bytes)
+        budget.charge("decoding", decoding_bytes)
+        budget.charge("page buffers", run_cost(run_bytes))
+        budget.charge("matches", matches * _MATCH_BYTES)
+        budget.charge("pair checks", check)
+        slots = _most(budget.free - staging, slots_cost)
+        budget.charge("stream index", slots_cost(slots) - slots * tuple_bytes)
+        return cls(
+            run_bytes=run_bytes,
+            run_pages=run_pages or _run_pages(run_bytes, largest),
+            matches=matches,
+            staging_bytes=staging,
+            batch_bytes=min(staging, _BATCH_BYTES),
+            widest_row=widest,
+            check_bytes=check,
+            widest_checked=None if checked_row is None else (check - PairCheck.pair_bytes(0)) // 2 - checked_row,
+            slots=slots,
+            admit_rows=min(slots, most_admitted),
+            payload_bytes=budget.free - staging,
+            growth=max(_GROWTH, shares.staging, shares.least_staging),
+        )
+
+    def require_narrow(self, row_bytes: int, budget: MemoryBudget) -> None:
+        """Refuse a stream row that is too wide to be held and given out."""
+        most, growth = min(self.payload_bytes, self.staging_bytes - self.widest_row), self.growth
+        if self.widest_checked is not None:
+            most, growth = min(most, self.widest_checked), 2 * growth  # a check takes twice the row
+        if row_bytes > most:
+            least = budget.limit + growth * (row_bytes - most)  # staging, checks and payload each get at least that
+            raise BudgetError(
+                f"a stream row of {row_bytes} bytes does not fit a budget of {budget.limit} bytes, which has room for "
+                f"rows of up to {most}. Raise memory to {least} bytes.",
+                least_bytes=least,
+            )
+
+
+def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_bytes: int) -> tuple[int | None, int]:
+    """Bytes of R's part in a check if the stream's part varies (None: it does not), and the least for checks.
+
+    That is enough for a pair of the widest row of R and a stream tuple of ``wide_tuple`` bytes, and for some pairs of
+    ordinary ones at a time.
+    """
+    if check is None:
+        return None, 0
+    right = widest if check.right_bytes is None else check.right_bytes
+    left = wide_tuple if check.left_bytes is None else check.left_bytes
+    ordinary = tuple_bytes + sum(column.fixed_bytes + _GUESSED_BYTES for column in check.relation_columns)
+    least = max(PairCheck.pair_bytes(left + right), _LEAST_MATCHES * PairCheck.pair_bytes(ordinary))
+    return None if check.left_bytes is not None else right, least
+
+
+def most_run_rows(relation: AnyRelation, run_bytes: int) -> int:
+    """Rows that a run of pages, or a page of rows with null keys, can have."""
+    clustered = relation.most_rows(run_bytes)
+    return max(clustered, MOST_ROWS) if relation.null_key_rows else clustered
+
+
+def _run_pages(run_bytes: int, largest: int) -> int:
+    """Pages that a run may have: twice as many as there would be if all were as large as the largest."""
+    return 2 * run_bytes // max(largest, 1) + 1
+
+
+def page_overhead(relation: AnyRelation) -> int:
+    """Bytes of what is noted of a page in memory: where its segments and their buffers stand."""
+    return 8 * relation.layout.num_buffers + 48 + 16 * relation.segments
+
+
+def admit_row_bytes(spec: JoinSpec) -> int:
+    """Bytes that it takes to admit a stream tuple, besides its own."""
+    return ADMIT_ROW_BYTES if spec.condition.single_codes else _ADMIT_RANGE_BYTES
+
+
+def expected_row_bytes(schema: pa.Schema) -> int:
+    """Bytes of a row of the stream, as far as its types tell, and of its size where sizes differ."""
+    irregular = sum(1 for field in schema if field.type.num_buffers != 2 or field.type.num_fields)
+    return fixed_row_bytes(schema) + irregular * _GUESSED_BYTES + (8 if irregular else 0)
+
+
+def _most(room: int, cost: Callable[[int], int]) -> int:
+    """The most slots whose cost fits ``room``."""
+    low, high = LEAST_SLOTS, LEAST_SLOTS
+    while cost(high) <= room and high < 1 << 31:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(middle) <= room else (low, middle)
+    return low

@@ -1,0 +1,77 @@
+"""What a join phase of SSIJ reads: the worst case of SSIJ V, and the expected one, which the paper lacks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from semistream.costs.expected_reads import ExpectedReads, expected_reads
+from semistream.costs.work import Work
+from semistream.costs.workload import Workload
+from semistream.errors import require_numbers
+from semistream.relation.read.disk_costs import DiskCosts
+
+
+@dataclass(frozen=True)
+class IndexModel:
+    """SSIJ that looks ``input_rows`` up at once (IB_thresh), has a join phase when ``stream_rows`` wait (SB_thresh),
+    keeps ``cached_pages`` of R (CR) and reads up to ``run_bytes`` and ``run_pages`` (maxScan) in a sequence.
+
+    The worst case of SSIJ V has pages that lie as far apart as can be, and a cache that answers nothing. The paper
+    leaves out what a distribution of keys makes of it. If the pages that are cached are those asked for most, their
+    share of the stream is answered at once. The others fill the stream buffer, and ask for as many different pages as
+    their distribution says, which lie anywhere.
+    """
+
+    input_rows: float
+    stream_rows: float
+    cached_pages: float
+    run_bytes: int
+    run_pages: int
+
+    def __post_init__(self) -> None:
+        require_numbers(self, "input_rows", "stream_rows", "run_bytes", "run_pages")
+        require_numbers(self, "cached_pages", least=0)
+
+    def work(self, workload: Workload, costs: DiskCosts) -> Work:
+        """What each tuple takes of a phase."""
+        pages = workload.frequencies.in_pages(workload.num_pages)
+        cached = min(self.cached_pages, workload.num_pages)
+        hits, rest = pages.share(cached), pages.rest(cached)
+        missed = max(1 - hits, 1e-12)
+        looked_up = self.input_rows * math.ceil(self.stream_rows / (self.input_rows * missed))
+        tuples = min(looked_up, workload.batch_rows)
+        wanted = min(rest.distinct(tuples * missed), workload.num_pages - cached)
+        reads = self._reads(workload, costs, max(wanted, 0.0))
+        steps = 1 + tuples / self.input_rows
+        return Work(
+            seeks=reads.seeks / tuples,
+            pages=reads.pages / tuples,
+            steps=steps / tuples,
+            probes=1.0 + reads.pages * workload.rows_per_page / tuples,
+            waits=self.input_rows / 2 if hits > 0.5 else tuples / 2,
+            longest_wait=tuples,
+            hits=hits,
+            packets=1 / self.input_rows,
+        )
+
+    def worst_rate(self, workload: Workload, costs: DiskCosts) -> float:
+        """WCThr of SSIJ V, tuples per second: no tuple is answered by the cache, each needs a block of its own, and
+        these lie as far apart as can be.
+
+        Then it is best to read each by a seek, or all of R in scans of maxScan blocks. V has as many tuples wait as
+        an online phase may leave (Tup(SB)): those of the threshold, and those of one input buffer.
+        """
+        tuples, pages = self.stream_rows + self.input_rows, workload.num_pages
+        scan_s = costs.request_s(pages * workload.page_bytes, pages, requests=pages / self.run_pages)
+        return max(1 / costs.request_s(workload.page_bytes, 1), tuples / scan_s)
+
+    def _reads(self, workload: Workload, costs: DiskCosts, wanted: float) -> ExpectedReads:
+        return expected_reads(
+            workload.num_pages,
+            wanted,
+            costs,
+            page_bytes=int(workload.page_bytes),
+            most_bytes=self.run_bytes,
+            most_pages=self.run_pages,
+        )

@@ -1,0 +1,338 @@
+"""SemiStreamingIndexJoin: SSIJ, which caches R's most useful pages and reads the others for many tuples at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Unpack
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.budget import MemoryBudget
+from semistream.errors import InvalidArgument
+from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.condition.run_codes import RunCodes
+from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.mesh.window import StreamWindow
+from semistream.joins.parts.emitter import Emitter
+from semistream.joins.parts.intake import Intake
+from semistream.joins.parts.memory_split import expected_row_bytes
+from semistream.joins.ssij.cost_model import IndexModel
+from semistream.joins.ssij.input_buffer import InputBuffer
+from semistream.joins.ssij.kernels import CACHED, WAITS, look_up, next_wanted
+from semistream.joins.ssij.memory import RUN_BUFFERS, IndexMemory
+from semistream.joins.ssij.page_cache import PageCache
+from semistream.joins.ssij.replacement import replacement
+from semistream.kernels.array_types import Bools, Int32s, Int64s
+from semistream.relation import (
+    AnyRelation,
+    PageRun,
+    PageSequence,
+    PageSlots,
+    ReadPlan,
+    Relation,
+    greedy_plan,
+    optimal_plan,
+)
+from semistream.relation.format.row_sizes import row_sizes
+
+_PLANS = ("optimal", "greedy")
+_STREAM_INDEX = "stream index"
+
+FindPairs = Callable[[RunCodes, Int64s, Int32s, Int32s], Iterator[tuple[Int64s, Int32s, Int32s]]]
+
+
+class SemiStreamingIndexJoin(SemiStreamJoin):
+    """SSIJ (SSIJ III, IV): hot pages of R stay in memory, tuples that need others wait, and are served by one plan.
+
+    Tuples gather in an input buffer (pending phase). An online phase looks a batch of them up in R's index and joins
+    those whose pages are cached; the others go to the stream buffer. When enough wait there, a join phase reads the
+    pages they need, each once, by the cheapest plan of seeks and sequential reads, joins them, and keeps those of the
+    greatest utility in memory. The result is exact. Conditions may be ranges of R's key; a tuple then needs all pages
+    in its range.
+
+    =====================  ===================================================================================
+    SSIJ                   here
+    =====================  ===================================================================================
+    DR, its index          ``relation`` and its page table, which is in memory
+    IB, IB_thresh          `InputBuffer`, ``input_threshold`` tuples
+    SB, SB_thresh          `StreamWindow`, ``stream_threshold`` tuples
+    II                     the codes of SB in their order, over the page table: the tuples that wait for a page
+                           are those in its range of codes. ``PageCache.waiting`` has the lengths of the lists.
+    CR, utility counters   `PageCache`
+    M                      ``memory``. Index, page buffers and output take fixed parts; all the rest is one pool
+                           for IB, SB and CR (`IndexMemory`): what the stream needs it takes from the cache
+    P_u, RP                the pages with ``waiting`` tuples that are not cached, and their ``plan``
+    S, T                   the costs of the disk
+    maxScan                ``pages_per_read``, by default up to 4 MB of them
+    =====================  ===================================================================================
+
+    ``plan`` is "optimal" or "greedy" (SSIJ IV-D), ``cache_policy`` "utility" or "lru", to compare with (VI-D). By
+    default the thresholds are those of Table II, or less if the stream would take more than its share of the memory:
+    half of the pool for SB, an eighth for IB. Memory that runs short starts the phases earlier.
+
+    Where it departs from the paper:
+
+    - Algorithm 1 joins a tuple that needs several pages with those that are cached at once (lines 3-4), and later with
+      the others (13-15). If a page came or went in between it would be met twice or not at all, so here such a tuple
+      waits as a whole if any page is missing: the join phase joins it with all its pages, cached or read.
+    - Pages are read into buffers of their own, and those to keep are copied into the cache. So a sequence evicts
+      nothing, and ToRemove goes before the reading instead of bit by bit (Algorithm 2, lines 5-7).
+    - An operator is driven: no tuple comes during a join phase, and ToKeep need not be revised in it (IV-C).
+    - A plan is made for all of P_u, unless a sixteenth of the pool cannot hold it: then for stretches of R one after
+      the other, each of which costs a seek more per file at most.
+    """
+
+    name = "index"
+    needs_index = True
+
+    def __init__(
+        self,
+        relation: Relation,
+        stream_schema: pa.Schema,
+        *,
+        input_threshold: int | None = None,
+        stream_threshold: int | None = None,
+        pages_per_read: int | None = None,
+        plan: str = "optimal",
+        cache_policy: str = "utility",
+        **arguments: Unpack[JoinArguments],
+    ) -> None:
+        super().__init__(relation, stream_schema, **arguments)
+        options = {
+            "input_threshold": input_threshold,
+            "stream_threshold": stream_threshold,
+            "pages_per_read": pages_per_read,
+        }
+        for option, value in options.items():
+            if value is not None and value < 1:
+                raise InvalidArgument(f"{option} is {value}; it must be at least 1.")
+        if plan not in _PLANS:
+            raise InvalidArgument(f"plan is {plan!r}; give {' or '.join(map(repr, _PLANS))}.")
+        self._policy = replacement(cache_policy)
+        self._options = options
+        self._plans_greedily = plan == "greedy"
+        self._carried: PageCache | None = None  # what is cached stays so when the join is arranged anew
+        self._put_together()
+
+    @classmethod
+    def model(
+        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
+    ) -> IndexModel:
+        """SSIJ whose cache has what the pool leaves when a join phase begins: what it keeps is chosen then."""
+        del sample  # rows are held as they come
+        assert isinstance(relation, Relation)
+        layout = IndexMemory.of(
+            memory, relation, spec, input_threshold=None, stream_threshold=None, pages_per_read=None
+        )
+        return IndexModel(
+            input_rows=layout.input_rows,
+            stream_rows=layout.stream_rows,
+            cached_pages=PageCache.room_beside(
+                relation, layout.pool, layout.waiting_bytes(expected_row_bytes(spec.stream_schema))
+            ),
+            run_bytes=layout.split.run_bytes,
+            run_pages=layout.split.run_pages,
+        )
+
+    def _arrange(self) -> None:
+        relation, budget = self.relation, self._memory
+        memory = IndexMemory.of(budget, relation, self.spec, **self._options)
+        self._slots = PageSlots.of(relation.table)
+        self._cache = self._carried = self._arrange_cache(memory.pool)
+        self._pool = memory.pool - self._cache.frame_index_bytes
+        # A tuple must find room when it is alone, however wide.
+        split = replace(memory.split, payload_bytes=self._pool - memory.tuple_bytes)
+        self._layout, self._split = memory, split
+        single = self.spec.condition.single_codes
+        self._input = InputBuffer(memory.input_rows, budget, memory.packet_bytes, single_codes=single)
+        self._window = StreamWindow(memory.stream_slots, budget)
+        self._emitter = Emitter(self.spec, split, budget)
+        self._reader = relation.reader(run_bytes=split.run_bytes, disk=self._disk, buffers=RUN_BUFFERS)
+        self._intake = Intake(self.spec, split, budget)
+        self._position = np.empty(split.matches, np.int64)
+        self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
+        self._awaited = 0  # pages that tuples in the stream buffer need
+
+    def _arrange_cache(self, pool: int) -> PageCache:
+        """The cache with the pages that this version still has, as far as there is room, or a new one."""
+        relation, budget, cache = self.relation, self._memory, self._carried
+        if cache is None or not cache.suits(relation, pool):
+            self._carried = None  # before there is another
+            cache = PageCache(relation, pool, budget, self._policy)
+        cache.budget = budget
+        budget.charge("page index", cache.frame_index_bytes)
+        if cache.relation is not relation:
+            cache.carry_over(relation, relation.pages_kept_from(cache.relation))
+        cache.shrink(pool - cache.frame_index_bytes)
+        cache.charge()
+        return cache
+
+    @property
+    def input_threshold(self) -> int:
+        """IB_thresh: tuples that start an online phase."""
+        return self._layout.input_rows
+
+    @property
+    def stream_threshold(self) -> int:
+        """SB_thresh: waiting tuples that start a join phase."""
+        return self._layout.stream_rows
+
+    def _pages_to_drain(self) -> int:
+        """Pages to read: those awaited, and those of tuples that were not looked up yet, of a single code one each."""
+        pages = self.relation.num_pages
+        if self._input.rows and not self.spec.condition.single_codes:
+            return pages
+        return min(self._awaited + self._input.rows, pages)
+
+    def _push(self, batch: pa.RecordBatch) -> Results:
+        done = 0
+        while done < batch.num_rows:
+            yield from self._due_phases()
+            admitted = self._admit(batch, done)
+            done += admitted
+            if admitted == 0:
+                yield from self._step()
+        yield from self._due_phases()
+
+    def _due_phases(self) -> Results:
+        """The phases that the thresholds ask for."""
+        while True:
+            if self._window.held >= self.stream_threshold:
+                yield from self._join_phase()
+            elif self._input.rows >= self.input_threshold:
+                yield from self._online_phase()
+            else:
+                return
+
+    def _step(self) -> Results:
+        """One phase, whether a threshold is reached or not."""
+        if self._input.rows:
+            yield from self._online_phase()
+        elif self._window.held:
+            yield from self._join_phase()
+
+    def _admit(self, batch: pa.RecordBatch, start: int) -> int:
+        """Take as many tuples as the input buffer and the pool have room for; cached pages make way (SSIJ IV-C)."""
+        rows = min(self._input.slots - self._input.rows, self._split.admit_rows)
+        sizes = row_sizes(batch.slice(start, rows))
+        self._split.require_narrow(int(sizes.max()), self._memory)
+        ends = np.cumsum(sizes + self._layout.tuple_bytes)
+        room = self._pool - self._stream_bytes
+        self._cache.shrink(room - int(ends[-1]))
+        fits = int(np.searchsorted(ends, room - self._cache.nbytes, "right"))
+        admitted = self._intake.admit(batch, start, fits, self._layout.packet_bytes)
+        if admitted is None:
+            return 0
+        rows = admitted.sizes.size
+        self._memory.charge(_STREAM_INDEX, rows * self._layout.tuple_bytes)
+        self._input.append(admitted)
+        self.stats.rows_in += rows
+        self.stats.packets += 1
+        return rows
+
+    @property
+    def _stream_bytes(self) -> int:
+        """What the stream takes of the pool."""
+        return self._intake.held_bytes + (self._input.rows + self._window.held) * self._layout.tuple_bytes
+
+    def _release(self, sizes: Int64s) -> None:
+        self._intake.release(sizes)
+        self._memory.release(_STREAM_INDEX, sizes.size * self._layout.tuple_bytes)
+
+    def _online_phase(self) -> Results:
+        """Algorithm 1: look up what has come, and join what needs no page from disk."""
+        self.stats.steps += 1
+        cache, table = self._cache, self.relation.table
+        asked = self._input.in_order()
+        outcome = np.empty(asked.size, np.int8)
+        self.stats.probes += asked.size
+        high = asked.low if asked.high is None else asked.high
+        self._awaited += look_up(
+            asked.low, high, table.first_code, table.last_code, cache.frame_of, cache.waiting, cache.met, outcome
+        )
+        served = asked.kept(outcome == CACHED)
+        if served.size:
+            yield from self._join(self._input, cache.met_pages(), served.matches)
+            self.stats.cache_hits += served.size
+            cache.count_joined()
+        wait = np.zeros(self._input.rows, np.bool_)
+        wait[asked.tuples[outcome == WAITS]] = True
+        yield from self._empty_input(wait)
+
+    def _empty_input(self, wait: Bools) -> Results:
+        """Move the tuples that have to ``wait`` to the stream buffer, and let the others go."""
+        gone = np.flatnonzero(~wait)
+        if gone.size:
+            matched = self._input.matched(gone)
+            yield from self._emitter.finished_tuples(self._input, gone, matched)
+            yield from self._emitter.emit(self._input)
+            self._done(self._input, gone, matched)
+        for tuples, sizes in self._input.drain(wait):
+            if tuples is not None:
+                self.stats.inserts += self._window.admit(tuples, 0)
+            self._release(sizes)
+
+    def _join_phase(self) -> Results:
+        """Algorithm 2: join all tuples that wait with their pages, and keep the pages of the greatest utility."""
+        self.stats.steps += 1
+        cache, window = self._cache, self._window
+        window.merge_all()
+        kept = cache.choose(self._pool - self._stream_bytes)
+        run = cache.awaited_pages()
+        if run.pages.size:
+            yield from self._join(window, run, window.probe)
+            cache.served(run.pages)
+        cache.keep(kept)
+        for run in self._reader.read_all(self._sequences()):
+            yield from self._join(window, run, window.probe)
+            cache.put(run, kept[run.pages])
+            cache.served(run.pages)
+        cache.end_phase()
+        self._awaited = 0
+        while window.packets:
+            yield from self._expire()
+
+    def _sequences(self) -> Iterator[PageSequence]:
+        """The read plan of a join phase, for as many pages at a time as there is memory to plan for."""
+        wanted = np.empty(self._layout.planned_pages, np.intp)
+        begin = 0
+        while found := next_wanted(self._cache.waiting, begin, wanted):
+            begin = int(wanted[found - 1]) + 1
+            yield from self._plan(wanted[:found])
+
+    def _plan(self, wanted: npt.NDArray[np.intp]) -> ReadPlan:
+        costs, most_bytes, most_pages = self._reader.costs, self._split.run_bytes, self._split.run_pages
+        if not self._plans_greedily:
+            return optimal_plan(self._slots, wanted, costs, most_bytes=most_bytes, most_pages=most_pages)
+        # SSIJ IV-D: reading on to the next wanted page pays if it is less than maxDist = 1 + S / T away.
+        page_s = costs.request_s(self.relation.nbytes // self.relation.num_pages, 1) - costs.seek_s
+        unwanted = math.ceil(costs.seek_s / page_s) - 1 if page_s > 0 else self.relation.num_pages
+        return greedy_plan(
+            self._slots, wanted, costs, most_unwanted=max(unwanted, 0), most_bytes=most_bytes, most_pages=most_pages
+        )
+
+    def _join(self, stream: InputBuffer | StreamWindow, run: PageRun, find: FindPairs) -> Results:
+        """Give out the pairs of a stream tuple and a row of the run that join, of those that ``find`` finds."""
+        codes = self.spec.condition.codes_of(run)
+        for tuples, page, row in find(codes, self._position, self._page, self._row):
+            if tuples.size:
+                joined = self._emitter.verified(stream, tuples, run, page, row)
+                stream.mark(tuples[joined])
+                if self.spec.pairs:
+                    yield from self._emitter.stage(stream, tuples[joined], run, page[joined], row[joined])
+
+    def _expire(self) -> Results:
+        """Let the oldest packet go: its tuples have met all their pages."""
+        packet, matched = self._window.packets[0], self._window.oldest_matched()
+        yield from self._emitter.finished(self._window, packet.batch, matched)
+        self._done(self._window, np.arange(packet.first, packet.first + packet.rows), matched)
+        self.stats.expiries += self._window.expire()
+        self._release(packet.sizes)
+
+    def close(self) -> None:
+        """End the background reader and close files."""
+        self._reader.close()

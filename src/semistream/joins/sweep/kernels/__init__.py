@@ -1,0 +1,1 @@
+"""Kernels of the sweep: matching pages and packing columns."""

@@ -1,0 +1,67 @@
+"""Copy and compare short stretches of bytes, such as strings, by the C library's own functions.
+
+Stretches are named by their addresses: nothing is range-checked. Take an array's address once, outside of the loop.
+
+Compare strings of the stream, as Arrow has them, with those of R's pages.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+from numba.core import types
+
+from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
+
+_memcpy: Any = types.ExternalFunction("memcpy", types.uintp(types.uintp, types.uintp, types.uintp))
+_memcmp: Any = types.ExternalFunction("memcmp", types.int32(types.uintp, types.uintp, types.uintp))
+
+
+@njit(inline="always")
+def address_of(array: Bytes) -> np.int64:
+    """Where an array's bytes start."""
+    return np.int64(array.ctypes.data)
+
+
+@njit(inline="always")
+def copy_bytes(target: int, source: int, size: int) -> None:
+    """Copy ``size`` bytes from one address to another; they must not overlap."""
+    _memcpy(np.uint64(target), np.uint64(source), np.uint64(size))
+
+
+@njit(inline="always")
+def are_same(one: int, other: int, size: int) -> bool:
+    """Whether ``size`` bytes at one address are those at another."""
+    return _memcmp(np.uint64(one), np.uint64(other), np.uint64(size)) == 0
+
+
+@njit(cache=True, nogil=True)
+def same_strings(
+    data: Bytes,
+    own_offsets: npt.NDArray[Any],
+    positions: Int64s,
+    run: Bytes,
+    offsets: npt.NDArray[Any],
+    starts: Int64s,
+    data_starts: Int64s,
+    page: Int32s,
+    row: Int32s,
+    out: Bools,
+) -> bool:
+    """For each pair, whether the stream's string at a position is that of a row of R, whose column stands in ``run``
+    page by page as in `semistream.kernels.gather`; gives whether all are.
+    """
+    here, there = address_of(data), address_of(run)
+    every = True
+    for i in range(positions.size):
+        left = np.int64(own_offsets[positions[i]])
+        size = np.int64(own_offsets[positions[i] + 1]) - left
+        at = starts[page[i]] + row[i]
+        right = np.int64(offsets[at])
+        same = np.int64(offsets[at + 1]) - right == size
+        if same:
+            same = are_same(here + left, there + data_starts[page[i]] + right, size)
+        out[i] = same
+        every &= same
+    return every

@@ -1,0 +1,1 @@
+"""The ledger: what was decided, done and committed for each batch."""

@@ -1,0 +1,1 @@
+"""The pipeline file as validated data."""

@@ -1,0 +1,257 @@
+"""PipelineSpec: a pipeline as data, from its source over its steps to its tables, checked before anything runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from semistream.budget import parse_bytes
+from semistream.pipelines.spec.durations import parse_duration
+from semistream.pipelines.spec.overload_spec import OverloadSpec
+from semistream.pipelines.spec.part import SpecPart, as_value_error
+from semistream.pipelines.spec.source_spec import FileSource, SourceSpec
+from semistream.pipelines.spec.step_spec import JoinStep, StepSpec
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_LEAST_TRIGGERS = 3  # of the goal for latency under overload: a row waits for one, and then for its batch
+_LIMITS = ("files_per_batch", "rows_per_batch")
+ARCHIVED_BY, ARCHIVED_IN = "shed_by", "batch_id"
+"""Columns of the archive that tell the pipeline and the batch; rows leave it by these."""
+
+
+class TableSpec(SpecPart):
+    """A table of the warehouse that a pipeline appends to, a topic that it sends rows to, or the console.
+
+    ``options`` are those of Spark's connector for Kafka; ``rows`` is how many of a batch the console shows.
+    """
+
+    format: Literal["delta", "parquet", "kafka", "console"] = "delta"
+    path: Path | None = None
+    partition_by: tuple[str, ...] = ()
+    servers: str | None = None
+    topic: str | None = None
+    options: dict[str, str] = Field(default_factory=dict)
+    rows: int = Field(default=10, ge=1)
+
+    @model_validator(mode="after")
+    def _a_place(self) -> TableSpec:
+        if self.format in ("delta", "parquet") and self.path is None:
+            raise ValueError(f"a {self.format} table needs `path`, its folder")
+        if self.format == "kafka" and (self.servers is None or self.topic is None):
+            raise ValueError("rows that are sent to Kafka need `servers` and `topic`")
+        if self.partition_by and self.path is None:
+            raise ValueError(f"partition_by is for tables with a folder, not for {self.format}")
+        if self.options and self.format != "kafka":
+            raise ValueError(f"options are for kafka, not for {self.format}")
+        return self
+
+    @property
+    def place(self) -> str:
+        """Where rows go, for people."""
+        if self.format == "kafka":
+            return f"the topic {self.topic} of {self.servers}"
+        return "the console" if self.path is None else str(self.path)
+
+
+class PipelineSpec(SpecPart):
+    """A pipeline: rows of a ``source`` go through ``steps`` in ``memory`` of each worker to the table ``sink``.
+
+    Rows that a step finds no partner for end in ``unmatched``, rows that are not what the source promises in
+    ``quarantine``, and duplicates, if they are kept, in ``duplicates``. What a restart needs is kept in the folder
+    ``checkpoint``. With ``latency`` only rows whose keys are hot leave with their batch; the others wait until enough
+    of them share a pass over R, and no longer than that. With ``overload``, rows that there is no time for are shed.
+    """
+
+    name: str
+    source: SourceSpec
+    steps: tuple[StepSpec, ...] = Field(min_length=1)
+    sink: TableSpec
+    unmatched: TableSpec | None = None
+    quarantine: TableSpec
+    duplicates: TableSpec | None = None
+    checkpoint: Path
+    memory: str | int = "256MB"
+    every: str = "1s"
+    latency: str | None = None
+    route: Literal["auto", "none", "range"] = "auto"
+    overload: OverloadSpec | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for a pipeline; use letters, digits, '_', '.' and '-'")
+        return name
+
+    @field_validator("memory")
+    @classmethod
+    def _memory_in_bytes(cls, memory: str | int) -> str | int:
+        as_value_error(parse_bytes, memory, of=1 << 40)
+        return memory
+
+    @field_validator("every", "latency")
+    @classmethod
+    def _a_duration(cls, duration: str | None) -> str | None:
+        if duration is not None:
+            as_value_error(parse_duration, duration)
+        return duration
+
+    @model_validator(mode="after")
+    def _tables_apart(self) -> PipelineSpec:
+        """Tables are no part of each other, nor of what is read: what is found in a table's folder is taken for it."""
+        settings = {"sink": self.sink, "unmatched": self.unmatched, "quarantine": self.quarantine}
+        tables = {**settings, "duplicates": self.duplicates}
+        owned = {name: table.path for name, table in tables.items() if table is not None and table.path is not None}
+        owned["checkpoint"] = self.checkpoint
+        if self.overload is not None:
+            owned["the archive"] = self.overload.archive.path
+        read = {f"the relation {path.name}": path for path in self.relations}
+        if isinstance(self.source, FileSource):
+            read["the source"] = self.source.path
+        for (name, path), (other, there) in [
+            *combinations(owned.items(), 2),
+            *product([each for each in owned.items() if each[0] != "checkpoint"], read.items()),
+        ]:
+            if _within(path, there) or _within(there, path):
+                raise ValueError(
+                    f"{name} and {other} share a folder: {path} and {there}. Give each a folder of its own, outside of "
+                    "the other's"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _updates_apart(self) -> PipelineSpec:
+        """What was applied to a relation is remembered by its name."""
+        names = [step.join.relation.name for step in self.steps if step.join is not None and step.join.updates]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two joins have updates of a relation {name!r}; give one of them, or another name")
+        return self
+
+    @model_validator(mode="after")
+    def _tables_for_all(self) -> PipelineSpec:
+        if self.unmatched is None and any(_ends_unmatched(step.join) for step in self.steps if step.join is not None):
+            raise ValueError("a join has rows without a partner end in a table: give `unmatched`, or unmatched: null")
+        return self
+
+    @model_validator(mode="after")
+    def _steps_in_order(self) -> PipelineSpec:
+        kinds = [next(iter(step.model_fields_set)) for step in self.steps]
+        inner = "".join("c" if kind == "compute" else "j" for kind in kinds).strip("c")
+        if not inner:
+            raise ValueError("a pipeline needs a step that joins, not compute alone")
+        if "c" in inner:
+            raise ValueError("compute comes before the first step that joins, or after the last")
+        if "changes" in kinds:
+            self._require_snapshots(kinds)
+        if self.latency is not None and "join" not in kinds:
+            raise ValueError("latency is for pipelines with a join: rows wait for a pass over its relation")
+        return self
+
+    @model_validator(mode="after")
+    def _overload_fits(self) -> PipelineSpec:
+        """Rows that were shed must come to the same as if they had not been, and a batch must see all that waits."""
+        if self.overload is None:
+            return self
+        goal_s, every_s = self.overload.goal_s, parse_duration(self.every)
+        if goal_s < round(_LEAST_TRIGGERS * every_s, 9):  # thrice 0.1 is not 0.3
+            raise ValueError(
+                f"overload: a latency of {self.overload.latency} cannot be kept with a batch every {self.every}: rows "
+                f"wait for their batch to begin, and then for it. Give at least {_LEAST_TRIGGERS * every_s:g}s, or a "
+                "shorter `every`"
+            )
+        for limit in _LIMITS:
+            if limit in self.source.model_fields_set:
+                raise ValueError(
+                    f"overload does not go with {limit}: what waits outside of a batch is not seen, and late. Leave "
+                    f"{limit} out: each batch then takes in all that waits"
+                )
+        if self.latency is not None:
+            raise ValueError("overload does not go with latency, which lets rows wait on purpose; give one of them")
+        if self.route == "range" and self.source.format != "parquet":
+            raise ValueError(
+                f"overload goes with route: range for Parquet, which workers read themselves, not for "
+                f"{self.source.format}: rows that are sent to other workers come there in no fixed order, and a replay "
+                "would shed others. Leave route out"
+            )
+        for step in self.steps:
+            if step.deduplicate is not None:
+                raise ValueError(
+                    "overload does not go with deduplicate: which of two rows with the same key came first would "
+                    "depend on which was shed. Let a pipeline of its own tell duplicates"
+                )
+            if step.changes is not None:
+                raise ValueError("overload does not go with changes: rows that were shed would seem to be deleted")
+        return self._valued_by_a_join(self.overload)
+
+    def _valued_by_a_join(self, overload: OverloadSpec) -> PipelineSpec:
+        joins = [step.join.relation.name for step in self.steps if step.join is not None]
+        if overload.relation is not None and joins.count(overload.relation) != 1:
+            raise ValueError(
+                f"overload: rows are valued by their matches in {overload.relation!r}, but the joins are with "
+                f"{', '.join(map(repr, joins)) or 'none'}; name one of them, which is there once"
+            )
+        if overload.strategy in ("top_w", "cluster_sampling") and not joins:
+            raise ValueError(f"overload: {overload.strategy} values rows by their matches, and there is no join")
+        return self
+
+    def _require_snapshots(self, kinds: Sequence[str]) -> None:
+        if [kind for kind in kinds if kind != "compute"] != ["changes"]:
+            raise ValueError("changes is the only step that joins in its pipeline; give the others one of their own")
+        if not isinstance(self.source, FileSource):
+            raise ValueError(f"changes needs whole snapshots as files; the source is {self.source.format}")
+        if self.latency is not None:
+            raise ValueError("latency does not go with changes: a snapshot is compared as a whole")
+
+    @property
+    def tables(self) -> dict[str, TableSpec]:
+        """The tables by the outcome of the rows that end in them."""
+        tables = {
+            "joined": self.sink,
+            "unmatched": self.unmatched,
+            "invalid": self.quarantine,
+            "duplicate": self.duplicates,
+            "shed": self._archive,
+        }
+        return {outcome: table for outcome, table in tables.items() if table is not None}
+
+    @property
+    def _archive(self) -> TableSpec | None:
+        if self.overload is None:
+            return None
+        archive = self.overload.archive
+        return TableSpec(format=archive.format, path=archive.path, partition_by=(ARCHIVED_BY, ARCHIVED_IN))
+
+    @property
+    def relations(self) -> list[Path]:
+        """The relations of its steps, in their order."""
+        parts = [step.join or step.keyed for step in self.steps]
+        return [part.relation for part in parts if part is not None]
+
+    def below(self, folder: Path) -> PipelineSpec:
+        """The same with every relative path taken from a folder."""
+        return PipelineSpec.model_validate(_below(self.model_dump(by_alias=True, exclude_unset=True), folder))
+
+
+def _within(path: Path, folder: Path) -> bool:
+    return Path(os.path.normpath(path)).is_relative_to(os.path.normpath(folder))
+
+
+def _ends_unmatched(join: JoinStep) -> bool:
+    return join.unmatched != "null"
+
+
+def _below(value: Any, folder: Path) -> Any:
+    if isinstance(value, Path):
+        return folder / value
+    if isinstance(value, Mapping):
+        return {name: _below(each, folder) for name, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [_below(each, folder) for each in value]
+    return value

@@ -1,0 +1,114 @@
+"""Where a pipeline's rows come from: files in a folder, a topic of Kafka, or the built-in generator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+
+from semistream.pipelines.spec.column_types import column_type
+from semistream.pipelines.spec.part import SpecPart, as_value_error
+from semistream.pipelines.spec.row_rules import RowRule
+
+RESERVED = "__"
+"""What names of columns that a pipeline makes for itself begin with."""
+
+
+class RuleSpec(SpecPart):
+    """What the values of a column must be like."""
+
+    column: str
+    not_null: bool = False
+    min: Any = None
+    max: Any = None
+    one_of: tuple[Any, ...] | None = Field(default=None, min_length=1)
+
+    @property
+    def rule(self) -> RowRule:
+        """The rule that rows are held against."""
+        return RowRule(self.column, self.not_null, self.min, self.max, self.one_of)
+
+
+class TypedSource(SpecPart):
+    """A source whose rows have columns of given types, and are held against rules."""
+
+    columns: dict[str, str] = Field(alias="schema", min_length=1)
+    rules: tuple[RuleSpec, ...] = ()
+    options: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("columns")
+    @classmethod
+    def _known_types(cls, columns: dict[str, str]) -> dict[str, str]:
+        for name, type_ in columns.items():
+            if name.startswith(RESERVED):
+                raise ValueError(
+                    f"{name!r}: names that begin with {RESERVED!r} are the pipeline's own; rename the column"
+                )
+            as_value_error(column_type, type_)
+        return columns
+
+    @model_validator(mode="after")
+    def _rules_fit(self) -> TypedSource:
+        for each in self.rules:
+            as_value_error(lambda rule=each: rule.rule.require_fits(self.arrow_schema))
+        return self
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of a row in Arrow's types."""
+        return pa.schema([(name, column_type(type_)) for name, type_ in self.columns.items()])
+
+
+class FileSource(TypedSource):
+    """Files that are put into a folder, once each and whole.
+
+    ``on_schema_change`` says what becomes of a file without one of the columns, or with one of another type: its rows
+    go to the quarantine, or the pipeline stops. Columns that are not asked for are passed over, and reported.
+
+    ``snapshots`` is for the detection of changes: each file is a whole snapshot, or each folder, from when it holds a
+    file ``_SUCCESS``, in the order of their names. One with other columns always stops the pipeline.
+    """
+
+    format: Literal["parquet", "json", "csv"]
+    path: Path
+    files_per_batch: int = Field(default=64, ge=1)
+    snapshots: Literal["files", "folders"] = "files"
+    on_schema_change: Literal["quarantine", "stop"] = "quarantine"
+
+
+class KafkaSource(TypedSource):
+    """A topic of Kafka, whose values are rows as JSON or CSV."""
+
+    format: Literal["kafka"]
+    servers: str
+    topic: str
+    value: Literal["json", "csv"] = "json"
+    starting: Literal["earliest", "latest"] = "earliest"
+    rows_per_batch: int = Field(default=500_000, ge=1)
+
+
+class GeneratorSource(TypedSource):
+    """Made-up rows: ``key`` by Zipf's law over ``keys`` keys, ``seq`` the position, at ``rate`` rows a second.
+
+    The same ``seed`` gives the same rows. With ``rows`` it ends after so many.
+    """
+
+    format: Literal["generator"]
+    columns: dict[str, str] = Field(alias="schema", default={"key": "bigint", "seq": "bigint"})
+    keys: int = Field(ge=1)
+    exponent: float = Field(default=1.0, ge=0, le=10)
+    rate: int = Field(default=100_000, ge=1)
+    rows: int | None = Field(default=None, ge=1)
+    seed: int = 0
+
+    @field_validator("columns")
+    @classmethod
+    def _its_columns(cls, columns: dict[str, str]) -> dict[str, str]:
+        if columns != {"key": "bigint", "seq": "bigint"}:
+            raise ValueError("the generator's rows have the columns key and seq, both bigint; leave `schema` out")
+        return columns
+
+
+SourceSpec = Annotated[FileSource | KafkaSource | GeneratorSource, Field(discriminator="format")]

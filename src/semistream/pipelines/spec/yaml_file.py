@@ -1,0 +1,196 @@
+"""Pipeline files: YAML with `${VARIABLES}` for secrets, and errors that name the setting and the nearest valid one."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from semistream.errors import PipelineError
+from semistream.pipelines.spec.pipeline_spec import PipelineSpec
+from semistream.pipelines.spec.source_spec import SourceSpec
+
+_KIND = re.compile(r"|str|int|float|bool|tuple\[.*|dict\[.*|\[key\]")  # parts of a place that no file has
+_MERGE = "tag:yaml.org,2002:merge"  # that of the key <<
+_VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def read_spec(path: Path | str, environment: Mapping[str, str] = os.environ) -> PipelineSpec:
+    """The pipeline of a file; its relative paths are taken from the file's folder.
+
+    ``${NAME}`` in a value stands for a variable of the environment, so that no secret has to be in the file; ``$${``
+    for itself. Booleans are ``true`` and ``false`` only (YAML 1.2), so that a key ``on`` is a word.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text()
+    except OSError as error:
+        raise PipelineError(f"{file} cannot be read: {error.strerror}. Give a pipeline's YAML file.") from error
+    except UnicodeDecodeError as error:
+        raise PipelineError(f"{file} is not a text in UTF-8 ({error.reason}). Give a pipeline's YAML file.") from error
+    try:
+        content = yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise PipelineError(f"{file} is not YAML: {error}") from error
+    try:
+        settings = _with_variables(content, environment, str(file))
+    except RecursionError:
+        raise PipelineError(f"{file} has a part that contains itself, by an alias. Write it out.") from None
+    return make_spec(settings, where=str(file), folder=file.absolute().parent)
+
+
+def make_spec(content: Any, *, where: str = "the pipeline", folder: Path | None = None) -> PipelineSpec:
+    """The pipeline of nested mappings; all that is wrong with them is in one error.
+
+    Relative paths are taken from the ``folder``, if there is one.
+    """
+    if not isinstance(content, Mapping):
+        raise PipelineError(f"{where} holds no settings; a pipeline has {', '.join(_names(PipelineSpec))}.")
+    try:
+        spec = PipelineSpec.model_validate(content)
+        return spec if folder is None else spec.below(folder)
+    except ValidationError as error:
+        lines = [f"  {line}" for line in _lines(error.errors(include_url=False))]
+        raise PipelineError("\n".join([f"{where} is not a valid pipeline:", *lines])) from None
+
+
+def _lines(errors: Sequence[ErrorDetails]) -> list[str]:
+    """A line for each setting that is wrong: of a value that is of none of several kinds there is one error for each.
+
+    A list that is too short because its items are wrong is none.
+    """
+    listed: dict[str, list[str]] = {}
+    for each in errors:
+        within = [other for other in errors if len(other["loc"]) > len(each["loc"])]
+        if each["type"] == "too_short" and any(other["loc"][: len(each["loc"])] == each["loc"] for other in within):
+            continue
+        messages = listed.setdefault(_place(each["loc"]), [])
+        if (message := _message(each)) not in messages:
+            messages.append(message)
+    return [f"{place}: {', or '.join(messages)}" for place, messages in listed.items()]
+
+
+def _message(error: ErrorDetails) -> str:
+    """What is wrong with a setting, with the nearest valid name if there is no such setting."""
+    if error["type"] == "extra_forbidden":
+        known = _names(_model_at(error["loc"][:-1]))
+        return f"there is no such setting; there are {', '.join(known)}.{_nearest(str(error['loc'][-1]), known)}"
+    if error["type"] == "missing":
+        return "is missing"
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        known = [tag for model in _models_of(SourceSpec) for tag in _tags(model)]
+        given = error["input"].get("format") if isinstance(error["input"], Mapping) else error["input"]
+        return f"`format` is one of {', '.join(known)} (given: {given!r}).{_nearest(str(given), known)}"
+    message = error["msg"].removeprefix("Value error, ")
+    given = error["input"]
+    shown = "" if isinstance(given, Mapping | Sequence) and not isinstance(given, str) else f" (given: {given!r})"
+    known = re.findall(r"'([^']*)'", message) if error["type"] == "literal_error" else []
+    return f"{message}{shown}{_nearest(str(given), known)}"
+
+
+def _nearest(wrong: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(wrong, known, n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    text = ""
+    for part, _ in _walk(location):
+        if isinstance(part, str) and _KIND.fullmatch(part):
+            continue
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text or "the pipeline"
+
+
+def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
+    """The model that a place of the file is for."""
+    model: type[BaseModel] = PipelineSpec
+    for _, reached in _walk(location):
+        model = reached
+    return model
+
+
+def _walk(location: tuple[int | str, ...]) -> Iterator[tuple[int | str, type[BaseModel]]]:
+    """The parts of a place that are in the file, and the model at each: some only say which kind of source it is.
+
+    Such a part is given as no text.
+    """
+    model: type[BaseModel] = PipelineSpec
+    choices: list[type[BaseModel]] = []
+    for part in location:
+        tagged = next((each for each in choices if part in _tags(each)), None)
+        if tagged is not None:
+            model, choices = tagged, []
+            yield "", model
+            continue
+        if isinstance(part, str):
+            fields = {field.alias or name: field for name, field in model.model_fields.items()}
+            choices = _models_of(fields[part].annotation) if part in fields else []
+            model = choices[0] if choices else model
+        yield part, model
+
+
+def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
+    """The formats that a kind of source is for."""
+    field = model.model_fields.get("format")
+    return () if field is None else get_args(field.annotation)
+
+
+def _models_of(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for each in get_args(annotation) for model in _models_of(each)]
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _with_variables(value: Any, environment: Mapping[str, str], where: str) -> Any:
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda found: _variable(found, environment, where), value)
+    if isinstance(value, Mapping):
+        return {name: _with_variables(each, environment, where) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_variables(each, environment, where) for each in value]
+    return value
+
+
+def _variable(found: re.Match[str], environment: Mapping[str, str], where: str) -> str:
+    escaped, name = found[1], found[2]
+    if escaped:
+        return found[0][1:]
+    if name not in environment:
+        raise PipelineError(
+            f"{where} uses ${{{name}}}, but the environment has no {name}. Set it, or write $${{ for '${{'."
+        )
+    return environment[name]
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML as of 1.2 where it matters: ``on``, ``off``, ``yes`` and ``no`` are words, and no key comes twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key for key, _ in node.value if key.tag != _MERGE]
+        names = [self.construct_object(key, deep=True) for key in keys]
+        for name, at in zip(names, keys, strict=True):
+            if names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is there twice", at.start_mark)
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)

@@ -1,0 +1,1 @@
+"""The ETL steps: joins, surrogate keys, duplicates, snapshot changes."""

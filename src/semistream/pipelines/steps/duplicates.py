@@ -1,0 +1,78 @@
+"""Duplicate detection: of rows with the same business key, the first that ever came is new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semistream.pipelines.ledger.entries import WaitingFile
+from semistream.pipelines.ledger.faults import reached
+from semistream.pipelines.steps.key_relation import change_shared, open_key_relation, stalled_keys, unknown_keys
+from semistream.relation import Change, Relation, Transaction
+from semistream.storage.local_files import sync_file, sync_folder
+
+ACCEPTED_IN = "batch_id"
+"""The column that has the batch in which a key came first."""
+_POSITION = "__position"
+
+
+class SeenKeys:
+    """A relation of all keys that were ever accepted: what is kept in memory does not grow with it.
+
+    Which rows are the first of their key follows from the stalled rows, in the order of their files, and from the
+    version before the transaction: no other writer comes in between, so two pipelines that share the relation never
+    accept the same key.
+    """
+
+    def __init__(self, path: Path, key: pa.Schema) -> None:
+        self.relation = open_key_relation(path, key, pa.field(ACCEPTED_IN, pa.int64()))
+        self._columns = list(self.relation.key)
+
+    def accept(
+        self, folder: Path, files: Sequence[WaitingFile], columns: Sequence[str], transaction: Transaction, batch: int
+    ) -> tuple[Relation, list[str]]:
+        """Add the keys of stalled rows that are new.
+
+        Gives the version that has them, and for each file the name of one beside it that says which of its rows are the
+        first of their key.
+        """
+        stalled = stalled_keys(folder, files, columns).rename_columns(self._columns)
+        positions = stalled.append_column(_POSITION, pa.array(np.arange(stalled.num_rows)))
+        distinct = positions.group_by(self._columns).aggregate([(_POSITION, "min")])
+
+        def accepted(current: Relation) -> Change:
+            new = unknown_keys(current, distinct.select(self._columns))
+            return Change(upserts=new.append_column(ACCEPTED_IN, pa.repeat(pa.scalar(batch, pa.int64()), new.num_rows)))
+
+        reached("before keys")
+        current = change_shared(self.relation, accepted, transaction)
+        reached("after keys")
+        made = current.made_by(transaction)
+        assert made is not None
+        new = unknown_keys(Relation.open(current.path, made - 1), distinct.select(self._columns))
+        first = np.zeros(stalled.num_rows, np.bool_)
+        at = distinct.join(new, keys=self._columns, join_type="left semi").column(f"{_POSITION}_min")
+        first[at.to_numpy()] = True
+        self.relation = Relation.open(current.path, made)
+        return self.relation, _write_flags(folder, files, first)
+
+
+def _write_flags(
+    folder: Path, files: Sequence[WaitingFile], first: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> list[str]:
+    names, begin = [], 0
+    for file in files:
+        name = f"{file.path}.first"
+        table = pa.table({"first": first[begin : begin + file.rows]})
+        temporary = folder / f".{name}.tmp"
+        pq.write_table(table, temporary)
+        sync_file(temporary)
+        temporary.rename(folder / name)
+        names.append(name)
+        begin += file.rows
+    sync_folder(folder)
+    return names

@@ -1,0 +1,74 @@
+"""Relations of keys that a pipeline adds to: made empty, and looked up for keys that are not there yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semistream.errors import PipelineError, RelationLocked
+from semistream.pipelines.ledger.entries import WaitingFile
+from semistream.relation import Change, Relation, Transaction
+
+_PATIENCE_S, _AGAIN_S = 60.0, 0.1
+
+
+def open_key_relation(path: Path, key: pa.Schema, value: pa.Field) -> Relation:
+    """The relation of a value by keys; one that is not there is made, without rows.
+
+    One that is there may have other names for its key columns, as pipelines may share it: they are taken by position.
+    """
+    schema = key.append(value)
+    if not (path / "CURRENT").exists():
+        return Relation.build(schema.empty_table(), path, key=key.names)
+    relation = Relation.open(path)
+    found = relation.schema
+    if (*relation.key, value.name) != tuple(found.names) or found.types != schema.types:
+        raise PipelineError(
+            f"{path} has the columns ({_described(found)}) and the key ({', '.join(relation.key)}); the step needs "
+            f"({_described(schema)}) and all but the last as key. Give it another relation, or a path where there is "
+            "none: it is made."
+        )
+    return relation
+
+
+def change_shared(
+    relation: Relation,
+    change: Callable[[Relation], Change],
+    transaction: Transaction,
+    *,
+    patience_s: float = _PATIENCE_S,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Relation:
+    """`Relation.change` of a relation that other pipelines write to as well: waits a while until they have done."""
+    waited_s = 0.0
+    while True:
+        try:
+            return relation.change(change, transaction)
+        except RelationLocked:
+            if waited_s >= patience_s:
+                raise
+            sleep(_AGAIN_S)
+            waited_s += _AGAIN_S
+
+
+def stalled_keys(folder: Path, files: Sequence[WaitingFile], key: Sequence[str]) -> pa.Table:
+    """The keys of rows that are stalled, one for each row, in the order of the files."""
+    return pa.concat_tables([pq.read_table(folder / file.path, columns=list(key)) for file in files])
+
+
+def unknown_keys(relation: Relation, keys: pa.Table) -> pa.Table:
+    """Those among distinct keys that a relation does not have."""
+    found = relation.lookup(keys.cast(_key_schema(relation)), columns=list(relation.key))
+    return keys.join(found.cast(keys.schema), keys=keys.column_names, join_type="left anti") if found.num_rows else keys
+
+
+def _key_schema(relation: Relation) -> pa.Schema:
+    return pa.schema([relation.schema.field(name) for name in relation.key])
+
+
+def _described(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -1,0 +1,216 @@
+"""Change detection: a snapshot of a source's table against the one before, row by row and at its end.
+
+What a snapshot's end takes: the rows that are no longer there, and the relation that becomes the new snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from semistream.joins.base import SemiStreamJoin
+from semistream.kernels.array_types import Bools, Int32s, Int64s
+from semistream.pipelines.ledger.entries import Work, WrittenFile
+from semistream.pipelines.ledger.faults import reached
+from semistream.pipelines.steps.chain import Stopped
+from semistream.pipelines.steps.update_rows import last_of_keys
+from semistream.pipelines.tables.writer import TableLayout, TableWriter
+from semistream.relation import Change, PageRun, Relation, Transaction
+
+INSERTED, UPDATED, UNCHANGED, DELETED = "inserted", "updated", "unchanged", "deleted"
+BEFORE = "__before"
+"""What is put behind the names of the columns of the snapshot before."""
+
+
+@dataclass(frozen=True)
+class ChangesPlan:
+    """How rows are classed: by the columns ``compared``; those of the kinds ``emit`` go on with the column ``into``.
+
+    The results of the join have R's key in the column ``marker``, null for rows that were not there before.
+    """
+
+    width: int
+    marker: str
+    compared: tuple[str, ...]
+    into: str
+    emit: tuple[str, ...]
+
+
+class MetRows:
+    """A bit for each row of R: whether a tuple of the stream has met it."""
+
+    def __init__(self, relation: Relation) -> None:
+        self._first = first_rows(relation)
+        self.bits: Bools = np.zeros(int(self._first[-1]), np.bool_)
+
+    def meet(self, run: PageRun, page: Int32s, row: Int32s) -> None:
+        """Pairs were joined."""
+        self.bits[self._first[run.pages[page]] + row] = True
+
+    def save(self, path: Path) -> None:
+        """Write the bits to a file, eight in a byte."""
+        with path.open("wb") as file:
+            np.save(file, np.packbits(self.bits))
+
+
+def first_rows(relation: Relation) -> Int64s:
+    """The number of the first row of each page, and behind them of all rows."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(relation.table.rows, dtype=np.int64)])
+
+
+def load_met(paths: Sequence[Path], rows: int) -> Bools:
+    """Which rows any of the tasks has met."""
+    met = np.zeros(rows, np.bool_)
+    for path in paths:
+        met |= np.unpackbits(np.load(path), count=rows).astype(np.bool_)
+    return met
+
+
+def unmet_rows(relation: Relation, met: Bools) -> Iterator[pa.RecordBatch]:
+    """The rows of R that nobody has met: only their pages are read."""
+    first = first_rows(relation)
+    missed = np.flatnonzero(np.add.reduceat(~met, first[:-1])) if met.size else np.zeros(0, np.intp)
+    for run in relation.read_pages(missed):
+        for position, page in enumerate(run.pages.tolist()):
+            rows = run.batch(position, relation.schema.names)
+            unmet = pa.array(~met[first[page] : first[page] + rows.num_rows])
+            copied = pa.concat_batches([rows.filter(unmet), rows.slice(0, 0)])
+            yield pa.RecordBatch.from_arrays(copied.columns, schema=relation.schema)
+
+
+class ChangeChain:
+    """Classes rows by the results of a left join with the snapshot before; those that are new are also kept as upserts.
+
+    It is driven like a `Chain` of one link.
+    """
+
+    def __init__(self, plan: ChangesPlan, join: SemiStreamJoin, source: pa.Schema, upserts: TableWriter) -> None:
+        self._plan, self._join, self._source, self._upserts = plan, join, source, upserts
+        self.counts = dict.fromkeys((INSERTED, UPDATED, UNCHANGED), 0)
+
+    def push(self, rows: pa.RecordBatch, _: int = 0) -> Iterator[Stopped]:
+        """Rows of the snapshot."""
+        for results in self._join.push(rows):
+            yield from self._classed(results)
+
+    def flush(self) -> Iterator[Stopped]:
+        """All that is still on its way."""
+        for results in self._join.flush():
+            yield from self._classed(results)
+
+    def _classed(self, results: pa.RecordBatch) -> Iterator[Stopped]:
+        plan = self._plan
+        rows, kinds = results.select(range(plan.width)), self._kinds(results)
+        for kind in self.counts:
+            self.counts[kind] += int(np.count_nonzero(kinds == kind))
+        new = pa.array(kinds != UNCHANGED)
+        upserts = rows.select(self._source.names).filter(new)
+        if upserts.num_rows:
+            self._upserts.write(pa.RecordBatch.from_arrays(upserts.columns, schema=self._source))
+        emitted = pa.array(np.isin(kinds, plan.emit))
+        going = rows.append_column(plan.into, pa.array(kinds.astype(object), pa.string())).filter(emitted)
+        if going.num_rows:
+            yield Stopped(going, "joined", 1)
+        silent = rows.filter(pc.invert(emitted))
+        if silent.num_rows:
+            yield Stopped(silent, "silent", 1)
+
+    def _kinds(self, results: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
+        known = results.column(self._plan.marker).is_valid().to_numpy(zero_copy_only=False)
+        differs = np.zeros(results.num_rows, np.bool_)
+        for name in self._plan.compared:
+            differs |= ~same_values(results.column(name), results.column(f"{name}{BEFORE}"))
+        return np.where(known, np.where(differs, UPDATED, UNCHANGED), INSERTED)
+
+
+def same_values(left: pa.Array, right: pa.Array) -> Bools:
+    """Which values are the same; two nulls are, and so are two NaN.
+
+    >>> same_values(pa.array([1.0, None, float("nan"), 2.0]), pa.array([1.0, None, float("nan"), None])).tolist()
+    [True, True, True, False]
+    """
+    same = pc.fill_null(pc.equal(left, right), False)
+    same = pc.or_(same, pc.and_(pc.is_null(left), pc.is_null(right)))
+    if pa.types.is_floating(left.type):
+        nan = pc.and_(pc.fill_null(pc.is_nan(left), False), pc.fill_null(pc.is_nan(right), False))
+        same = pc.or_(same, nan)
+    found: Bools = same.to_numpy(zero_copy_only=False)
+    return found
+
+
+UPSERTS, DELETES, MET = "upserts", "deletes", "met"
+"""Files in the folder of rows: rows that are new, keys that are gone, and which rows were met."""
+WITHHELD = "deletes_withheld"
+"""The count of rows that nobody has met, in a snapshot of which some rows could not be read or are invalid."""
+
+
+def end_snapshot(
+    relation: Relation, plan: ChangesPlan, work: Work, folder: Path, joined: TableLayout, prefix: str
+) -> Work:
+    """What the work for a snapshot came to, with the rows of the one before that nobody has met: they were deleted.
+
+    Unless a row of the snapshot is invalid: it may be one of those, so none of them is taken for deleted, and all stay.
+    """
+    met = load_met([folder / file.path for file in work.files.get(MET, [])], relation.num_rows)
+    if work.outcomes.get("invalid"):
+        unmet = sum(rows.num_rows for rows in unmet_rows(relation, met))
+        return replace(work, counts={**work.counts, DELETED: 0, WITHHELD: unmet})
+    gone = TableWriter(TableLayout(str(folder), _keys(relation)), f"{prefix}-{DELETES}")
+    told = TableWriter(joined, prefix)
+    deleted = 0
+    try:
+        for rows in unmet_rows(relation, met):
+            deleted += rows.num_rows
+            gone.write(rows.select(list(relation.key)))
+            if DELETED in plan.emit:
+                told.write(_as_deleted(rows, plan, joined.schema))
+        files = {**work.files, DELETES: gone.close(), "joined": work.files.get("joined", []) + told.close()}
+    except BaseException:
+        gone.abandon()
+        told.abandon()
+        raise
+    return replace(work, files=files, counts={**work.counts, DELETED: deleted})
+
+
+def publish_snapshot(relation: Relation, work: Work, folder: Path, transaction: Transaction) -> Relation:
+    """Let the relation be the new snapshot, once for each transaction."""
+
+    def change(current: Relation) -> Change:
+        upserts = _read(folder, work.files.get(UPSERTS, []))
+        if upserts is not None:
+            upserts = upserts.take(last_of_keys(upserts, current.key))
+        return Change(upserts=upserts, deletes=_read(folder, work.files.get(DELETES, [])))
+
+    if not work.files.get(UPSERTS) and not work.files.get(DELETES):
+        return relation
+    reached("before snapshot")
+    published = relation.change(change, transaction)
+    reached("after snapshot")
+    return published
+
+
+def _as_deleted(rows: pa.RecordBatch, plan: ChangesPlan, schema: pa.Schema) -> pa.RecordBatch:
+    kinds = pa.repeat(DELETED, rows.num_rows)
+    columns = [kinds if name == plan.into else rows.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(
+        [column.cast(f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def _keys(relation: Relation) -> pa.Schema:
+    return pa.schema([relation.schema.field(name) for name in relation.key])
+
+
+def _read(folder: Path, files: list[WrittenFile]) -> pa.Table | None:
+    return pa.concat_tables(_tables(folder, files)) if files else None
+
+
+def _tables(folder: Path, files: list[WrittenFile]) -> Iterator[pa.Table]:
+    for file in files:
+        yield pq.read_table(folder / file.path)

@@ -1,0 +1,1 @@
+"""Target tables: write files, then publish a batch once."""

@@ -1,0 +1,76 @@
+"""Rows for the quarantine: what they were, and why they are there.
+
+Rows of updates that were no use, for the quarantine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semistream.pipelines.ledger.entries import Plan, Work
+from semistream.pipelines.tables.writer import TableLayout, TableWriter
+
+UNREADABLE = "the row cannot be read with the source's columns and types"
+INVALID_SCHEMA = pa.schema([("raw", pa.string()), ("reason", pa.string()), ("batch_id", pa.int64())])
+
+
+def invalid_rows(batch: int, rows: pa.RecordBatch, raw: pa.Array | None, reasons: pa.Array) -> pa.RecordBatch:
+    """Rows of the quarantine: the text of what could not be read, and of other rows their values as JSON."""
+    texts = [None] * rows.num_rows if raw is None else _values(raw)
+    if None in texts:
+        texts = [as_json(row) if text is None else text for text, row in zip(texts, _rows(rows), strict=True)]
+    numbers = pa.repeat(pa.scalar(batch, pa.int64()), len(texts))
+    return pa.RecordBatch.from_arrays([pa.array(texts, pa.string()), reasons, numbers], schema=INVALID_SCHEMA)
+
+
+def _rows(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Rows by name; where two columns have the same, the second gets its number."""
+    names = [f"{name}#{i}" if name in rows.schema.names[:i] else name for i, name in enumerate(rows.schema.names)]
+    for values in zip(*map(_values, rows.columns), strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """The values of a column; those that Python has no value for, as a year 10000, as texts."""
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):
+        if len(column) > 1:
+            half = len(column) // 2
+            return _values(column[:half]) + _values(column[half:])
+        bytes_of_text = pa.types.is_string(column.type)
+        return [str(column.cast(pa.binary() if bytes_of_text else pa.string())[0].as_py())]
+
+
+def as_json(row: Mapping[str, Any]) -> str:
+    """A row as JSON, with what JSON does not have as a text.
+
+    >>> as_json({"a": 1, "b": b"\\x01"})
+    '{"a": 1, "b": "01"}'
+    """
+    return json.dumps(row, default=_as_text, ensure_ascii=False)
+
+
+def _as_text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def with_rejected(work: Work, plan: Plan, folder: Path, quarantine: TableLayout) -> Work:
+    """The work for a batch with rows of updates that its plan names, which lie in a ``folder``."""
+    writer = TableWriter(quarantine, f"{plan.batch:012d}-0")
+    rows = 0
+    for name in plan.rejected:
+        table = pq.read_table(folder / name)
+        rows += table.num_rows
+        numbers = pa.repeat(pa.scalar(plan.batch, pa.int64()), table.num_rows)
+        columns = [column.combine_chunks() for column in table.columns]
+        writer.write(pa.RecordBatch.from_arrays([*columns, numbers], schema=INVALID_SCHEMA))
+    files = {**work.files, "invalid": work.files.get("invalid", []) + writer.close()}
+    return replace(work, files=files, counts={**work.counts, "invalid_updates": rows})

@@ -1,0 +1,1 @@
+"""One batch in one worker: rows in, outcomes out, every row accounted for."""

@@ -1,0 +1,399 @@
+"""What a worker does with its part of a batch: check rows, join them, write each where it stops, account for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.errors import PipelineError, RelationError
+from semistream.pipelines.carried_types import convert_batch
+from semistream.pipelines.inputs.parquet_files import require_readable
+from semistream.pipelines.inputs.shed_archive import ArchiveSplit, archived_rows
+from semistream.pipelines.inputs.splits import RowsSplit, SourceSplit, Split
+from semistream.pipelines.ledger.entries import WaitingFile, Work
+from semistream.pipelines.overload.arrival_times import CARRIED_SAMPLE, Arrived, ArrivedRows
+from semistream.pipelines.overload.task_shedding import TaskShedding
+from semistream.pipelines.spec.row_rules import RowRule, first_broken
+from semistream.pipelines.spec.source_spec import RESERVED
+from semistream.pipelines.steps.chain import ROW, Chain, Stopped
+from semistream.pipelines.steps.row_flags import Numbers
+from semistream.pipelines.steps.snapshot_changes import ChangeChain
+from semistream.pipelines.tables.quarantine import INVALID_SCHEMA, UNREADABLE, invalid_rows
+from semistream.pipelines.tables.writer import TableLayout, TableWriter
+from semistream.pipelines.task.ownership import archives, can_copy, own_rows
+from semistream.pipelines.task.routed_keys import RoutedKeys
+from semistream.pipelines.task.row_accounts import Accounts
+from semistream.pipelines.task.waiting_rows import WaitingWriter
+from semistream.relation.format.row_sizes import is_regular, row_sizes
+
+RAW = "__raw"
+"""The column that has the text of a row that could not be read."""
+SINCE = "__since"
+"""The column that says when a row came, in milliseconds."""
+
+_RAISE = "raise `memory` to load such rows"
+BATCH, STOPPED_AT = "batch_id", "stopped_at"
+SHED_AGE_MS = "shed_age_ms"
+"""Of rows that were shed: how long before the batch was planned the first of them came, in milliseconds."""
+
+__all__ = ["INVALID_SCHEMA", "RAW", "SHED_AGE_MS", "SINCE", "BatchTask", "TaskPlan", "stopped_schema"]
+
+
+def stopped_schema(source: pa.Schema) -> pa.Schema:
+    """The columns of rows that end before the last step: the source's, at which step, and in which batch."""
+    return pa.schema([*source, pa.field(STOPPED_AT, pa.string()), pa.field(BATCH, pa.int64())])
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """What all tasks of a phase share: the source's columns and rules, and the tables that rows end in, by outcome.
+
+    ``constants`` are columns that rows get besides. ``entering`` are the columns of rows that enter each link,
+    ``labels`` its name, ``versions`` that of its relation, and ``retry_s`` how long rows wait for a partner in it. Rows
+    that do not end are written below ``rows_folder``. If joined rows are not ``written``, they are given out instead.
+    Rows of more than ``most_row_bytes`` are invalid: the joins have no room for them. ``routed`` says which task owns a
+    row, where tasks read rows of others too. Under a goal for latency there is a ``shedding``.
+    """
+
+    batch: int
+    at: float
+    phase: int
+    source: pa.Schema
+    rules: tuple[RowRule, ...]
+    tables: Mapping[str, TableLayout]
+    entering: tuple[pa.Schema, ...]
+    labels: tuple[str, ...]
+    versions: tuple[int, ...]
+    retry_s: tuple[float, ...]
+    rows_folder: str
+    constants: Mapping[str, str] = field(default_factory=dict)
+    written: bool = True
+    most_row_bytes: int | None = None
+    routed: RoutedKeys | None = None
+    shedding: TaskShedding | None = None
+
+    @property
+    def prefix(self) -> str:
+        """What names of files begin with."""
+        return f"{self.batch:012d}-{self.phase}"
+
+
+class BatchTask:
+    """A part of a phase, of Spark's partition ``number``. If anything fails, no file is left."""
+
+    def __init__(self, plan: TaskPlan, chain: Chain | ChangeChain, number: int = 0) -> None:
+        self._plan, self._number = plan, number
+        self._chain = chain
+        self._accounts = Accounts()
+        self._writers = {name: TableWriter(layout, plan.prefix) for name, layout in plan.tables.items()}
+        self._waiting = WaitingWriter(plan)
+        self._counts: dict[str, int] = {}
+        self._peaks: dict[str, int] = {}
+        self._arrivals: dict[str, int] = {}
+
+    def run(self, inputs: Iterable[pa.RecordBatch | Split]) -> Iterator[pa.RecordBatch]:
+        """Take all rows as far as they come; gives the joined ones if they are not written here.
+
+        Batches have the source's columns by position, and behind them the text of rows that could not be read; under a
+        goal for latency, also when rows came, in milliseconds.
+        """
+        try:
+            for stopped in self._stopped(inputs):
+                yield from self._end(stopped)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def work(self) -> Work:
+        """What it came to, when all rows are through."""
+        outcomes, stalled_rows = self._accounts.outcomes()
+        try:
+            files = {name: writer.close() for name, writer in self._writers.items()}
+            waiting, stalled = self._waiting.close()
+        except BaseException:
+            self.abandon()
+            raise
+        rows, counts, peaks, arrivals = self._accounts.rows, self._counts, self._peaks, self._arrivals
+        return Work(rows, outcomes, files, waiting, stalled, stalled_rows, counts, peaks, arrivals)
+
+    def abandon(self) -> None:
+        """Remove all that was written."""
+        for writer in self._writers.values():
+            writer.abandon()
+        self._waiting.abandon()
+
+    def _stopped(self, inputs: Iterable[pa.RecordBatch | Split]) -> Iterator[Stopped]:
+        shedding = self._plan.shedding
+        if shedding is not None:
+            splits: list[Split] = []
+            for batch, arrived in shedding.partition(_rows_of(inputs, splits), self._number):
+                yield from self._enter_spark_s(batch, arrived)
+            inputs = splits
+        for each in inputs:
+            if isinstance(each, SourceSplit):
+                yield from self._read_source(each)
+            elif isinstance(each, RowsSplit):
+                yield from self._resume(each)
+            elif isinstance(each, ArchiveSplit):
+                yield from self._repair(each)
+            else:
+                yield from self._enter_spark_s(each, None)
+        yield from self._chain.flush()
+
+    def _enter_spark_s(self, batch: pa.RecordBatch, arrived: Arrived | None) -> Iterator[Stopped]:
+        raw = batch.column(batch.num_columns - 1)
+        rows = convert_batch(batch.remove_column(batch.num_columns - 1), self._plan.source)
+        yield from self._enter(rows, raw, arrived)
+
+    def _repair(self, split: ArchiveSplit) -> Iterator[Stopped]:
+        """Rows that were shed, as if they came now."""
+        found = split.read(self._plan.source)
+        while True:
+            try:
+                batch = next(found, None)
+            except (pa.ArrowException, OSError) as error:  # of a file that nobody had read before
+                names = pa.record_batch({"file": [file.path for file in split.files]})
+                if not split.owner:
+                    self._refuse_all(names, f"the rest of the file cannot be read: {error}")
+                return
+            if batch is None:
+                return
+            rows, arrived = batch[0], ArrivedRows(batch[1], batch[2], repaired=True)
+            if split.owner is not None and self._plan.routed is not None:
+                mine = own_rows(rows, split, self._plan.routed, arrived)
+                rows, arrived = rows.filter(pa.array(mine)), arrived.where(mine)
+            yield from self._enter(rows, None, arrived)
+
+    def _read_source(self, split: SourceSplit) -> Iterator[Stopped]:
+        names = self._plan.source.names
+        shedding = self._plan.shedding
+        if shedding is not None and shedding.sheds_all(split):
+            if not archives(split, self._plan.routed):
+                return
+            if can_copy(split, self._plan.tables["shed"], shedding):
+                self._shed_file(shedding, split)
+                return
+        arrived = None if shedding is None else shedding.split(split)
+        batches, begin = split.read(names if split.reason is None else None), 0
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError) as error:
+                if split.tells:
+                    self._refuse_rest(split, error)
+                return
+            if batch is None:
+                return
+            if split.reason is not None:
+                self._refuse_all(batch, split.reason)
+            else:
+                own = None if arrived is None else arrived.slice(begin, batch.num_rows)
+                yield from self._convert(batch.select(names), split, own)
+                begin += batch.num_rows
+
+    def _convert(self, batch: pa.RecordBatch, split: SourceSplit, arrived: Arrived | None) -> Iterator[Stopped]:
+        """Rows of a file in the source's types; one with a value that has no place there is invalid."""
+        try:
+            rows = convert_batch(batch, self._plan.source)
+        except RelationError as error:
+            if batch.num_rows > 1:
+                half = batch.num_rows // 2
+                for begin, rows_here in ((0, half), (half, batch.num_rows - half)):
+                    own = None if arrived is None else arrived.slice(begin, rows_here)
+                    yield from self._convert(batch.slice(begin, rows_here), split, own)
+            elif split.tells:
+                self._refuse_all(batch, str(error.__cause__ or error))
+            return
+        if split.owner is not None and self._plan.routed is not None:
+            mine = own_rows(rows, split, self._plan.routed, arrived)
+            rows, arrived = rows.filter(pa.array(mine)), None if arrived is None else arrived.where(mine)
+        yield from self._enter(rows, None, arrived)
+
+    def _shed_file(self, shedding: TaskShedding, split: SourceSplit) -> None:
+        """A file of the source goes to the archive. Which of its rows are invalid turns out when they are repaired."""
+        assert split.part is not None
+        self._accounts.enter_and_end("shed", split.rows)
+        bounds = None if shedding.valued is None else shedding.valued.bounds_of_any(split.rows)
+        self._count_missing(bounds, split.rows, shedding.came_ms(split))
+        try:
+            self._writers["shed"].copy(
+                Path(split.path),
+                split.rows,
+                (shedding.pipeline, str(self._plan.batch)),
+                part=split.part,
+                came_ms=shedding.came_ms(split),
+            )
+        except OSError as error:
+            require_readable(split.path, error)
+            raise
+
+    def _refuse_all(self, rows: pa.RecordBatch, reason: str) -> None:
+        self._refuse(rows, None, pa.repeat(reason, rows.num_rows), self._accounts.enter(rows.num_rows))
+
+    def _refuse_rest(self, split: SourceSplit, error: Exception) -> None:
+        """What cannot be read of a file is one row of the quarantine, with its name."""
+        require_readable(split.path, error)
+        if split.stop:
+            raise PipelineError(
+                f"the source's file {split.path} cannot be read: {error}. Replace it and start the pipeline again, or "
+                "let such files go to the quarantine (on_schema_change: quarantine)."
+            ) from error
+        groups = f", row groups {', '.join(map(str, split.row_groups))}" if split.row_groups else ""
+        self._refuse_all(
+            pa.record_batch({"file": [split.path]}), f"the rest of the file{groups} cannot be read: {error}"
+        )
+
+    def _enter(self, rows: pa.RecordBatch, raw: pa.Array | None, arrived: Arrived | None) -> Iterator[Stopped]:
+        """Rows of the source: those that are as it promises go on or are shed, the others go to the quarantine."""
+        plan, numbers = self._plan, self._accounts.enter(rows.num_rows)
+        reasons = first_broken(plan.rules, rows)
+        if plan.most_row_bytes is not None and not is_regular(rows.schema):
+            wide = pa.array(row_sizes(rows) > plan.most_row_bytes)
+            reasons = pc.if_else(wide, f"the row takes more than {plan.most_row_bytes:,} bytes; {_RAISE}", reasons)
+        if raw is not None and raw.null_count < len(raw):
+            reasons = pc.if_else(raw.is_valid(), UNREADABLE, reasons)
+        if reasons.null_count < len(reasons):
+            broken = reasons.is_valid()
+            at = broken.to_numpy(zero_copy_only=False)
+            text = None if raw is None else raw.filter(broken)
+            self._refuse(rows.filter(broken), text, reasons.filter(broken), numbers[at])
+            rows, numbers = rows.filter(pc.invert(broken)), numbers[~at]
+            arrived = None if arrived is None else arrived.where(~at)
+        if arrived is not None:
+            rows, numbers, arrived = self._not_shed(rows, numbers, arrived)
+        if rows.num_rows:
+            yield from self._chain.push(self._carried(rows, numbers, arrived))
+
+    def _not_shed(
+        self, rows: pa.RecordBatch, numbers: Numbers, arrived: Arrived
+    ) -> tuple[pa.RecordBatch, Numbers, Arrived]:
+        """The rows that are kept; the others go to the archive as they are."""
+        plan, shedding = self._plan, self._plan.shedding
+        assert shedding is not None
+        if isinstance(arrived, ArrivedRows) and arrived.kept is not None and not arrived.kept.mask.all():
+            kept = arrived.kept.mask
+            shed, fate = rows.filter(pa.array(~kept)), arrived.where(~kept)
+            self._accounts.end("shed", numbers[~kept])
+            bounds = None if shedding.valued is None else shedding.valued.bounds(shed)
+            self._count_missing(bounds, shed.num_rows, int(fate.came_ms.min()))
+            schema, batch = plan.tables["shed"].schema, plan.batch
+            self._writers["shed"].write(
+                archived_rows(shed, fate.came_ms, fate.ids, pipeline=shedding.pipeline, batch=batch, schema=schema)
+            )
+            rows, numbers, arrived = rows.filter(pa.array(kept)), numbers[kept], arrived.where(kept)
+        for tick, came in arrived.by_arrival(shedding.tick_ms).items():
+            self._arrivals[tick] = self._arrivals.get(tick, 0) + came
+        return rows, numbers, arrived
+
+    def _count_missing(self, bounds: tuple[int, int] | None, rows: int, oldest_ms: int) -> None:
+        """How many results rows that are shed would have had, within bounds if they are known, and since when."""
+        waited_ms = int(self._plan.at * 1000) - oldest_ms
+        self._peaks[SHED_AGE_MS] = max(waited_ms, self._peaks.get(SHED_AGE_MS, 0))
+        found = {"unvalued": rows} if bounds is None else {"missing_low": bounds[0], "missing_high": bounds[1]}
+        for name, count in found.items():
+            self._counts[name] = self._counts.get(name, 0) + count
+
+    def _carried(self, rows: pa.RecordBatch, numbers: Numbers, arrived: Arrived | None) -> pa.RecordBatch:
+        """Rows with the columns that the pipeline needs for itself."""
+        since = pa.repeat(pa.scalar(int(self._plan.at * 1000), pa.int64()), rows.num_rows)
+        own = {ROW: pa.array(numbers), SINCE: since}
+        constants = {name: pa.repeat(value, rows.num_rows) for name, value in self._plan.constants.items()}
+        columns = [*rows.columns, *own.values(), *constants.values()]
+        names = [*rows.schema.names, *own, *constants]
+        shedding = self._plan.shedding
+        if isinstance(arrived, ArrivedRows) and shedding is not None and shedding.weighted:
+            design = None if shedding.decided is None else shedding.decided.design
+            columns += arrived.sample_columns(self._plan.batch, design)
+            names += CARRIED_SAMPLE.names
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+    def _resume(self, split: RowsSplit) -> Iterator[Stopped]:
+        """Rows that waited or were stalled, from where they were; those of one source row have its number together."""
+        numbering = self._accounts.origin()
+        for file, batch, first in split.read():
+            schema = self._entering(file, batch.schema)
+            at = schema.get_field_index(ROW)
+            rows = convert_batch(batch, schema).set_column(
+                at, schema.field(at), pa.array(numbering.numbers(batch.column(ROW).to_numpy()))
+            )
+            if first is not None and isinstance(self._chain, Chain):
+                yield from self._chain.resume(rows, file.link, first)
+            else:
+                yield from self._chain.push(rows, file.link)
+
+    def _entering(self, file: WaitingFile, found: pa.Schema) -> pa.Schema:
+        """The columns of rows that enter a link, which are those of rows that waited before it."""
+        wanted = self._plan.entering[file.link].names if file.link < len(self._plan.entering) else []
+        if found.names != wanted:
+            raise PipelineError(
+                f"{file.rows} rows wait before step {file.link + 1} with the columns ({', '.join(found.names)}), but "
+                f"that step now takes ({', '.join(wanted)}). Run the pipeline as it was until none wait, then change "
+                "it."
+            )
+        return self._plan.entering[file.link]
+
+    def _refuse(self, rows: pa.RecordBatch, raw: pa.Array | None, reasons: pa.Array, numbers: Numbers) -> None:
+        self._writers["invalid"].write(invalid_rows(self._plan.batch, rows, raw, reasons))
+        self._accounts.end("invalid", numbers)
+
+    def _end(self, stopped: Stopped) -> Iterator[pa.RecordBatch]:
+        """Write rows where they stop."""
+        plan, rows = self._plan, stopped.rows
+        numbers = rows.column(ROW).to_numpy()
+        if stopped.outcome == "joined":
+            self._accounts.end("joined", numbers)
+            own = [name for name in rows.schema.names if not name.startswith(RESERVED)]
+            if not plan.written:
+                yield rows.select(own)
+            else:
+                self._writers["joined"].write(convert_batch(rows.select(own), plan.tables["joined"].schema))
+        elif stopped.outcome == "silent":
+            self._accounts.end("joined", numbers)
+        elif stopped.outcome in ("unmatched", "duplicate"):
+            self._stop(stopped.rows, stopped.outcome, stopped.link)
+        elif stopped.outcome == "waiting":
+            overdue = _overdue(rows, plan.at - plan.retry_s[stopped.link])
+            if overdue is not None:
+                self._stop(rows.filter(overdue), "unmatched", stopped.link)
+                rows = rows.filter(pc.invert(overdue))
+            self._keep(rows, stopped)
+        else:
+            self._keep(rows, stopped)
+
+    def _keep(self, rows: pa.RecordBatch, stopped: Stopped) -> None:
+        """Rows that go on later."""
+        if rows.num_rows:
+            outcome = "stalled" if stopped.outcome == "stalled" else "pending"
+            self._accounts.end(outcome, rows.column(ROW).to_numpy())
+            self._waiting.write(rows, stopped)
+
+    def _stop(self, rows: pa.RecordBatch, outcome: str, link: int) -> None:
+        plan = self._plan
+        self._accounts.end(outcome, rows.column(ROW).to_numpy())
+        if outcome not in self._writers or not rows.num_rows:
+            return
+        label, schema = plan.labels[link], plan.tables[outcome].schema
+        constants = [pa.repeat(label, rows.num_rows), pa.repeat(pa.scalar(plan.batch, pa.int64()), rows.num_rows)]
+        columns = [rows.column(name) for name in plan.source.names]
+        named = pa.RecordBatch.from_arrays([*columns, *constants], names=schema.names)
+        self._writers[outcome].write(convert_batch(named, schema))
+
+
+def _rows_of(inputs: Iterable[pa.RecordBatch | Split], splits: list[Split]) -> Iterator[pa.RecordBatch]:
+    """Rows that Spark has read; splits that come among them are put aside."""
+    for each in inputs:
+        if isinstance(each, pa.RecordBatch):
+            yield each
+        else:
+            splits.append(each)
+
+
+def _overdue(rows: pa.RecordBatch, since_s: float) -> pa.BooleanArray | None:
+    """Which rows came before a time; None if none did."""
+    early = rows.column(SINCE).to_numpy() <= since_s * 1000
+    return pa.array(early) if np.any(early) else None

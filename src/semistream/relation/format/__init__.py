@@ -1,0 +1,1 @@
+"""The on-disk format of a relation: pages, page table, manifest, column groups."""

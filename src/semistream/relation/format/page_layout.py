@@ -1,0 +1,140 @@
+"""What a page looks like: its columns, their buffers, and which of them holds the key codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import InvalidArgument
+from semistream.kernels.array_types import Int64s
+from semistream.keys import KeyCodec
+
+CODE_COLUMN = "_key_code"
+
+
+@dataclass(frozen=True)
+class ColumnLayout:
+    """One column of a page: its first buffer (the validity bitmap) and how its values are copied.
+
+    ``kind`` is ``"fixed"`` (``width`` bytes a value), ``"bits"``, ``"binary"`` (``width`` bytes an offset), or
+    ``"arrow"`` for types that only Arrow takes apart: nested ones.
+    """
+
+    name: str
+    type: pa.DataType
+    first_buffer: int
+    kind: str
+    width: int
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes of a value apart from what varies, with its bit of validity (and of a boolean) as a byte."""
+        return self.width + (2 if self.kind == "bits" else 1)
+
+
+@dataclass(frozen=True)
+class SegmentLayout:
+    """What a page has in one column group: a record batch of its own, with the page's buffers from the first one on."""
+
+    schema: pa.Schema
+    first_buffer: int
+    num_buffers: int
+
+
+@dataclass(frozen=True)
+class PageLayout:
+    """The columns of R's pages. Codes are the key column itself where it is one already, else a column of their own.
+
+    Columns and buffers are numbered through, segment after segment; codes are in the first one.
+    """
+
+    columns: tuple[ColumnLayout, ...]
+    segments: tuple[SegmentLayout, ...]
+    num_buffers: int
+    code_buffer: int
+
+    @classmethod
+    def of(
+        cls, user_schema: pa.Schema, key: tuple[str, ...], codec: KeyCodec, groups: Sequence[Sequence[str]] = ()
+    ) -> PageLayout:
+        """The layout of a relation with these columns, or of those of its column ``groups``, the key's first."""
+        if CODE_COLUMN in user_schema.names:
+            raise InvalidArgument(f"column {CODE_COLUMN!r} has a name that semistream keeps for itself; rename it.")
+        schemas = [pa.schema([user_schema.field(name) for name in group]) for group in groups] or [user_schema]
+        if codec.in_place_code:
+            return cls._laid_out(schemas, key[0])
+        return cls._laid_out([_with_code_field(schemas[0]), *schemas[1:]], CODE_COLUMN)
+
+    @classmethod
+    def with_codes(cls, user_schema: pa.Schema) -> PageLayout:
+        """The layout of rows with a column of codes before their own."""
+        return cls._laid_out([_with_code_field(user_schema)], CODE_COLUMN)
+
+    @classmethod
+    def _laid_out(cls, schemas: Sequence[pa.Schema], code_column: str) -> PageLayout:
+        columns: list[ColumnLayout] = []
+        segments: list[SegmentLayout] = []
+        buffer = 0
+        for schema in schemas:
+            first = buffer
+            for field in schema:
+                kind, width = _copy_kind(field.type)
+                columns.append(ColumnLayout(field.name, field.type, buffer, kind, width))
+                buffer += _count_buffers(field.type)
+            segments.append(SegmentLayout(schema, first, buffer - first))
+        code = next(column for column in columns if column.name == code_column)
+        return cls(tuple(columns), tuple(segments), buffer, code.first_buffer + 1)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """All columns, in the order in which they are stored."""
+        if len(self.segments) == 1:
+            return self.segments[0].schema
+        return pa.schema([field for segment in self.segments for field in segment.schema])
+
+    @property
+    def in_one_segment(self) -> PageLayout:
+        """The same columns with the same numbers, for pages that are one record batch."""
+        return replace(self, segments=(SegmentLayout(self.schema, 0, self.num_buffers),))
+
+    def stored(self, rows: pa.RecordBatch, codes: Int64s) -> pa.RecordBatch:
+        """Rows of R as pages store them: their columns in this order, with their codes if these are a column."""
+        if rows.schema.names == self.schema.names:
+            return rows
+        coded = pa.array(np.ascontiguousarray(codes))
+        columns = [coded if name == CODE_COLUMN else rows.column(name) for name in self.schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def column(self, name: str) -> ColumnLayout:
+        """The layout of a column by name."""
+        return next(column for column in self.columns if column.name == name)
+
+
+def _with_code_field(schema: pa.Schema) -> pa.Schema:
+    return schema.insert(0, pa.field(CODE_COLUMN, pa.int64(), nullable=False))
+
+
+def _copy_kind(type_: pa.DataType) -> tuple[str, int]:
+    if pa.types.is_boolean(type_):
+        return "bits", 0
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return "binary", 4
+    if pa.types.is_large_string(type_) or pa.types.is_large_binary(type_):
+        return "binary", 8
+    if not pa.types.is_nested(type_) and not pa.types.is_null(type_) and type_.num_buffers == 2:
+        return "fixed", type_.bit_width // 8
+    return "arrow", 0
+
+
+def _count_buffers(type_: pa.DataType) -> int:
+    """Buffers a column has in an IPC message: those of the type itself, then those of its children."""
+    if pa.types.is_null(type_):
+        return 0
+    own = int(type_.num_buffers)
+    if pa.types.is_union(type_):
+        own -= 1  # unions have no validity bitmap in a message
+    return own + sum(_count_buffers(type_.field(i).type) for i in range(type_.num_fields))

@@ -1,0 +1,91 @@
+"""R's rows with a null key as pages: what a join that does not go by the key must meet besides the clustered ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.kernels.page_cuts import cut_pages
+from semistream.relation.format.page_layout import PageLayout
+from semistream.relation.format.row_sizes import row_ends
+from semistream.relation.read.disk import DiskCounts
+from semistream.relation.read.page_run import PageRun
+from semistream.relation.write.page_writer import frame_bytes
+from semistream.relation.write.version_draft import check_whole
+
+if TYPE_CHECKING:
+    from semistream.relation.relation import Relation
+
+MOST_ROWS = 1024
+"""Rows of a page made in memory."""
+
+WORKING_BYTES = 64 * MOST_ROWS
+"""What cutting rows into pages takes besides the page."""
+
+
+class NullKeyPages:
+    """The rows with a null key, which have no pages on disk, as runs of one page each.
+
+    They lie in Arrow files of their own, which are mapped: what the operating system holds of them can be taken back at
+    any time. A page is a copy of some rows in the layout of R's pages, of at most `MOST_ROWS` rows and of R's page size
+    (or of one row that is larger); its key codes mean nothing. There are ``count`` pages, the largest of ``largest``
+    bytes. What is read is added to ``counts``.
+    """
+
+    def __init__(self, relation: Relation, counts: DiskCounts | None = None) -> None:
+        self._layout = relation.layout.in_one_segment
+        self._frame = frame_bytes(self._layout)
+        self._room = relation.manifest.page_bytes - self._frame
+        self._files = [check_whole(relation.path, file) for file in relation.manifest.null_files]
+        self.counts = DiskCounts() if counts is None else counts
+        self.count, self.largest = 0, 0
+        for _, nbytes in self._pages():
+            self.count += 1
+            self.largest = max(self.largest, nbytes)
+
+    def read(self) -> Iterator[PageRun]:
+        """The pages, in the same order every time."""
+        for rows, _ in self._pages():
+            run = page_of(rows, self._layout)
+            self.counts.requests += 1
+            self.counts.seeks += 1
+            self.counts.pages += 1
+            self.counts.bytes += run.buffer.size
+            yield run
+
+    def _pages(self) -> Iterator[tuple[pa.RecordBatch, int]]:
+        """The rows of each page, and what the page takes at most."""
+        for rows in self._pieces():
+            ends = row_ends(rows, self._layout)
+            cuts = [*cut_pages(ends, self._room).tolist(), rows.num_rows]
+            for begin, end in pairwise(cuts):
+                nbytes = int(ends[end - 1]) - (int(ends[begin - 1]) if begin else 0)
+                yield rows.slice(begin, end - begin), self._frame + nbytes
+
+    def _pieces(self) -> Iterator[pa.RecordBatch]:
+        for path in self._files:
+            with pa.memory_map(str(path)) as source:
+                file = pa.ipc.open_file(source)
+                for i in range(file.num_record_batches):
+                    batch = file.get_batch(i)
+                    for start in range(0, batch.num_rows, MOST_ROWS):
+                        yield with_code_column(batch.slice(start, MOST_ROWS), self._layout)
+
+
+def with_code_column(rows: pa.RecordBatch, layout: PageLayout) -> pa.RecordBatch:
+    """Rows of R in the columns of its pages, with codes that mean nothing."""
+    return layout.stored(rows, np.zeros(rows.num_rows, np.int64))
+
+
+def page_of(rows: pa.RecordBatch, layout: PageLayout) -> PageRun:
+    """Rows in the columns of ``layout``, which has one segment, as a run of one page in memory of its own."""
+    no_rows = pa.RecordBatch.from_pylist([], schema=layout.schema)
+    content = pa.concat_batches([rows, no_rows]).serialize()  # of a slice Arrow would write more than its rows
+    buffer = np.frombuffer(content, np.uint8)
+    start = np.zeros((1, 1), np.int64)
+    rows_of_page = np.array([rows.num_rows], np.int32)
+    return PageRun(layout, buffer, np.zeros(1, np.intp), start, rows_of_page, start + buffer.size)

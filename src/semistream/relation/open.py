@@ -1,0 +1,20 @@
+"""A relation of either kind: clustered pages, or plain Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semistream.relation.format.manifest import CURRENT
+from semistream.relation.parquet.data_files import holds_parquet
+from semistream.relation.parquet.parquet_relation import ParquetRelation
+from semistream.relation.relation import Relation
+
+AnyRelation = Relation | ParquetRelation
+
+
+def open_relation(path: str | Path) -> AnyRelation:
+    """The relation at a path; if there is none, but Parquet, that."""
+    where = Path(path)
+    if not (where / CURRENT).exists() and holds_parquet(where):
+        return ParquetRelation.open(where)
+    return Relation.open(where)

@@ -1,0 +1,1 @@
+"""Plain Parquet or Delta files as R, without building a relation."""

@@ -1,0 +1,177 @@
+"""The row groups of a Parquet data set: what the footers of its files tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from semistream.errors import InvalidArgument, RelationError
+from semistream.kernels.array_types import Bools, Int32s, Int64s
+from semistream.relation.format.nested_types import map_children
+from semistream.relation.parquet.data_files import ParquetFiles, file_stamp
+from semistream.relation.write.sources import storable
+
+_BUFFER_BYTES = 64 << 10  # of a column that is read: a chunk is fetched in such pieces, or by the page if it is larger
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Row groups with rows in them, file by file.
+
+    ``file`` indexes the data set's files, ``number`` is that of the group in its file. ``compressed`` and
+    ``uncompressed`` are bytes of column chunks, by group and by column of the data set. ``hidden`` says of which
+    columns the values may take far more than ``uncompressed`` once they are decoded: strings that are stored once and
+    referred to. ``stamps`` tell a file that was written again.
+    """
+
+    file: Int32s
+    number: Int32s
+    rows: Int64s
+    compressed: Int64s
+    uncompressed: Int64s
+    hidden: Bools
+    stamps: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def memory_bytes(self) -> int:
+        """Bytes of these arrays, and of the stamps and paths of files."""
+        arrays = self.file, self.number, self.rows, self.compressed, self.uncompressed
+        return sum(array.nbytes for array in arrays) + 512 * len(self.stamps)
+
+
+def open_file(path: Path) -> pq.ParquetFile:
+    """A Parquet file that is read column by column in small pieces; errors name it."""
+    try:
+        return pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, coerce_int96_timestamp_unit="us")
+    except FileNotFoundError:
+        raise RelationError(f"{path} is gone since its folder was listed. Open the data set again.") from None
+    except pa.ArrowInvalid as error:
+        raise RelationError(f"{path} is not a Parquet file, or is damaged: {error}") from None
+
+
+def decoder_bytes(columns: int) -> int:
+    """What reading takes for so many columns besides the chunks themselves."""
+    return columns * 2 * _BUFFER_BYTES
+
+
+def read_footers(files: ParquetFiles) -> tuple[pa.Schema, RowGroups]:
+    """The columns of a data set in types that pages keep, and its row groups.
+
+    Columns are those of the data set itself or of its first file, and after them the ones that paths tell. Other files
+    may have them in another order, lack some (which are null there) and have more (which are passed over), as
+    `Relation.build` takes them; but not in another type.
+    """
+    schema = None if files.schema is None else _storable(files.schema)
+    parts: list[tuple[Int32s, Int32s, Int64s]] = []
+    hidden: Bools = np.zeros(0, np.bool_)
+    stamps = []
+    for i, path in enumerate(files.paths):
+        stamps.append(file_stamp(path))
+        with open_file(path) as file:
+            found = _storable(file.schema_arrow)
+            if schema is None:
+                schema = _with_partitions(found, files)
+            _require_types(path, found, schema, files)
+            sizes, coded = _chunk_sizes(file, schema)
+        hidden = coded if hidden.size == 0 else hidden | coded
+        groups = np.flatnonzero(sizes[:, 0, 0]).astype(np.int32)
+        parts.append((np.full(groups.size, i, np.int32), groups, sizes[groups]))
+    if schema is None or not len(schema):
+        raise RelationError("the data set has no columns; give Parquet files with at least one.")
+    if not parts:
+        none = np.zeros(0, np.int32)
+        parts.append((none, none, np.zeros((0, 3, len(schema)), np.int64)))
+    file_, number, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+    flags = hidden if hidden.size else np.zeros(len(schema), np.bool_)
+    return schema, RowGroups(file_, number, sizes[:, 0, 0], sizes[:, 1], sizes[:, 2], flags, tuple(stamps))
+
+
+def _storable(schema: pa.Schema) -> pa.Schema:
+    if len(set(schema.names)) < len(schema):
+        raise InvalidArgument(f"a file has several columns of one name: {', '.join(schema.names)}. Rename them.")
+    return pa.schema([pa.field(f.name, storable(f.type, f.name)) for f in schema])
+
+
+def _with_partitions(schema: pa.Schema, files: ParquetFiles) -> pa.Schema:
+    own = [field for field in schema if field.name not in files.partitions]
+    return pa.schema([*own, *(pa.field(name, storable(type_, name)) for name, type_ in files.partitions.items())])
+
+
+def _require_types(path: Path, found: pa.Schema, schema: pa.Schema, files: ParquetFiles) -> None:
+    for field in found:
+        if field.name in files.partitions or field.name not in schema.names:
+            continue
+        wanted = schema.field(field.name).type
+        if _narrow(field.type) != _narrow(wanted) and not (files.schema and _is_same_instant(field.type, wanted)):
+            where = "the Delta table" if files.schema else f"{files.paths[0]}"
+            raise RelationError(
+                f"column {field.name!r} is {field.type} in {path} but {wanted} in {where}. Write the files with one "
+                "type, or cast them while a relation is built."
+            )
+
+
+def _narrow(type_: pa.DataType) -> pa.DataType:
+    """The type with short offsets: writers choose their length, and values are the same."""
+    if pa.types.is_large_string(type_):
+        return pa.string()
+    if pa.types.is_large_binary(type_):
+        return pa.binary()
+    if pa.types.is_large_list(type_):
+        return pa.list_(_narrow(type_.value_type))
+    if pa.types.is_list(type_):
+        return pa.list_(_narrow(type_.value_type))  # whatever its writer called the values
+    return map_children(type_, _narrow)
+
+
+def _is_same_instant(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Delta keeps instants in UTC, and Spark writes them into files without saying so."""
+    stamps = pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted)
+    return bool(stamps and found.unit == wanted.unit and found.tz is None and wanted.tz == "UTC")
+
+
+def _chunk_sizes(file: pq.ParquetFile, schema: pa.Schema) -> tuple[Int64s, Bools]:
+    """For each group three rows of numbers by column: rows of the group, compressed and uncompressed bytes; and which
+    columns have values that are stored once and referred to.
+    """
+    metadata = file.metadata
+    owners = _owners(file.schema_arrow, schema)
+    sizes = np.zeros((metadata.num_row_groups, 3, len(schema)), np.int64)
+    coded = np.zeros(len(schema), np.bool_)
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        sizes[number, 0] = group.num_rows
+        for leaf, column in enumerate(owners):
+            if column >= 0:
+                chunk = group.column(leaf)
+                sizes[number, 1, column] += chunk.total_compressed_size
+                sizes[number, 2, column] += chunk.total_uncompressed_size
+                coded[column] |= chunk.physical_type == "BYTE_ARRAY" and not _is_told(chunk.encodings)
+    return sizes, coded
+
+
+def _is_told(encodings: Sequence[str]) -> bool:
+    return not any("DICTIONARY" in encoding or encoding == "DELTA_BYTE_ARRAY" for encoding in encodings)
+
+
+def _owners(found: pa.Schema, schema: pa.Schema) -> list[int]:
+    """For each leaf column of a file, the column of the data set that it is part of; -1 if it is of no interest."""
+    owners: list[int] = []
+    for field in found:
+        owners += [schema.get_field_index(field.name)] * _leaves(field.type)
+    return owners
+
+
+def _leaves(type_: pa.DataType) -> int:
+    if isinstance(type_, pa.BaseExtensionType):
+        return _leaves(type_.storage_type)
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return _leaves(type_.value_type)
+    if not pa.types.is_nested(type_):
+        return 1
+    return sum(_leaves(type_.field(i).type) for i in range(type_.num_fields))

@@ -1,0 +1,1 @@
+"""Reading pages: disks, read plans, read-ahead lanes, and row gathering."""

@@ -1,0 +1,1 @@
+"""Kernels of reading: cutting a read plan, serving reads, gathering rows."""

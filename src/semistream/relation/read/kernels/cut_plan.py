@@ -1,0 +1,152 @@
+"""Cut wanted pages into sequences that are read with one request each.
+
+``pages`` are the wanted ones in the order of the disk. A sequence goes from one wanted page to another of the same file
+and covers all that lies between. ``cuts`` takes the position of each sequence's first page, and the end; the number of
+sequences is returned.
+
+Number the places of pages on disk.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from semistream.kernels.array_types import Int32s, Int64s
+
+Pages = npt.NDArray[np.intp]
+Float64s = npt.NDArray[np.float64]
+
+
+@njit(inline="always")
+def _fits(
+    first: int, last: int, file: Int32s, offset: Int64s, nbytes: Int64s, slot: Int32s, most_bytes: int, most_pages: int
+) -> bool:
+    """Whether one request may read from page ``first`` to page ``last``."""
+    return first == last or (
+        file[first] == file[last]
+        and offset[last] + nbytes[last] - offset[first] <= most_bytes
+        and slot[last] - slot[first] < most_pages
+    )
+
+
+@njit(inline="always")
+def _follows(after: int, before: int, file: Int32s, offset: Int64s, nbytes: Int64s) -> bool:
+    """Whether page ``after`` lies on disk right behind page ``before``."""
+    return file[after] == file[before] and offset[after] == offset[before] + nbytes[before]
+
+
+@njit(cache=True, nogil=True)
+def cut_optimally(
+    pages: Pages,
+    file: Int32s,
+    offset: Int64s,
+    nbytes: Int64s,
+    slot: Int32s,
+    seek_s: float,
+    saved_s: float,
+    byte_s: float,
+    page_s: float,
+    most_bytes: int,
+    most_pages: int,
+    through_s: Float64s,
+    ends: Int64s,
+    queue: Int64s,
+    cuts: Int64s,
+) -> int:
+    """The cheapest cut: the dynamic program of SSIJ IV-D in O(pages), whatever the limits are.
+
+    OPT[j] = min over e of (S + T * (end of e - begin of j) + OPT[e + 1]), where only ``through_s[e]`` = T * end of e +
+    OPT[e + 1] depends on e, and the farthest e that j may reach never moves back as j grows: it is the minimum of a
+    sliding window. ``queue`` holds the ends that can still be the best one of some j, the farthest and cheapest first.
+    Of plans that cost the same, the one with shorter sequences is taken. Of S, ``saved_s`` is not spent on a sequence
+    that begins where the one before ended: that too depends on e alone, as it is so if page e + 1 lies behind page e.
+
+    ``through_s``, ``ends`` (the last position of the best sequence from each page on) and ``queue`` are scratch.
+    """
+    opt_s = 0.0
+    head, tail = 0, 0
+    for j in range(pages.size - 1, -1, -1):
+        page = pages[j]
+        through_s[j] = byte_s * (offset[page] + nbytes[page]) + page_s * (slot[page] + 1) + opt_s
+        if j + 1 < pages.size and _follows(pages[j + 1], page, file, offset, nbytes):
+            through_s[j] -= saved_s
+        while tail > head and through_s[queue[tail - 1]] >= through_s[j]:
+            tail -= 1
+        queue[tail] = j
+        tail += 1
+        while not _fits(page, pages[queue[head]], file, offset, nbytes, slot, most_bytes, most_pages):
+            head += 1
+        ends[j] = queue[head]
+        opt_s = seek_s - byte_s * offset[page] - page_s * slot[page] + through_s[ends[j]]
+    sequences, begin = 0, 0
+    while begin < pages.size:
+        cuts[sequences] = begin
+        begin = ends[begin] + 1
+        sequences += 1
+    cuts[sequences] = pages.size
+    return sequences
+
+
+@njit(cache=True, nogil=True)
+def count_following(pages: Pages, cuts: Int64s, file: Int32s, offset: Int64s, nbytes: Int64s) -> int:
+    """How many sequences begin on disk where the one before ended."""
+    following = 0
+    for cut in cuts[1:-1]:
+        following += _follows(pages[cut], pages[cut - 1], file, offset, nbytes)
+    return following
+
+
+@njit(cache=True, nogil=True)
+def cut_greedily(
+    pages: Pages,
+    file: Int32s,
+    offset: Int64s,
+    nbytes: Int64s,
+    slot: Int32s,
+    most_unwanted: int,
+    most_bytes: int,
+    most_pages: int,
+    cuts: Int64s,
+) -> int:
+    """From each first page on as far as the limits go without more than ``most_unwanted`` others in a row."""
+    sequences, begin = 0, 0
+    for i in range(pages.size):
+        page = pages[i]
+        if i > 0 and (
+            slot[page] - slot[pages[i - 1]] - 1 > most_unwanted
+            or not _fits(pages[begin], page, file, offset, nbytes, slot, most_bytes, most_pages)
+        ):
+            sequences += 1
+            begin = i
+        cuts[sequences] = begin
+    if pages.size:
+        sequences += 1
+    cuts[sequences] = pages.size
+    return sequences
+
+
+@njit(cache=True, nogil=True)
+def number_slots(
+    order: npt.NDArray[np.intp],
+    file: Int32s,
+    offset: Int64s,
+    nbytes: Int64s,
+    mean_bytes: npt.NDArray[np.float64],
+    slot: Int32s,
+) -> None:
+    """Fill ``slot`` with consecutive numbers in ``order``, that of the disk.
+
+    Bytes between two pages of a file that belong to neither are pages too: as many as ``mean_bytes`` of the file make
+    of them, at least one.
+    """
+    number = 0
+    for i in range(order.size):
+        page = order[i]
+        if i > 0:
+            before = order[i - 1]
+            number += 1
+            if file[before] == file[page]:
+                hole = offset[page] - offset[before] - nbytes[before]
+                if hole > 0:
+                    number += max(1, int(hole / mean_bytes[file[page]] + 0.5))
+        slot[page] = number

@@ -1,0 +1,107 @@
+"""Copy chosen rows out of the pages of a run, column by column, into fresh Arrow-shaped buffers.
+
+``page`` and ``row`` name the chosen rows: the page's position in the run, and the row's position in the page.
+``starts[page]`` is where the column's buffer stands in the run; -1 marks a validity bitmap that is absent
+because every row is valid.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
+from semistream.kernels.byte_strings import address_of, copy_bytes
+
+_LINE = 64  # bytes that the processor fetches at once
+_DENSE = 16  # rows for each one that is wanted, up to which all lines of a column are fetched
+
+
+@njit(cache=True, nogil=True)
+def gather_columns(
+    values: npt.NDArray[Any], positions: Int64s, buffers: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]
+) -> Any:
+    """Columns of one fixed width; ``values`` is the run viewed as the width's type.
+
+    ``positions[page, buffer]`` is where a buffer stands in the run, ``buffers`` are those of the columns, and
+    ``out[column]`` takes the column's values.
+    """
+    shift = 0
+    while 1 << shift < values.itemsize:
+        shift += 1
+    touched = values[0]
+    begin = 0
+    while begin < page.size:  # page by page: its columns are in the processor's cache for as long as it is needed
+        first = last = row[begin]
+        end = begin + 1
+        while end < page.size and page[end] == page[begin]:
+            first, last = min(first, row[end]), max(last, row[end])
+            end += 1
+        dense = (end - begin) * _DENSE > last - first
+        for column in range(buffers.size):
+            start = positions[page[begin], buffers[column]] >> shift
+            if dense:  # walk over the values once, so that the processor fetches them ahead
+                for i in range(start + first, start + last, _LINE // values.itemsize):
+                    touched |= values[i]
+            target = out[column]
+            for i in range(begin, end):
+                target[np.uint64(i)] = values[np.uint64(start + row[np.uint64(i)])]
+        begin = end
+    return touched
+
+
+@njit(cache=True, nogil=True)
+def gather_wide(run: Bytes, width: int, starts: Int64s, page: Int32s, row: Int32s, out: Bytes) -> None:
+    """Fixed-width values of any number of bytes."""
+    for i in range(page.size):
+        source = starts[page[i]] + np.int64(row[i]) * width
+        for byte in range(width):
+            out[i * width + byte] = run[source + byte]
+
+
+@njit(cache=True, nogil=True)
+def gather_bits(run: Bytes, starts: Int64s, page: Int32s, row: Int32s, out: Bools) -> int:
+    """Bits of a bitmap (booleans, validity), one byte each; gives how many are unset."""
+    unset = 0
+    for i in range(page.size):
+        start = starts[page[i]]
+        bit = True
+        if start >= 0:
+            bit = (run[start + (row[i] >> 3)] >> (row[i] & 7)) & 1 != 0
+        out[i] = bit
+        unset += not bit
+    return unset
+
+
+@njit(cache=True, nogil=True)
+def gather_lengths(
+    offsets: npt.NDArray[Any], starts: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]
+) -> np.int64:
+    """Offsets of the gathered strings, ``out[0] == 0``; gives their total bytes."""
+    total = np.int64(0)
+    out[0] = 0
+    for i in range(page.size):
+        at = starts[page[i]] + row[i]
+        total += offsets[at + 1] - offsets[at]
+        out[i + 1] = total
+    return total
+
+
+@njit(cache=True, nogil=True)
+def gather_bytes(
+    run: Bytes,
+    offsets: npt.NDArray[Any],
+    starts: Int64s,
+    data_starts: Int64s,
+    page: Int32s,
+    row: Int32s,
+    out_offsets: npt.NDArray[Any],
+    out: Bytes,
+) -> None:
+    """Bytes of the strings that `gather_lengths` measured."""
+    source, target = address_of(run), address_of(out)
+    for i in range(page.size):
+        at = starts[page[i]] + row[i]
+        begin, size = np.int64(offsets[at]), np.int64(offsets[at + 1]) - np.int64(offsets[at])
+        copy_bytes(target + np.int64(out_offsets[i]), source + data_starts[page[i]] + begin, size)

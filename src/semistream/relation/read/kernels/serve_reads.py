@@ -1,0 +1,40 @@
+"""Read files in a loop that never asks for the interpreter, by the system's own calls."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.core import types
+
+from semistream.kernels.array_types import Int64s, UInt64s
+
+_pread: Any = types.ExternalFunction("pread64", types.int64(types.int32, types.uintp, types.uint64, types.int64))
+_take: Any = types.ExternalFunction("eventfd_read", types.int32(types.int32, types.uintp))
+_give: Any = types.ExternalFunction("eventfd_write", types.int32(types.int32, types.uint64))
+
+
+@njit(cache=True, nogil=True)
+def serve_reads(asked: int, done: int, requests: Int64s, got: Int64s, ends: Int64s, scratch: UInt64s) -> None:
+    """Each time that the event ``asked`` counts down, do the next requests and let ``done`` count up, until ``ends``.
+
+    ``requests[turn]`` are those of a turn, each (descriptor, address, bytes, offset), up to the first one of no bytes;
+    the turn behind the last is the first again. ``got[turn, i]`` is how many bytes were read: fewer than asked for at
+    the end of a file, or if the system refused.
+    """
+    turn = 0
+    while _take(np.int32(asked), np.uint64(scratch.ctypes.data)) == 0 and not ends[0]:
+        for i in range(requests.shape[1]):
+            descriptor, address, nbytes, offset = requests[turn, i]
+            if nbytes == 0:
+                break
+            so_far = 0
+            while so_far < nbytes:
+                read = _pread(
+                    np.int32(descriptor), np.uint64(address + so_far), np.uint64(nbytes - so_far), offset + so_far
+                )
+                if read <= 0:
+                    break
+                so_far += read
+            got[turn, i] = so_far
+        turn = (turn + 1) % requests.shape[0]
+        _give(np.int32(done), np.uint64(1))

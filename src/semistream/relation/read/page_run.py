@@ -1,0 +1,107 @@
+"""A run of pages in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.kernels.array_types import Bytes, Int32s, Int64s
+from semistream.relation.format.kernels import filled_buffers, locate_buffers
+from semistream.relation.format.page_layout import ColumnLayout, PageLayout
+from semistream.relation.read.row_gatherer import RowGatherer
+
+
+class PageRun:
+    """Pages that were read together. It borrows ``buffer``: copy rows out before the buffer is used again.
+
+    ``pages`` are their numbers in the page table. ``starts[segment, page]`` and ``nbytes[segment, page]`` say where the
+    segments of each stand in the buffer, for those of ``layout``. Rows are named by (position of the page in the run,
+    position of the row in the page).
+    """
+
+    def __init__(
+        self,
+        layout: PageLayout,
+        buffer: Bytes,
+        pages: npt.NDArray[np.intp],
+        starts: Int64s,
+        rows: Int32s,
+        nbytes: Int64s,
+    ) -> None:
+        self.layout = layout
+        self.buffer = buffer
+        self.pages = pages
+        self.rows = rows
+        self.starts = starts
+        self.nbytes = nbytes
+        self._positions: Int64s | None = None
+        self._code_starts: Int64s | None = None
+        self._filled: list[bool] | None = None
+
+    def part(self, begin: int, end: int) -> PageRun:
+        """The pages from position ``begin`` to ``end``, in the same buffer."""
+        if (begin, end) == (0, self.pages.size):
+            return self
+        some = slice(begin, end)
+        starts, nbytes = self.starts[:, some], self.nbytes[:, some]
+        return PageRun(self.layout, self.buffer, self.pages[some], starts, self.rows[some], nbytes)
+
+    @property
+    def positions(self) -> Int64s:
+        """Where each buffer of each page starts, by page and by the layout's number of the buffer; -1 if empty."""
+        if self._positions is None:
+            self._positions = np.empty((self.pages.size, self.layout.num_buffers), np.int64)
+            for segment, starts in zip(self.layout.segments, self.starts, strict=True):
+                locate_buffers(self.buffer, starts, segment.first_buffer, segment.num_buffers, self._positions)
+        return self._positions
+
+    def view(self, value_type: type[np.generic]) -> npt.NDArray[Any]:
+        """The buffer as values of a type."""
+        return self.buffer.view(value_type)
+
+    @property
+    def words(self) -> Int64s:
+        """The buffer as 64-bit words: what `code_starts` count in."""
+        return self.buffer.view(np.int64)
+
+    @property
+    def code_starts(self) -> Int64s:
+        """Where each page's key codes start in `words`."""
+        if self._code_starts is None:
+            self._code_starts = self.positions[:, self.layout.code_buffer] >> 3
+        return self._code_starts
+
+    @property
+    def filled(self) -> list[bool]:
+        """For each buffer, whether any page has it: a validity bitmap is there only if there are nulls."""
+        if self._filled is None:
+            self._filled = filled_buffers(self.positions).tolist()
+        return self._filled
+
+    def gather(self, columns: Sequence[ColumnLayout], page: Int32s, row: Int32s) -> list[pa.Array]:
+        """Copies of the chosen rows, one array per column."""
+        gatherer = RowGatherer(columns, page.size)
+        gatherer.append(self, page, row)
+        return gatherer.finish()
+
+    def message(self, position: int, segment: int = 0) -> memoryview:
+        """The bytes of one page in a column group, without a copy."""
+        start = int(self.starts[segment, position])
+        return self.buffer.data[start : start + int(self.nbytes[segment, position])]
+
+    def batch(self, position: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """One page as Arrow sees it, without a copy."""
+        segments = self.layout.segments
+        names = self.layout.schema.names if columns is None else list(columns)
+        used = [i for i, segment in enumerate(segments) if not set(names).isdisjoint(segment.schema.names)] or [0]
+        messages = (pa.py_buffer(self.message(position, i)) for i in used)
+        batches = [pa.ipc.read_record_batch(m, segments[i].schema) for i, m in zip(used, messages, strict=True)]
+        if len(batches) == 1:
+            return batches[0] if columns is None else batches[0].select(names)
+        found = {field.name: array for batch in batches for field, array in zip(batch.schema, batch, strict=True)}
+        schema = pa.schema([self.layout.schema.field(name) for name in names])
+        return pa.RecordBatch.from_arrays([found[name] for name in names], schema=schema)

@@ -1,0 +1,336 @@
+"""Reads runs of pages, checks them, and reads ahead in the background while the caller joins.
+
+What one request reads: the segments that a run of pages has in one column group.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from semistream.errors import CorruptRelation, InvalidArgument
+from semistream.kernels.array_types import Bytes, Int64s
+from semistream.kernels.xxhash64 import hash_ranges
+from semistream.relation.format.page_layout import PageLayout
+from semistream.relation.format.page_table import PageTable, SegmentTable
+from semistream.relation.read.disk import ALIGNMENT, Disk, ReadRequest, allocate_buffer, buffer_bytes
+from semistream.relation.read.disk_costs import DiskCosts
+from semistream.relation.read.page_run import PageRun
+from semistream.relation.read.read_lanes import ReadLanes
+from semistream.relation.read.read_plan import Pages, PageSequence
+
+
+class SegmentRequest(NamedTuple):
+    """What is read of a run in one column group, and where in the buffer it is put to."""
+
+    segments: SegmentTable
+    read: ReadRequest
+    begin: int
+
+    def is_verified(self, pages: Pages) -> bool:
+        """Whether all of these pages were checked before."""
+        return bool(self.segments.verified[pages].all())
+
+    def verify(self, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
+        """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
+
+        A page is checked once for each relation that a process has open. Files never change once they are published,
+        so a page that is read again is trusted for what was seen.
+        """
+        table = self.segments
+        fresh = np.flatnonzero(~table.verified[pages])
+        if fresh.size == 0:
+            return
+        sums = np.zeros(fresh.size, np.uint64)
+        hash_ranges(starts[fresh], lengths[fresh], buffer, sums)
+        pages = pages[fresh]
+        wrong = np.flatnonzero(sums != table.checksum[pages])
+        if wrong.size:
+            page = int(pages[wrong[0]])
+            offset, nbytes = int(table.offset[page]), int(table.nbytes[page])
+            raise CorruptRelation(
+                f"page {page} ({self.read.path}, bytes {offset} to {offset + nbytes}) does not match its "
+                "checksum. Restore the file from a copy, or build the relation again."
+            )
+        table.verified[pages] = True
+
+
+def span_of(table: PageTable | SegmentTable, pages: Pages) -> tuple[int, int]:
+    """Where a run starts in its file, and how many bytes it has there with all between its pages."""
+    start, last = int(table.offset[pages[0]]), pages[-1]
+    return start, int(table.offset[last] + table.nbytes[last]) - start
+
+
+T = TypeVar("T")
+
+_LOOK_EVERY = 256  # runs; then it is looked at whether all pages of R were checked
+_SEGMENT_THREADS = 3  # for pages of several segments, whose requests are short: a disk takes some at a time
+
+
+class RunReader:
+    """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by ``threads``.
+
+    With one buffer there is nothing to do while it is read to, so it is read when it is taken, by the caller. If there
+    is ``memory`` for the buffers, of `memory_bytes` each, they lie there.
+
+    Of a run one request reads the segments of each column group in ``table``; ``files`` are those of each group. The
+    table keeps which segments need no check of their checksum any more. Only what was asked for is read, so that the
+    counts of the disk are the same every time: a page counts once for each of its segments. Errors of the thread are
+    raised where the run would have been taken.
+    """
+
+    def __init__(
+        self,
+        table: PageTable,
+        layout: PageLayout,
+        files: list[list[Path]],
+        disk: Disk,
+        *,
+        run_bytes: int,
+        buffers: int = 2,
+        threads: int = 1,
+        memory: Sequence[Bytes] | None = None,
+    ) -> None:
+        if buffers < 1:
+            raise InvalidArgument(f"buffers is {buffers}; a reader needs at least 1.")
+        self._table = table
+        self._layout = layout
+        self._files = files
+        self._disk = disk
+        self._run_bytes = run_bytes
+        self._buffers = buffers
+        self._free = deque(self._new_buffers(buffers) if memory is None else map(_Buffer, memory))
+        self._pending: deque[tuple[_Coming, _Buffer, int]] = deque()  # and the pages of the run
+        self._taken: _Buffer | None = None
+        self._all_verified = False
+        self._asked = 0
+        self._threads = threads if len(table.segments) == 1 else max(threads, min(buffers, _SEGMENT_THREADS))
+        self._pool: ThreadPoolExecutor | None = None
+        self._in_lanes = buffers > 1 and ReadLanes.supported() and len(table.segments) <= ReadLanes.most_reads
+        self._lanes: ReadLanes | None = None
+
+    @staticmethod
+    def memory_bytes(run_bytes: int, buffers: int = 2, segments: int = 1) -> int:
+        """Bytes that the buffers of a reader take, for pages of so many segments, each aligned on its own."""
+        return buffers * (buffer_bytes(run_bytes) + 2 * ALIGNMENT * (segments - 1))
+
+    @property
+    def _buffer_bytes(self) -> int:
+        return self.memory_bytes(self._run_bytes, 1, len(self._table.segments))
+
+    def _new_buffers(self, count: int) -> Iterator[_Buffer]:
+        """Buffers in memory of their own."""
+        return (_Buffer(allocate_buffer(self._buffer_bytes)) for _ in range(count))
+
+    @property
+    def run_bytes(self) -> int:
+        """The longest run that can be asked for."""
+        return self._run_bytes
+
+    @property
+    def idle(self) -> bool:
+        """Whether no buffer is in use."""
+        return not self._pending and self._taken is None
+
+    @property
+    def resized(self) -> bool:
+        """Whether all buffers have the size of `run_bytes`: those of runs asked for before `resize` keep theirs."""
+        held = [*self._free, *(buffer for _, buffer, _ in self._pending)]
+        if self._taken is not None:
+            held.append(self._taken)
+        return all(buffer.data.size == self._buffer_bytes for buffer in held)
+
+    def resize(self, run_bytes: int) -> None:
+        """Take runs of up to ``run_bytes`` from now on. Buffers in use are replaced when they are given back."""
+        self._run_bytes = run_bytes
+        free, self._free = len(self._free), deque()  # the old ones are let go before there are new ones
+        self._free.extend(self._new_buffers(free))
+
+    @property
+    def room(self) -> int:
+        """How many more runs can be asked for before one must be taken."""
+        return len(self._free)
+
+    @property
+    def waiting(self) -> int:
+        """Runs asked for and not taken yet."""
+        return len(self._pending)
+
+    @property
+    def pages_waiting(self) -> int:
+        """Pages of the runs asked for and not taken yet, without what is read between them."""
+        return sum(pages for _, _, pages in self._pending)
+
+    @property
+    def costs(self) -> DiskCosts:
+        """What plans take a run to cost: a request of the disk for each segment."""
+        return self._disk.costs.in_segments(len(self._table.segments))
+
+    def ask(self, run: Pages | PageSequence) -> None:
+        """Start to read a run: pages that lie one behind the other, or a sequence of a read plan.
+
+        Of a sequence all that lies between its pages is read and counted by the disk, but only the pages it names are
+        checked and given.
+        """
+        pages, span_pages, spans = run if isinstance(run, PageSequence) else (run, run.size, None)
+        segments = self._table.segments
+        if spans is None:
+            self._require_adjacent(pages, span_pages)
+            spans = [span_of(segment, pages) for segment in segments]
+        self._require_fitting(pages, sum(nbytes for _, nbytes in spans))
+        number = int(self._table.file[pages[0]])
+        requests, begin = [], 0
+        for files, segment, (offset, nbytes) in zip(self._files, segments, spans, strict=True):
+            read = self._disk.request(files[number], offset, nbytes, pages=span_pages)
+            requests.append(SegmentRequest(segment, read, begin))
+            begin += buffer_bytes(nbytes)
+        buffer = self._free.popleft()
+        coming: _Coming
+        if self._in_lanes and all(request.read.plain for request in requests) and self._are_verified(requests, pages):
+            coming = _LaneRun(self, self._opened_lanes(), requests, pages, buffer)
+        elif self._buffers == 1:
+            coming = _LateRun(partial(self._read, requests, pages, buffer.data))
+        else:
+            coming = self.submit(self._read, requests, pages, buffer.data)
+        self._pending.append((coming, buffer, pages.size))
+
+    def _are_verified(self, requests: list[SegmentRequest], pages: Pages) -> bool:
+        """Whether pages were checked before; when all were, nobody asks again."""
+        if not self._all_verified:
+            self._asked += 1
+            if self._asked % _LOOK_EVERY == 0:
+                self._all_verified = all(bool(segment.verified.all()) for segment in self._table.segments)
+        return self._all_verified or all(request.is_verified(pages) for request in requests)
+
+    def _opened_lanes(self) -> ReadLanes:
+        if self._lanes is None:
+            self._lanes = ReadLanes(self._buffers)
+        return self._lanes
+
+    def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Do something else in the reader's threads."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="semistream-reader")
+        return self._pool.submit(work, *arguments)
+
+    def take(self) -> Any:
+        """Wait for the oldest run asked for. Its buffer is the caller's until `give_back`."""
+        future, buffer, _ = self._pending.popleft()
+        self._taken = buffer
+        return future.result()
+
+    def give_back(self) -> None:
+        """Say that the run taken last is no longer needed: its buffer can be read into again."""
+        if self._taken is not None:
+            buffer, self._taken = self._taken, None
+            if buffer.data.size != self._buffer_bytes:
+                del buffer  # before there is a new one
+                self._free.extend(self._new_buffers(1))
+            else:
+                self._free.append(buffer)
+
+    def read_all(self, runs: Iterable[Pages | PageSequence]) -> Iterator[PageRun]:
+        """Every run in order, such as a plan's, read ahead; each is valid until the next one is asked for."""
+        for run in runs:
+            if not self._free:
+                yield self.take()
+                self.give_back()
+            self.ask(run)
+        while self._pending:
+            yield self.take()
+            self.give_back()
+
+    def _require_adjacent(self, pages: Pages, span_pages: int) -> None:
+        """Refuse what would be miscounted."""
+        if span_pages == pages.size and span_of(self._table, pages)[1] != self._table.nbytes[pages].sum():
+            raise InvalidArgument(
+                f"the {pages.size} pages from {pages[0]} to {pages[-1]} do not lie one behind the other. Ask for runs "
+                "of PageTable.cut_runs, or for the sequences of a read plan."
+            )
+
+    def _require_fitting(self, pages: Pages, nbytes: int) -> None:
+        """Refuse what is larger than a buffer."""
+        if buffer_bytes(nbytes) > buffer_bytes(self._run_bytes):
+            raise InvalidArgument(
+                f"the pages from {pages[0]} to {pages[-1]} span {nbytes} bytes, and the reader's runs have at most "
+                f"{self._run_bytes}. Raise run_bytes, or ask for shorter runs."
+            )
+
+    def _read(self, requests: list[SegmentRequest], pages: Pages, buffer: Bytes) -> PageRun:
+        run = self._run(requests, pages, buffer, [request.read(buffer[request.begin :]) for request in requests])
+        for request, starts, nbytes in zip(requests, run.starts, run.nbytes, strict=True):
+            request.verify(pages, buffer, starts, nbytes)
+        return run
+
+    def _run(self, requests: list[SegmentRequest], pages: Pages, buffer: Bytes, before: list[int]) -> PageRun:
+        """Pages that were read to a buffer; ``before`` are the bytes of each request that come before those wanted."""
+        first, last = int(pages[0]), int(pages[-1])
+        some = slice(first, last + 1) if last - first + 1 == pages.size else pages  # a slice makes no copies
+        starts, lengths = [], []
+        for request, ahead in zip(requests, before, strict=True):
+            offset = request.segments.offset[some]
+            starts.append(offset - (offset[0] - (request.begin + ahead)))
+            lengths.append(request.segments.nbytes[some])
+        if len(requests) == 1:
+            return PageRun(self._layout, buffer, pages, starts[0][None], self._table.rows[some], lengths[0][None])
+        return PageRun(self._layout, buffer, pages, np.stack(starts), self._table.rows[some], np.stack(lengths))
+
+    def close(self) -> None:
+        """Wait for the threads, end them, and close the disk's files."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+        self._pending.clear()
+        if self._lanes is not None:
+            self._lanes.close()
+            self._lanes = None
+        self._disk.close()
+
+
+class _Buffer:
+    """Memory for a run, and its address."""
+
+    def __init__(self, data: Bytes) -> None:
+        self.data = data
+        self.address: int = data.ctypes.data
+
+
+class _LateRun(NamedTuple):
+    """A run that is read when it is wanted, like a future."""
+
+    result: Callable[[], PageRun]
+    """Read it."""
+
+
+class _LaneRun:
+    """A run that lanes read, like a future."""
+
+    def __init__(
+        self, reader: RunReader, lanes: ReadLanes, requests: list[SegmentRequest], pages: Pages, buffer: _Buffer
+    ) -> None:
+        self._reader, self._requests, self._pages, self._buffer = reader, requests, pages, buffer.data
+        reads = [request.read.system_read() for request in requests]
+        self._before = [before for *_, before in reads]
+        self._reads = lanes.start(
+            [
+                (descriptor, buffer.address + request.begin, nbytes, start)
+                for request, (descriptor, start, nbytes, _) in zip(requests, reads, strict=True)
+            ]
+        )
+
+    def result(self) -> PageRun:
+        """Wait for the run."""
+        got = self._reads.wait()
+        for i, request in enumerate(self._requests):
+            if got[i] < self._before[i] + request.read.nbytes:  # read again to say why, or because it was interrupted
+                self._before[i] = request.read(self._buffer[request.begin :])
+        return self._reader._run(self._requests, self._pages, self._buffer, self._before)
+
+
+_Coming = Future[PageRun] | _LateRun | _LaneRun

@@ -1,0 +1,1 @@
+"""Writing a relation: sources, external sort, pages, and the draft of a version."""

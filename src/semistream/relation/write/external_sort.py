@@ -1,0 +1,122 @@
+"""Sort record batches by a 64-bit code, out of core, by DuckDB.
+
+DuckDB has fewer types than Arrow. Columns go through the sort in a type that DuckDB carries without loss and come
+back as what they were: fixed-width types as integers or bytes of the same width, nested or not, the rest as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from semistream.errors import RelationError
+from semistream.relation.format.nested_types import map_children
+
+_INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_MEMORY_PER_THREAD = 125 * 10**6  # with less, DuckDB's threads starve each other of blocks
+_MEMORY_ROWS = 3 * 122_880  # DuckDB sorts no fewer than 122,880 rows at a time, whatever they weigh
+_OUTPUT_ROWS = 1 << 16
+_OUTPUT_SHARE = 16  # a batch of sorted rows takes at most about a 16th of the memory
+
+
+def sort_batches(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, by: str, memory_bytes: int, scratch: Path
+) -> Iterator[pa.RecordBatch]:
+    """The rows of ``batches`` in ascending order of the 64-bit column ``by``, within about ``memory_bytes``.
+
+    What does not fit goes to the folder ``scratch``, which must exist; DuckDB removes its files when it is done.
+    An error that ``batches`` raises comes out as it is.
+    """
+    rows = iter(batches)
+    first = next(rows, pa.RecordBatch.from_pylist([], schema=schema))
+    row_bytes = first.nbytes // max(first.num_rows, 1) + 1
+    carriers = [_Carrier.of(field) for field in schema]
+    carried = pa.schema([pa.field(f"c{i}", carrier.carried) for i, carrier in enumerate(carriers)])
+    raised: list[BaseException] = []
+    incoming = pa.RecordBatchReader.from_batches(carried, _carry(chain([first], rows), carriers, carried, raised))
+    connection = duckdb.connect(
+        config={
+            "memory_limit": f"{memory_bytes // 1024}KiB",
+            "threads": min(os.cpu_count() or 1, max(memory_bytes // _MEMORY_PER_THREAD, 1)),
+            "temp_directory": str(scratch),
+            "preserve_insertion_order": False,
+        }
+    )
+    connection.execute("SET enable_progress_bar = false")  # it would be printed over what commands print
+    try:
+        connection.register("incoming", incoming)
+        ordered = connection.sql(f"SELECT * FROM incoming ORDER BY c{schema.get_field_index(by)}")
+        for batch in ordered.to_arrow_reader(min(_OUTPUT_ROWS, memory_bytes // _OUTPUT_SHARE // row_bytes + 1)):
+            columns = [carrier.restore(column) for carrier, column in zip(carriers, batch.columns, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    except (duckdb.Error, OSError) as error:
+        if raised:
+            raise raised[0] from None
+        reason = str(error).partition("\n")[0]
+        raise RelationError(
+            f"the sort failed: {reason}. It had {memory_bytes} bytes of memory and the disk of {scratch.parent}: make "
+            f"room there, or raise memory; rows of about {row_bytes} bytes want {_MEMORY_ROWS * row_bytes} bytes of it."
+        ) from error
+    finally:
+        connection.close()
+
+
+def _carry(
+    batches: Iterable[pa.RecordBatch], carriers: list[_Carrier], carried: pa.Schema, raised: list[BaseException]
+) -> Iterator[pa.RecordBatch]:
+    try:
+        for batch in batches:
+            columns = [carrier.carry(column) for carrier, column in zip(carriers, batch.columns, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=carried)
+    except BaseException as error:
+        raised.append(error)  # DuckDB makes a text of it
+        raise
+
+
+@dataclass(frozen=True)
+class _Carrier:
+    """How a column passes through DuckDB: its buffers are viewed as ``raw``, wide values then ``carried`` as bytes."""
+
+    own: pa.DataType
+    raw: pa.DataType
+    carried: pa.DataType
+
+    @classmethod
+    def of(cls, field: pa.Field) -> _Carrier:
+        if pa.types.is_null(field.type):
+            return cls(field.type, field.type, pa.bool_())
+        raw = _raw(field.type)
+        return cls(field.type, raw, _carried(raw))
+
+    def carry(self, column: pa.Array) -> pa.Array:
+        if pa.types.is_null(self.own):
+            return pa.nulls(len(column), self.carried)
+        return column.view(self.raw).cast(self.carried)
+
+    def restore(self, column: pa.Array) -> pa.Array:
+        if pa.types.is_null(self.own):
+            return pa.nulls(len(column))
+        return column.cast(self.raw).view(self.own)
+
+
+def _raw(type_: pa.DataType) -> pa.DataType:
+    """The type of the same buffers that has only integers, floats, booleans, strings and bytes in it."""
+    t = pa.types
+    is_bytes = t.is_string(type_) or t.is_large_string(type_) or t.is_binary(type_) or t.is_large_binary(type_)
+    if is_bytes or t.is_integer(type_) or t.is_boolean(type_) or t.is_float32(type_) or t.is_float64(type_):
+        return type_
+    if t.is_nested(type_):
+        return map_children(type_, _raw, number_fields=True)  # DuckDB takes no names that differ only in case
+    if t.is_fixed_size_binary(type_):
+        return pa.binary(type_.byte_width)
+    return _INTEGERS.get(type_.bit_width, pa.binary(type_.bit_width // 8))
+
+
+def _carried(raw: pa.DataType) -> pa.DataType:
+    return pa.binary() if pa.types.is_fixed_size_binary(raw) else map_children(raw, _carried)

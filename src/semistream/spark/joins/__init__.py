@@ -1,0 +1,1 @@
+"""`semistream.spark.join`: the plan, the routing, and the operator kept in each worker."""

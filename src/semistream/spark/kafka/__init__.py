@@ -1,0 +1,1 @@
+"""Kafka as a connector and as a target table."""

@@ -1,0 +1,1 @@
+"""How Spark drives a pipeline: micro-batches, phases, overload, reports."""

@@ -1,0 +1,350 @@
+"""Overload: a pipeline under a goal for latency sheds what there is no time for, and repairs it later."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from semistream.budget import MemoryBudget
+from semistream.errors import PipelineError
+from semistream.pipelines.inputs.shed_archive import ArchiveSplit, archive_layout, leave_archive
+from semistream.pipelines.inputs.splits import SourceSplit, Split
+from semistream.pipelines.ledger.entries import ArchivedBatch, ArchivedFile, Manifest, Plan, ShedPlan
+from semistream.pipelines.ledger.ledger import Ledger
+from semistream.pipelines.overload.controller import OverloadController
+from semistream.pipelines.overload.loss_report import Latencies, Missing, OverloadReport
+from semistream.pipelines.overload.row_values import ValuedRows
+from semistream.pipelines.overload.service_times import Observation, ServiceModel
+from semistream.pipelines.overload.task_shedding import TaskShedding
+from semistream.pipelines.spec.durations import parse_duration
+from semistream.pipelines.spec.pipeline_spec import PipelineSpec
+from semistream.pipelines.tables.table import Table
+from semistream.pipelines.tables.writer import TableLayout
+from semistream.pipelines.task.batch_task import SHED_AGE_MS
+from semistream.relation import Relation
+from semistream.shedding import KeepW, MatchCounts, Strategy, batch_seed, choose_strategy, read_decision
+from semistream.spark.pipelines.expected_load import expected_times, rows_by_offsets
+from semistream.spark.pipelines.part_summaries import summarize_parts
+from semistream.spark.planning.step_plans import StepPlans
+from semistream.spark.sources.base import BatchInput
+
+_LOG = logging.getLogger(__name__)
+_BY_MATCHES = ("top_w", "cluster_sampling")
+_REPAIRED_ROWS = 4_000_000  # in a batch that has nothing else to do
+_SAFE = 1.25  # rows that files may have beyond what their bytes say
+
+
+@dataclass(frozen=True)
+class _Valuing:
+    """The join whose relation tells how many results rows of the source give."""
+
+    path: str
+    on: tuple[str, ...]
+    least_results: int
+    more_conditions: bool
+
+
+class Overload:
+    """What `Batches` asks for a pipeline with a goal for latency.
+
+    Before a batch of the source is worked on, it is known or estimated how many rows it has; nothing more is done as
+    long as all of them can be joined in time. If not, each part of the batch is summed up, it is decided which rows are
+    shed, and the decision goes to the ledger before any work. When the batch is committed, the ledger has what was
+    shed, until batches of their own have joined it.
+    """
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        steps: StepPlans,
+        archive: Table,
+        ledger: Ledger,
+        clock: Callable[[], float],
+        monotonic: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        assert spec.overload is not None
+        self._spec, self._setting, self._steps = spec, spec.overload, steps
+        self._archive, self._ledger, self._clock = archive, ledger, clock
+        learnt = ledger.learnt
+        self._guessed: str | None = None
+        self._rows_per_byte: float | None = learnt.get("rows_per_byte")
+        self._taken_in: float | None = None
+        self._valuing = _valuing(spec, steps)
+        self._budget = MemoryBudget(max(steps.counts_bytes, 1))
+        self._counts: MatchCounts | None = None
+        if self._valuing is not None:
+            self._match_counts(Relation.open(self._valuing.path).version)  # now, and not when rows wait for it
+        elif self._setting.strategy in _BY_MATCHES:
+            raise PipelineError(
+                f"overload: {self._setting.strategy} values rows by their matches, but no join equates all of a "
+                "relation's key with columns of the source. Name another `relation`, or leave `strategy` out."
+            )
+        seen = [Observation(*each) for each in learnt.get("seen", [])]
+        expected = expected_times(steps, copies=self._copies_files)
+        every_s = parse_duration(spec.every)
+        self.controller = OverloadController(self._setting.goal_s, every_s, monotonic, seen, expected)
+
+    def layout(self) -> TableLayout:
+        """Where and how rows that are shed are written."""
+        return archive_layout(self._archive, self.controller.batch_rows // 8)
+
+    def before_work(
+        self, plan: Plan, given: BatchInput, rows: DataFrame | None, others: Sequence[Split], spark: SparkSession
+    ) -> tuple[list[Split], TaskShedding]:
+        """What tasks read by themselves, and what they need to know, for a batch that was planned.
+
+        ``rows`` are those that Spark reads of the batch, ``others`` splits of rows that do not come from the source.
+        """
+        own = [_arrived(split, part) for part, split in enumerate(given.splits)]
+        splits: list[Split] = [*own, *others]
+        source, weighted = self._steps.source, self._setting.weights
+        shedding = TaskShedding(self._spec.name, self._setting.goal_s, plan.at, source, weighted=weighted)
+        if plan.source_batch is None:
+            return splits, shedding
+        decided = self._ledger.shed(plan.batch)
+        expected = self._expected(plan, own, rows)
+        if decided is None and expected is not None and self._joinable(plan, expected) >= expected:
+            return splits, shedding
+        valued = self._valued(plan)
+        strategy = self._strategy(unique=valued is None or valued.unique, whole_parts=rows is None)
+        by_matches = replace(shedding, valued=valued if strategy.name in _BY_MATCHES else None)
+        parts = summarize_parts(spark, by_matches, strategy.name, rows, splits)
+        total = sum(part.total for part in parts)
+        joined = self._joinable(plan, total) if decided is None else decided.joined
+        if decided is None and joined >= total:
+            return splits, shedding
+        cut = {part.number: part.total for part in parts}
+        if decided is None or not _is_of(decided, cut):
+            if decided is not None:
+                _LOG.warning("batch %d is cut otherwise than before; it is decided anew what is shed", plan.batch)
+            decision = strategy.decide(parts, joined, batch_seed(self._spec.name, plan.batch))
+            decided = ShedPlan(joined, decision.to_json())
+            self._ledger.write_shed(plan.batch, decided)
+            self._guessed = None if self.controller.measured else _guess(self.controller.model, total - joined, total)
+        shedding = replace(shedding, decision=decided.decision, valued=valued)
+        return [*(_weighed(split, shedding) for split in own), *others], shedding
+
+    def repaired_splits(self, plan: Plan) -> list[ArchiveSplit]:
+        """What tasks read of rows that were shed."""
+        return [ArchiveSplit(str(self._archive.path), (file,)) for file in plan.repaired]
+
+    def settle(self, plan: Plan, manifest: Manifest) -> None:
+        """Remember what a batch has shed, and let what it has repaired leave the archive; both once."""
+        work = manifest.work
+        if shed := work.files.get("shed", []):
+            paths = self._archive.shown(plan.batch, shed)
+            most = self.layout().file_rows
+            files = [
+                piece
+                for path, file in zip(paths, shed, strict=True)
+                for piece in ArchivedFile.of(path, file, plan.batch, most)
+            ]
+            counts = [work.counts.get(name, 0) for name in ("missing_low", "missing_high", "unvalued")]
+            oldest = plan.at - work.peaks.get(SHED_AGE_MS, 0) / 1000
+            self._ledger.write_archived(ArchivedBatch(plan.batch, files, work.outcomes["shed"], oldest, *counts))
+        if plan.repaired:
+            taken = set(plan.repaired)
+            known = {each.batch: each for each in self._ledger.archived}
+            left = {
+                number: [file for file in known[number].files if file not in taken] if number in known else []
+                for number in {file.batch for file in plan.repaired}
+            }
+            leave_archive(self._archive, plan.batch, plan.repaired, [each for each, files in left.items() if not files])
+            for number, files in left.items():
+                if number in known:
+                    self._ledger.write_archived(replace(known[number], files=files))
+
+    def learn(self, plan: Plan, manifest: Manifest, *, all_here: bool) -> dict[str, Any]:
+        """A batch is committed: what the next ones should know, for the ledger. Of a replay nothing is learnt."""
+        work, shed = manifest.work, manifest.work.outcomes.get("shed", 0)
+        self.controller.end(joined=work.rows_in - shed, shed=shed, learn=all_here and work.rows_in > 0)
+        if plan.source_batch is not None:
+            self._taken_in = plan.at  # all that waited then
+        owed = _owed(plan)
+        if plan.files and (nbytes := _bytes_of(plan.files)):
+            self._rows_per_byte = max(work.rows_in - owed, 0) / nbytes
+        return {"seen": [list(each) for each in self.controller.seen], "rows_per_byte": self._rows_per_byte}
+
+    def report(self, manifest: Manifest) -> OverloadReport:
+        """How the pipeline does after a batch."""
+        work, now = manifest.work, self._clock()
+        shed = work.outcomes.get("shed", 0)
+        tick_ms = TaskShedding("", self._setting.goal_s, 0.0, self._steps.source).tick_ms
+        return OverloadReport(
+            goal_s=self._setting.goal_s,
+            latencies=Latencies.of(work.arrivals, tick_ms, now),
+            shed_rows=shed,
+            shed_share=shed / work.rows_in if work.rows_in else 0.0,
+            missing=Missing.of(self._ledger.archived),
+            at=now,
+        )
+
+    def remarks(self) -> list[str]:
+        """What the one who runs the pipeline should know of the goal."""
+        controller, guessed = self.controller, [self._guessed] if self._guessed else []
+        self._guessed = None
+        if controller.attainable or not controller.seen:
+            return guessed
+        return [
+            *guessed,
+            f"the goal of {controller.goal_s:g} s cannot be kept: a batch takes {controller.model.fixed_s:.1f} s "
+            "beside its rows, and a row waits for the batch before its own too. Raise overload.latency to at least "
+            f"{controller.least_goal_s:.0f}s, or give Spark more or faster cores",
+        ]
+
+    @property
+    def repairs_idle(self) -> bool:
+        """Whether rows are repaired when there is time."""
+        return self._setting.repair == "idle"
+
+    def files_to_repair(self, rows: int | None = None) -> list[ArchivedFile]:
+        """The first files of the archive that have so many rows together; by default as many as make a large batch.
+
+        Not more, unless nothing limits it and the first file has.
+        """
+        most = _REPAIRED_ROWS if rows is None else rows
+        taken: list[ArchivedFile] = []
+        held = 0
+        for file in (file for each in self._ledger.archived for file in each.files):
+            if held + file.rows > most and (taken or rows is not None):
+                break
+            taken.append(file)
+            held += file.rows
+        return taken
+
+    def spare_files(self) -> list[ArchivedFile]:
+        """What can be repaired now so that rows that come are still in time."""
+        return self.files_to_repair(self.controller.spare_rows())
+
+    def _joinable(self, plan: Plan, rows: int) -> int:
+        owed = _owed(plan)
+        oldest_s = self._clock() - self._oldest(plan)
+        return self.controller.allow(rows, oldest_s=oldest_s, owed=owed).joined
+
+    def _oldest(self, plan: Plan) -> float:
+        """When the first row of a batch came: with its first file, else after the batch before had taken in all."""
+        times = []
+        for file in plan.files:
+            with suppress(OSError):
+                times.append(Path(file).stat().st_mtime)
+        if times:
+            return min(times)
+        return plan.at if self._taken_in is None else min(self._taken_in, plan.at)
+
+    def _expected(self, plan: Plan, splits: Sequence[SourceSplit], rows: DataFrame | None) -> int | None:
+        """How many rows a batch has, without reading them; None if that is not known."""
+        told = sum(split.rows for split in splits if split.part is not None)
+        if rows is None:
+            return told
+        if plan.files:
+            by_bytes = None if self._rows_per_byte is None else _bytes_of(plan.files) * self._rows_per_byte * _SAFE
+            return None if by_bytes is None else told + int(by_bytes)
+        assert plan.source_batch is not None
+        numbered = rows_by_offsets(self._spec.checkpoint / "spark", plan.source_batch)
+        return None if numbered is None else told + numbered
+
+    def _match_counts(self, version: int) -> MatchCounts:
+        assert self._valuing is not None
+        relation = Relation.open(self._valuing.path, version)
+        if self._counts is None:
+            self._counts = MatchCounts.of(relation, self._budget)
+        else:
+            self._counts = self._counts.refreshed(relation)
+        return self._counts
+
+    def _valued(self, plan: Plan) -> ValuedRows | None:
+        valuing = self._valuing
+        if valuing is None:
+            return None
+        counts = self._match_counts(plan.versions[valuing.path])
+        return ValuedRows(
+            valuing.path,
+            counts.version,
+            valuing.on,
+            self._steps.counts_bytes,
+            counts.unique,
+            valuing.least_results,
+            valuing.more_conditions,
+        )
+
+    @property
+    def _copies_files(self) -> bool:
+        """Whether what is shed is whole files that the archive takes as they are, unless their types differ."""
+        unique = self._counts is None or self._counts.unique
+        whole = self._spec.source.format == "parquet" and self._archive.layout.takes_copies
+        return whole and isinstance(self._strategy(unique=unique, whole_parts=whole), KeepW)
+
+    def _strategy(self, *, unique: bool, whole_parts: bool) -> Strategy:
+        """The strategy for the loss; whole files are shed where rows are worth the same and no task is bound to one."""
+        chosen = choose_strategy(self._setting.loss, unique_keys=unique, name=self._setting.strategy)
+        return KeepW(whole_parts=True) if whole_parts and isinstance(chosen, KeepW) else chosen
+
+
+def _guess(model: ServiceModel, shed: int, rows: int) -> str:
+    return (
+        f"{shed:,} of {rows:,} rows were shed before it was measured what rows take, by what is expected: "
+        f"{1 / model.joined_s:,.0f} rows/s. `semistream reconcile` joins them; the next batches go by what this one "
+        "took"
+    )
+
+
+def _valuing(spec: PipelineSpec, steps: StepPlans) -> _Valuing | None:
+    """The join that values rows: the one that is named, or the first, if it equates its relation's key."""
+    assert spec.overload is not None
+    joining = [step for step in spec.steps if step.join is not None or step.keyed is not None]
+    for given, planned in zip(joining, steps.steps, strict=True):
+        if given.join is None or (spec.overload.relation or given.join.relation.name) != given.join.relation.name:
+            continue
+        plan = planned.join
+        told = set(plan.stream_keys) <= set(steps.source.names)
+        if given.join.how != "inner" or plan.access != "equality" or not told:
+            return None
+        more = given.join.where is not None
+        least = 1 if given.join.unmatched == "null" else 0
+        return _Valuing(plan.path, plan.stream_keys, least, more or len(plan.stream_keys) < len(_on(given.join.on)))
+    return None
+
+
+def _owed(plan: Plan) -> int:
+    """Rows that a batch joins in any case: they had to wait before."""
+    return sum(file.rows for file in plan.taken) + sum(file.rows for file in plan.repaired)
+
+
+def _on(on: str | Sequence[str] | dict[str, str] | None) -> Sequence[str]:
+    return () if on is None else [on] if isinstance(on, str) else list(on)
+
+
+def _arrived(split: SourceSplit, part: int) -> SourceSplit:
+    """A split with its number, and when its file came; one whose rows are all invalid as it is."""
+    if split.reason is not None:
+        return split
+    came_ms = None
+    with suppress(OSError):
+        came_ms = int(Path(split.path).stat().st_mtime * 1000)
+    return replace(split, part=part, came_ms=came_ms)
+
+
+def _weighed(split: SourceSplit, shedding: TaskShedding) -> SourceSplit:
+    """A split by what it takes to read: one whose rows are all shed takes next to nothing."""
+    return replace(split, nbytes=0) if shedding.sheds_all(split) else split
+
+
+def _is_of(decided: ShedPlan, cut: dict[int, int]) -> bool:
+    """Whether a decision is about parts with these numbers of rows."""
+    decision = read_decision(decided.decision)
+    return dict(zip(decision.parts, decision.rows, strict=True)) == cut
+
+
+def _bytes_of(files: Sequence[str]) -> int:
+    total = 0
+    for file in files:
+        with suppress(OSError):
+            total += Path(file).stat().st_size
+    return total

@@ -1,0 +1,76 @@
+"""A first, cheap pass over a batch that is too large: each task sums up its parts, for the driver to decide."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from semistream.pipelines.inputs.splits import SourceSplit, Split, share_out
+from semistream.pipelines.overload.task_shedding import TaskShedding, summarize_inputs
+from semistream.shedding import STRATEGIES, PartSummary, StreamPart
+from semistream.spark.joins.routing import quoted
+from semistream.spark.pipelines.phase import inputs_of
+from semistream.spark.pipelines.worker_task import partition_number, read_inputs
+from semistream.spark.session import worker_interpreter
+
+_SUMMARIES = "summaries"
+
+
+@dataclass(frozen=True)
+class _SummaryTask:
+    shedding: TaskShedding
+    strategy: str
+    splits: tuple[tuple[Split, ...], ...]
+
+
+def summarize_parts(
+    spark: SparkSession,
+    shedding: TaskShedding,
+    strategy: str,
+    rows: DataFrame | None,
+    splits: Sequence[Split],
+) -> list[PartSummary]:
+    """What is to be known of the parts of a batch: Spark's ``rows``, and the source's among the ``splits``.
+
+    Parts are cut as phase 0 will cut them. If matches make no difference (``shedding`` values no rows) and tasks read
+    all rows themselves, what files say of themselves is enough. Else only the columns that tell matches are read.
+    """
+    if rows is None and shedding.valued is None:
+        parts = [each for each in splits if isinstance(each, SourceSplit) and each.part is not None]
+        made = STRATEGIES[strategy]()
+        return [made.summarize(StreamPart(each.rows, each.part or 0)) for each in parts]
+    slots = spark.sparkContext.defaultParallelism
+    shared = share_out(splits, slots)
+    on = () if shedding.valued is None else shedding.valued.on
+    frame = inputs_of(spark, None if rows is None else _only(rows, on), len(shared), slots)
+    if frame is None:
+        return []
+    task = _SummaryTask(shedding, strategy, tuple(shared))
+    with worker_interpreter(spark):
+        found = frame.mapInArrow(partial(_summarize, task), f"{_SUMMARIES} binary").collect()
+    return [summary for row in found for summary in pickle.loads(row[_SUMMARIES])]
+
+
+def _only(rows: DataFrame, wanted: Sequence[str]) -> DataFrame:
+    """Rows with nulls for all columns but some: what is not asked for need not be parsed."""
+    columns = [
+        sf.col(quoted(field.name)) if field.name in wanted else sf.lit(None).cast(field.dataType).alias(field.name)
+        for field in rows.schema
+    ]
+    return rows.select(*columns)
+
+
+def _summarize(task: _SummaryTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        return
+    inputs = read_inputs(task.splits, first, batches)
+    own = (each for each in inputs if isinstance(each, pa.RecordBatch | SourceSplit))
+    found = summarize_inputs(task.shedding, STRATEGIES[task.strategy](), own, partition_number())
+    yield pa.record_batch({_SUMMARIES: pa.array([pickle.dumps(found)], pa.binary())})

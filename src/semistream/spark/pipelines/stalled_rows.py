@@ -1,0 +1,39 @@
+"""What is decided for rows that are stalled: numbers for new keys, and which rows are the first of their key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from semistream.pipelines.ledger.entries import WaitingFile
+from semistream.pipelines.steps.duplicates import SeenKeys
+from semistream.pipelines.steps.surrogate_keys import SurrogateKeys
+from semistream.relation import Transaction
+from semistream.spark.planning.step_plans import StepPlan
+
+
+@dataclass
+class Decision:
+    """The versions of relations that have the new keys, by link, and the files that tell the first rows of a key."""
+
+    versions: dict[int, int] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)
+
+
+def decide(
+    steps: Sequence[StepPlan], folder: Path, stalled: Sequence[WaitingFile], transaction: Transaction, batch: int
+) -> Decision:
+    """Add the keys of stalled rows to their relations, once for each transaction."""
+    decision = Decision()
+    for link in sorted({file.link for file in stalled}):
+        files = [file for file in stalled if file.link == link]
+        step = steps[link]
+        own = Transaction(f"{transaction.writer}/{link}", transaction.number)
+        if isinstance(step.keys, SurrogateKeys):
+            decision.versions[link] = step.keys.assign(folder, files, step.link.keys, own).version
+        elif isinstance(step.keys, SeenKeys):
+            relation, flags = step.keys.accept(folder, files, step.link.keys, own, batch)
+            decision.versions[link] = relation.version
+            decision.first |= {file.path: name for file, name in zip(files, flags, strict=True)}
+    return decision

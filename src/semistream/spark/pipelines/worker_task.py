@@ -1,0 +1,184 @@
+"""What a Spark task does in a Python worker for a pipeline: its rows to their tables, and a report to the driver."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from semistream.pipelines.carried_types import convert_batch
+from semistream.pipelines.inputs.splits import Split
+from semistream.pipelines.ledger.entries import Work, WrittenFile
+from semistream.pipelines.ledger.faults import reached
+from semistream.pipelines.steps.chain import Chain, Link
+from semistream.pipelines.steps.snapshot_changes import MET, UPSERTS, ChangeChain, ChangesPlan, MetRows
+from semistream.pipelines.tables.writer import TableLayout, TableWriter
+from semistream.pipelines.task.batch_task import BatchTask, TaskPlan
+from semistream.spark.joins.join_plan import JoinPlan
+from semistream.spark.joins.worker_joins import ENGINES, Engine, EngineCounts, Engines, RoutedJoin
+
+WORK = "__work"
+"""The column of what a task came to."""
+WORK_SCHEMA = f"{WORK} binary"
+
+
+@dataclass(frozen=True)
+class PipelineTask:
+    """A phase of a batch: the joins with their links, and what tasks read themselves, by number.
+
+    ``plan`` has the versions of R that the whole phase is joined with.
+    """
+
+    plan: TaskPlan
+    joins: tuple[tuple[JoinPlan, Link], ...]
+    splits: tuple[tuple[Split, ...], ...]
+    defers: bool = False
+    changes: ChangesPlan | None = None
+    given_out: pa.Schema | None = None
+
+
+def run_partition(
+    task: PipelineTask, batches: Iterator[pa.RecordBatch], engines: Engines = ENGINES
+) -> Iterator[pa.RecordBatch]:
+    """Take the rows of a partition as far as they come; the last row that it gives out is what that came to.
+
+    A partition without rows gives none. Each attempt writes files of its own, and only those of the attempt whose
+    report Spark keeps are committed.
+    """
+    first = next((batch for batch in batches if batch.num_rows), None)
+    if first is None:
+        return
+    with ExitStack() as lent:
+        lending = [
+            engines.lend(plan, version) for (plan, _), version in zip(task.joins, task.plan.versions, strict=True)
+        ]
+        owned = [lent.enter_context(engine) for engine in lending]
+        joins = [RoutedJoin(engine) if engine.plan.cuts else engine.operator(0) for engine in owned]
+        before = [engine.counts for engine in owned]
+        if task.changes is not None:
+            work = _class_rows(task, task.changes, owned[0], read_inputs(task.splits, first, batches))
+        else:
+            chain = Chain([(link, join) for (_, link), join in zip(task.joins, joins, strict=True)], defers=task.defers)
+            run = BatchTask(task.plan, chain, partition_number())
+            for joined in run.run(read_inputs(task.splits, first, batches)):
+                yield _given_out(task, joined)
+            work = run.work()
+        _count(work, owned, before)
+    reached("before report")
+    yield _report(task, work)
+
+
+def _class_rows(
+    task: PipelineTask, changes: ChangesPlan, engine: Engine, inputs: Iterator[pa.RecordBatch | Split]
+) -> Work:
+    """Rows of a snapshot to their tables, those that are new also aside, and which rows of R they have met."""
+    plan, folder = task.plan, Path(task.plan.rows_folder)
+    upserts = TableWriter(TableLayout(str(folder), plan.source), f"{plan.prefix}-{UPSERTS}")
+    join, met = engine.operator(0), MetRows(engine.relation)
+    join.watch_joined(met.meet)
+    chain = ChangeChain(changes, join, plan.source, upserts)
+    run = BatchTask(plan, chain)
+    try:
+        deque(run.run(inputs), maxlen=0)
+        work = run.work()
+        work.files[UPSERTS] = upserts.close()
+    except BaseException:
+        upserts.abandon()
+        raise
+    finally:
+        join.watch_joined(None)
+    name = f"{plan.prefix}-{MET}-{uuid.uuid4().hex}.npy"
+    met.save(folder / name)
+    work.files[MET] = [WrittenFile(name, met.bits.size, 0)]
+    work.counts.update(chain.counts)
+    return work
+
+
+def write_partition(layout: TableLayout, prefix: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write rows that went through Spark after they were joined, and add the files to what their task came to.
+
+    A batch has the table's columns by position, and behind them what the task came to, in a row of its own.
+    """
+    writer = TableWriter(layout, prefix)
+    works: list[Work] = []
+    try:
+        for batch in batches:
+            reports = batch.column(batch.num_columns - 1)
+            works += [read_work(content) for content in reports.drop_null().to_pylist()]
+            rows = batch.remove_column(batch.num_columns - 1)
+            if reports.null_count < len(reports):
+                rows = rows.filter(reports.is_null())
+            if rows.num_rows:
+                writer.write(convert_batch(rows, layout.schema))
+        files = writer.close()
+    except BaseException:
+        writer.abandon()
+        raise
+    if works or files:
+        yield _packed(Work.total([*works, Work(files={"joined": files})]))
+
+
+def read_work(content: bytes) -> Work:
+    """What a task has sent; it comes from this pipeline's own code, on this cluster."""
+    work = pickle.loads(content)
+    assert isinstance(work, Work)
+    return work
+
+
+def partition_number() -> int:
+    """Which partition the task at hand has; 0 outside of Spark."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def read_inputs(
+    splits: Sequence[Sequence[Split]], first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch | Split]:
+    """What a task has to read: rows, and splits of its own by the number in the last column."""
+    for batch in _all(first, others):
+        numbers = batch.column(batch.num_columns - 1)
+        for number in numbers.drop_null().to_pylist():
+            yield from splits[number]
+        if batch.num_columns > 1 and numbers.null_count:
+            rows = batch.remove_column(batch.num_columns - 1)
+            yield rows if numbers.null_count == len(numbers) else rows.filter(pc.is_null(numbers))
+
+
+def _all(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+def _given_out(task: PipelineTask, joined: pa.RecordBatch) -> pa.RecordBatch:
+    assert task.given_out is not None
+    rows = convert_batch(joined, task.given_out)
+    return rows.append_column(WORK, pa.nulls(rows.num_rows, pa.binary()))
+
+
+def _report(task: PipelineTask, work: Work) -> pa.RecordBatch:
+    report = _packed(work)
+    if task.given_out is None:
+        return report
+    nothing = [pa.nulls(1, field.type) for field in task.given_out]
+    return pa.RecordBatch.from_arrays([*nothing, report.column(0)], names=[*task.given_out.names, WORK])
+
+
+def _packed(work: Work) -> pa.RecordBatch:
+    return pa.record_batch({WORK: pa.array([pickle.dumps(work)], pa.binary())})
+
+
+def _count(work: Work, engines: Sequence[Engine], before: Sequence[EngineCounts]) -> None:
+    """Add what the joins of a task have counted since ``before``."""
+    for engine, then in zip(engines, before, strict=True):
+        now = engine.counts
+        for name in ("rows_in", "cache_hits", "bytes_read"):
+            work.counts[f"join_{name}"] = work.counts.get(f"join_{name}", 0) + getattr(now, name) - getattr(then, name)
+        work.peaks["join_bytes"] = work.peaks.get("join_bytes", 0) + now.peak_bytes

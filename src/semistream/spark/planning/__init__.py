@@ -1,0 +1,1 @@
+"""What a pipeline would do, checked on the driver before anything runs."""

@@ -1,0 +1,123 @@
+"""What to expect of a pipeline's joins before it runs: of each in its part of the memory, on all workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from semistream.errors import InvalidArgument
+from semistream.pipelines.spec.pipeline_spec import PipelineSpec
+from semistream.relation import Relation
+from semistream.spark.joins.explain import MICRO_BATCH_ROWS, SparkExplanation, explain_workers
+from semistream.spark.planning.validate import DryStep, dry_plan
+from semistream.tuning.explain import explain as explain_join
+from semistream.tuning.explanation import Explanation, require_rate
+
+
+@dataclass(frozen=True)
+class StepOutlook:
+    """What to expect of a step that joins; where that cannot be said, a ``note`` says why."""
+
+    step: str
+    relation: Path
+    explanation: SparkExplanation | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class PipelineOutlook:
+    """All steps of a pipeline that join, ``memory_bytes`` in each of the ``slots`` workers for all of them.
+
+    ``route`` is how the pipeline sends rows to workers: with ``range`` the first step is as its ``routed`` says.
+    """
+
+    pipeline: str
+    slots: int
+    batch_rows: int
+    memory_bytes: int
+    route: str
+    steps: tuple[StepOutlook, ...]
+
+    @property
+    def total_memory_bytes(self) -> int:
+        """What all workers hold that run at a time."""
+        return self.slots * self.memory_bytes
+
+    @property
+    def rate(self) -> float | None:
+        """Rows per second through all steps that something can be said of, one after the other in each worker."""
+        return _in_a_row(self._rates(routed=self.route == "range"))
+
+    @property
+    def routed_rate(self) -> float | None:
+        """The same with ``route: range``."""
+        return _in_a_row(self._rates(routed=True))
+
+    def _rates(self, *, routed: bool) -> list[float]:
+        known = [(i, step.explanation) for i, step in enumerate(self.steps) if step.explanation is not None]
+        return [each.routed_rate if routed and i == 0 else each.rate for i, each in known]
+
+
+def explain_pipeline(
+    spec: PipelineSpec,
+    *,
+    slots: int,
+    batch_rows: int = MICRO_BATCH_ROWS,
+    rate: float | None = None,
+    zipf: float = 0.0,
+) -> PipelineOutlook:
+    """What a pipeline is expected to do on ``slots`` workers with micro-batches of ``batch_rows`` rows.
+
+    ``rate`` is how many rows come in a second, and ``zipf`` the skew of their keys, which is taken to be the same for
+    all joins. Nothing is written.
+    """
+    require_rate(rate)
+    with dry_plan(spec, slots=slots) as plan:
+        steps = tuple(_outlook(step, slots, batch_rows, rate, zipf) for step in plan.steps)
+        route = "range" if plan.steps[0].plan.join.cuts else "none"
+        return PipelineOutlook(spec.name, slots, batch_rows, plan.memory_bytes, route, steps)
+
+
+def _outlook(step: DryStep, slots: int, batch_rows: int, rate: float | None, zipf: float) -> StepOutlook:
+    label = step.plan.link.label
+    if not step.relation.num_pages:
+        return StepOutlook(label, step.path, None, "it has no rows yet: nothing is read")
+    try:
+        found = explain_workers(step.relation, _of_worker(step, slots, batch_rows, rate, zipf), slots, batch_rows)
+    except InvalidArgument as error:
+        return StepOutlook(label, step.path, None, str(error))
+    return StepOutlook(label, step.path, found)
+
+
+def _of_worker(
+    step: DryStep, slots: int, batch_rows: int, rate: float | None, zipf: float
+) -> Callable[[Relation], Explanation]:
+    arguments: dict[str, Any] = dict(step.plan.join.arguments)
+
+    def explained(part: Relation) -> Explanation:
+        return explain_join(
+            part,
+            stream_schema=step.plan.join.stream_schema,
+            on=None if arguments["on"] is None else dict(arguments["on"]),
+            where=[part for part in arguments["where"] if isinstance(part, str)] or None,
+            how=arguments["how"],
+            memory=arguments["memory"],
+            rate=None if rate is None else rate / slots,
+            zipf=zipf,
+            batch_rows=batch_rows / slots,
+            columns=arguments["columns"],
+            suffix=arguments["suffix"],
+        )
+
+    return explained
+
+
+def _in_a_row(rates: list[float]) -> float | None:
+    """The rate of work that is done one after the other: times add up.
+
+    >>> _in_a_row([2.0, 2.0])
+    1.0
+    """
+    return 1 / sum(1 / rate for rate in rates) if rates else None

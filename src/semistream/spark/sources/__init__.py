@@ -1,0 +1,1 @@
+"""Sources of a pipeline on Spark: files, Kafka, snapshots, generated rows."""

@@ -1,0 +1,178 @@
+"""Files of a folder as a source: Spark finds new ones, and what they hold is read batch by batch."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+from pyspark.sql.types import StringType, StructField, StructType
+
+from semistream.errors import PipelineError
+from semistream.pipelines.inputs.parquet_files import parquet_inputs
+from semistream.pipelines.spec.column_types import column_type
+from semistream.pipelines.spec.source_spec import FileSource
+from semistream.pipelines.task.batch_task import RAW
+from semistream.spark.sources.base import BatchInput, BatchSource
+
+_WHOLE_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_LOOKED_AT = 100  # lines of a JSON file, for fields that nobody asked for
+
+
+class FolderSource(BatchSource):
+    """New files of a folder, some in each batch.
+
+    Tasks read Parquet by themselves, which takes far less than to have Spark read it and send it to them, unless rows
+    must go ``through_spark`` before. A line of JSON or CSV that is not a row, or has a value of another type, comes as
+    its text.
+    """
+
+    def __init__(self, spec: FileSource, *, through_spark: bool) -> None:
+        require_folder(spec.path)
+        self._spec = spec
+        self._through_spark = through_spark
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The names of new files: of those Spark's own format for whole files reads no content."""
+        spec = self._spec
+        reader = spark.readStream.format("binaryFile")
+        if not self.tells_arrival:
+            reader = reader.option("maxFilesPerTrigger", spec.files_per_batch)
+        return reader.schema(_WHOLE_FILES).load(str(spec.path)).select("path")
+
+    def files(self, df: DataFrame) -> list[str]:
+        """The files of a batch, in the order of their names."""
+        return sorted(local_path(row["path"]) for row in df.collect())
+
+    def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:  # noqa: ARG002
+        """What there is to read of them."""
+        if not files:
+            return BatchInput()
+        kinds: dict[str, Callable[[Sequence[str], SparkSession], BatchInput]] = {
+            "parquet": self._parquet,
+            "json": self._json,
+            "csv": self._csv,
+        }
+        return kinds[self._spec.format](files, spark)
+
+    def _parquet(self, files: Sequence[str], spark: SparkSession) -> BatchInput:
+        spec = self._spec
+        tasks = spark.sparkContext.defaultParallelism
+        inputs = parquet_inputs(files, spec.arrow_schema, tasks, stop=spec.on_schema_change == "stop")
+        remarks = _new_columns(inputs.new_columns)
+        if not self._through_spark:
+            return BatchInput(None, inputs.splits, remarks)
+        wrong = [split for split in inputs.splits if split.reason is not None]
+        right = sorted({split.path for split in inputs.splits} - {split.path for split in wrong})
+        rows = None
+        if right:
+            read = spark.read.schema(from_arrow_schema(spec.arrow_schema)).parquet(*right)
+            own = [sf.col(f"`{name}`") for name in read.columns]
+            rows = read.select(*own, sf.lit(None).cast("string").alias(RAW), *self._came)
+        return BatchInput(rows, wrong, remarks)
+
+    def _json(self, files: Sequence[str], spark: SparkSession) -> BatchInput:
+        new = sorted({name for file in files for name in _json_fields(file)} - set(self._spec.columns))
+        read = self._lenient(spark, self._spec.columns).json(list(files))
+        return BatchInput(self._arrived(read), [], _new_columns(new))
+
+    def _csv(self, files: Sequence[str], spark: SparkSession) -> BatchInput:
+        """Files by their headers: columns are told by name, wherever they stand."""
+        spec = self._spec
+        if spec.options.get("header", "false").lower() != "true":
+            return BatchInput(self._arrived(self._lenient(spark, spec.columns).csv(list(files))))
+        by_header: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for file in files:
+            by_header[_csv_header(file, spec.options)].append(file)
+        frames, new = [], set[str]()
+        for header, having in by_header.items():
+            missing = [name for name in spec.columns if name not in header]
+            if missing and spec.on_schema_change == "stop":
+                raise PipelineError(
+                    f"the source has changed: {having[0]} has no column {', '.join(map(repr, missing))}, but "
+                    f"{', '.join(header)}. Change the pipeline's schema and start it again, or let such files go to "
+                    "the quarantine (on_schema_change: quarantine)."
+                )
+            new |= set(header) - set(spec.columns)
+            frames.append(self._raw_lines(spark, having) if missing else self._by_header(spark, header, having))
+        rows = frames[0]
+        for frame in frames[1:]:
+            rows = rows.union(frame)
+        return BatchInput(rows, [], _new_columns(sorted(new)))
+
+    def _by_header(self, spark: SparkSession, header: Sequence[str], files: Sequence[str]) -> DataFrame:
+        types = {name: self._spec.columns.get(name, "string") for name in header}
+        wanted = [sf.col(f"`{name}`") for name in (*self._spec.columns, RAW)]
+        return self._lenient(spark, types).csv(list(files)).select(*wanted, *self._came)
+
+    def _raw_lines(self, spark: SparkSession, files: Sequence[str]) -> DataFrame:
+        """The lines of files whose columns are not those of the source, as rows that cannot be read."""
+        nothing = [sf.lit(None).cast(type_).alias(name) for name, type_ in self._spec.columns.items()]
+        return spark.read.text(list(files)).select(*nothing, sf.col("value").alias(RAW), *self._came)
+
+    def _arrived(self, rows: DataFrame) -> DataFrame:
+        own = [sf.col(f"`{name}`") for name in rows.columns]
+        return rows.select(*own, *self._came) if self.tells_arrival else rows
+
+    @property
+    def _came(self) -> list[Column]:
+        """When a file came, as Spark knows it of each row."""
+        if not self.tells_arrival:
+            return []
+        return [sf.unix_millis(sf.col("_metadata.file_modification_time")).alias(self.came)]
+
+    def _lenient(self, spark: SparkSession, columns: dict[str, str]) -> DataFrameReader:
+        """A reader that gives a line that is not a row as its text."""
+        fields = [StructField(name, from_arrow_type(column_type(type_))) for name, type_ in columns.items()]
+        reader = spark.read.schema(StructType([*fields, StructField(RAW, StringType())]))
+        for name, value in self._spec.options.items():
+            reader = reader.option(name, value)
+        return reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", RAW)
+
+
+def require_folder(path: Path) -> None:
+    """Refuse a source that is no folder."""
+    if not path.is_dir():
+        raise PipelineError(f"the source {path} is not a folder. Make it, or give the one that files come to.")
+
+
+def local_path(uri: str) -> str:
+    """The path of a file that Spark names by a URI.
+
+    >>> local_path("file:///data/new%20orders.json")
+    '/data/new orders.json'
+    """
+    parsed = urlparse(uri)
+    return unquote(parsed.path) if parsed.scheme in ("", "file") else uri
+
+
+def _new_columns(names: Iterable[str]) -> list[str]:
+    listed = ", ".join(names)
+    return [f"the source has columns that the pipeline does not ask for, and passes over: {listed}"] if listed else []
+
+
+def _json_fields(path: str) -> set[str]:
+    """Names of fields at the beginning of a file of JSON lines."""
+    found: set[str] = set()
+    with Path(path).open(errors="replace") as file:
+        for line in islice(file, _LOOKED_AT):
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict):
+                found.update(row)
+    return found
+
+
+def _csv_header(path: str, options: dict[str, str]) -> tuple[str, ...]:
+    with Path(path).open(newline="", errors="replace") as file:
+        rows = csv.reader(file, delimiter=options.get("sep", options.get("delimiter", ",")))
+        return tuple(name.strip() for name in next(rows, []))

@@ -1,0 +1,93 @@
+"""A topic of Kafka as a source: values are rows as JSON or CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from semistream.pipelines.spec.source_spec import KafkaSource
+from semistream.pipelines.task.batch_task import RAW
+from semistream.spark.kafka.connector import FOR_KAFKA, require_connector
+from semistream.spark.sources.base import BatchInput, BatchSource
+
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+"""Messages of transactions that were given up are not read, unless an option says so."""
+
+_MOST_ROWS = 900_000_000  # of a batch that takes in all that waits: more cannot be shed of at once
+_PARSED, _TEXT = "__parsed", "__text"
+
+
+class TopicSource(BatchSource):
+    """Messages of a topic, so many in a batch at most; offsets without a message, as of a compacted topic, are passed.
+
+    A value that is not one row, or has a field of another type, comes as its text; so does a message without a value,
+    which is how a compacted topic says that a key is gone.
+    """
+
+    def __init__(self, spec: KafkaSource) -> None:
+        self._spec = spec
+
+    def stream(self, spark: SparkSession) -> DataFrame:
+        """The messages of the topic."""
+        spec = self._spec
+        require_connector(spark)
+        reader = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", spec.servers)
+            .option("subscribe", spec.topic)
+            .option("startingOffsets", spec.starting)
+            .option("maxOffsetsPerTrigger", _MOST_ROWS if self.tells_arrival else spec.rows_per_batch)
+        )
+        for name, value in {**COMMITTED, **spec.options}.items():
+            reader = reader.option(name, value)
+        return reader.load().select("key", "value", "partition", "offset", *["timestamp"] * self.tells_arrival)
+
+    def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:  # noqa: ARG002
+        """The messages as rows."""
+        assert df is not None
+        came = [sf.unix_millis(sf.col("timestamp")).alias(self.came)] if self.tells_arrival else []
+        return BatchInput(self.rows(df, *came))
+
+    def rows(self, messages: DataFrame, *kept: Column) -> DataFrame:
+        """Messages as rows, with the text of those that are none, and behind it what is ``kept`` of the message."""
+        columns = [field.name for field in from_arrow_schema(self._spec.arrow_schema)]
+        text = messages.withColumn(_TEXT, message_text("value"))
+        parsed = text.withColumn(_PARSED, self._parsed(sf.col(_TEXT)))
+        nothing = sf.concat(
+            sf.lit("(no value) key "),
+            sf.coalesce(message_text("key"), sf.lit("null")),
+            sf.concat(sf.lit(", partition "), sf.col("partition"), sf.lit(", offset "), sf.col("offset")),
+        )
+        unread = sf.when(sf.col("value").isNull(), nothing).when(self._is_more_than_a_row(sf.col(_TEXT)), sf.col(_TEXT))
+        unread = unread.otherwise(sf.col(f"{_PARSED}.{RAW}"))
+        own = [sf.col(_PARSED).getField(name).alias(name) for name in columns]
+        return parsed.select(*own, unread.alias(RAW), *kept)
+
+    def _parsed(self, text: Column) -> Column:
+        schema = StructType([*from_arrow_schema(self._spec.arrow_schema).fields, StructField(RAW, StringType())])
+        given = {name: value for name, value in self._spec.options.items() if not name.startswith(FOR_KAFKA)}
+        options = {**given, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": RAW}
+        if self._spec.value == "csv":
+            return sf.from_csv(text, schema.toDDL(), options)
+        return sf.from_json(text, schema, options)
+
+    def _is_more_than_a_row(self, text: Column) -> Column:
+        """Whether a value is blank, or goes on behind its row: Spark's parser passes over both.
+
+        Only a value with more than one closing brace is parsed again for that, as the only one of an array.
+        """
+        blank = sf.trim(text) == ""
+        if self._spec.value == "csv":
+            return blank
+        simple = sf.locate("}", text) == sf.length(sf.rtrim(text))
+        alone = sf.size(sf.from_json(sf.concat(sf.lit("["), text, sf.lit("]")), f"array<struct<`{RAW}`: string>>")) == 1
+        return blank | (~simple & ~sf.coalesce(alone, sf.lit(False)))
+
+
+def message_text(column: str) -> Column:
+    """The bytes of a key or a value as a text."""
+    return sf.make_valid_utf8(sf.col(column).cast("string"))

@@ -1,0 +1,1 @@
+"""Updates of relations that arrive while a pipeline runs."""

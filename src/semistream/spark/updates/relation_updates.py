@@ -1,0 +1,148 @@
+"""RelationUpdates: what changes a relation while a pipeline runs, applied between batches, each exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from semistream.errors import PipelineError
+from semistream.pipelines.ledger.faults import reached
+from semistream.pipelines.ledger.ledger import Ledger
+from semistream.pipelines.spec.column_types import type_name
+from semistream.pipelines.spec.source_spec import RESERVED, FileSource
+from semistream.pipelines.spec.step_spec import UpdatesSpec
+from semistream.pipelines.steps.update_rows import UpdateRows, without_key
+from semistream.pipelines.tables.quarantine import UNREADABLE, as_json
+from semistream.pipelines.task.batch_task import RAW
+from semistream.relation import Relation, Transaction
+from semistream.spark.sources.files import FolderSource
+from semistream.spark.updates.kafka_messages import DELETES, UpdateMessages, write_aside
+
+REJECTED = pa.schema([("raw", pa.string()), ("reason", pa.string())])
+
+
+class RelationUpdates:
+    """The updates of one relation.
+
+    What an update is made of is in the ledger before it is applied, and the relation knows the number of the last one,
+    so that one that was decided is applied once, whatever is killed. Rows that cannot be read, or have no key, go to
+    the quarantine with the next batch.
+    """
+
+    def __init__(self, spec: UpdatesSpec, path: Path, step: int, ledger: Ledger, writer: str) -> None:
+        self._spec, self._path, self._ledger = spec, path, ledger
+        self._label = f"{step}-{path.name}"  # other steps may have a relation of the same name, or even the same one
+        self._writer = f"{writer}/updates/{step}"
+        self._messages = UpdateMessages(spec, ledger.updates_folder, self._label) if spec.format == "kafka" else None
+
+    def apply(self, spark: SparkSession) -> bool:
+        """Apply what was decided and not done, and then all that has come since; False if there was nothing."""
+        last = self._ledger.update(self._label)
+        done = False if last is None else self._apply(spark, *last)
+        number, content = (0, {}) if last is None else last
+        while (new := self._next(spark, content, number + 1)) is not None:
+            number, content = number + 1, new
+            self._ledger.write_update(self._label, number, content)
+            done = self._apply(spark, number, content) or done
+        return done
+
+    def _next(self, spark: SparkSession, before: dict[str, Any], number: int) -> dict[str, Any] | None:
+        if self._messages is None:
+            return self._folder(before)
+        return self._messages.next(spark, before, number)
+
+    def _folder(self, before: dict[str, Any]) -> dict[str, Any] | None:
+        """Files that have come since, in the order of their times."""
+        assert self._spec.path is not None
+        if not self._spec.path.is_dir():
+            raise PipelineError(
+                f"{self._spec.path}, which updates of {self._path} come to, is not a folder. Make it, or give another."
+            )
+        seen = set(before.get("seen", []))
+        there = [path for path in self._spec.path.iterdir() if path.is_file() and not path.name.startswith(("_", "."))]
+        there.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+        new = [path.name for path in there if path.name not in seen]
+        return {"files": new, "seen": sorted(seen | set(new))} if new else None
+
+    def _apply(self, spark: SparkSession, number: int, content: dict[str, Any]) -> bool:
+        relation = Relation.open(self._path)
+        transaction = Transaction(self._writer, number)
+        applied = relation.made_by(transaction) is not None or content.get("rows") == 0
+        if not applied:
+            rows = self._read(spark, relation, content, number)
+            reached("before update")
+            relation.change(rows.change, transaction)
+            reached("after update")
+        if self._messages is not None:
+            self._messages.forget(content)
+        return not applied
+
+    def _read(self, spark: SparkSession, relation: Relation, content: dict[str, Any], number: int) -> UpdateRows:
+        """The rows of an update; those that are no use are written aside."""
+        if self._messages is None:
+            table = pa.concat_tables(self._files(spark, relation, content))
+        else:
+            table = self._messages.rows(spark, relation, self._columns(relation), content["messages"])
+        op = self._spec.op
+        own = table.select(relation.schema.names).cast(relation.schema)
+        reasons = pc.if_else(without_key(own, relation.key), f"a row without its key ({', '.join(relation.key)})", None)
+        reasons = pc.if_else(pc.is_valid(table.column(RAW)), UNREADABLE, reasons)
+        wrong = pc.is_valid(reasons)
+        if pc.any(wrong).as_py():
+            self._reject(table.filter(wrong), reasons.filter(wrong), number)
+        deletes = (
+            pc.fill_null(pc.equal(table.column(op), self._spec.delete), False)
+            if op
+            else pa.array([False]).take(pa.array([0] * table.num_rows, pa.int64()))
+        )
+        if DELETES in table.column_names:
+            deletes = pc.or_(deletes, table.column(DELETES))
+        right = pc.invert(wrong)
+        return UpdateRows(own.filter(right), deletes.filter(right))
+
+    def _files(self, spark: SparkSession, relation: Relation, content: dict[str, Any]) -> list[pa.Table]:
+        spec, columns = self._spec, self._columns(relation)
+        assert spec.path is not None
+        assert spec.format != "kafka"
+        source = FolderSource(
+            FileSource(
+                format=spec.format, path=spec.path, schema=columns, options=spec.options, on_schema_change="stop"
+            ),
+            through_spark=True,
+        )
+        tables = []
+        for name in content["files"]:
+            rows = source.read(None, [str(spec.path / name)], spark).rows
+            if rows is not None:
+                tables.append(_arrow(rows))
+        return tables
+
+    def _columns(self, relation: Relation) -> dict[str, str]:
+        columns = {field.name: type_name(field.type) for field in relation.schema}
+        return columns if self._spec.op is None else {**columns, self._spec.op: "string"}
+
+    def _reject(self, rows: pa.Table, reasons: pa.ChunkedArray, number: int) -> None:
+        raw = rows.column(RAW).to_pylist()
+        own = rows.drop_columns([name for name in rows.column_names if name.startswith(RESERVED)]).to_pylist()
+        texts = [as_json(row) if text is None else text for text, row in zip(raw, own, strict=True)]
+        table = pa.table([pa.array(texts, pa.string()), reasons.combine_chunks()], schema=REJECTED)
+        write_aside(self._ledger.updates_folder / f"{self._label}-{number}.rejected.parquet", table)
+
+
+def _arrow(rows: DataFrame) -> pa.Table:
+    return rows.select(*rows.columns[:-1], sf.col(rows.columns[-1]).cast("string").alias(RAW)).toArrow()
+
+
+def all_updates(steps: Sequence[Any], ledger: Ledger, writer: str) -> list[RelationUpdates]:
+    """The updates of all relations that have some."""
+    return [
+        RelationUpdates(step.join.updates, step.join.relation, number, ledger, writer)
+        for number, step in enumerate(steps)
+        if step.join is not None and step.join.updates is not None
+    ]

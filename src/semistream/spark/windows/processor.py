@@ -1,0 +1,134 @@
+"""WindowProcessor: what Spark calls for each key partition in every micro-batch; it joins, and keeps the state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pandas as pd
+from pyspark import TaskContext
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import BinaryType, DoubleType, LongType, StructField, StructType
+
+from semistream.pipelines.ledger.faults import reached
+from semistream.spark.windows.archive_files import write_rows
+from semistream.spark.windows.state_log import LogEntry, LogHeader, WindowLog
+from semistream.spark.windows.window_metrics import COLUMNS, ESTIMATE
+from semistream.spark.windows.window_plan import WindowPlan
+from semistream.spark.windows.worker_homes import HOMES, Outcome, Turn
+
+RESULTS = "results_packed"
+OUTPUT = StructType(
+    [
+        *(StructField(name, LongType()) for name in COLUMNS),
+        StructField(ESTIMATE, DoubleType()),
+        StructField(RESULTS, BinaryType()),
+    ]
+)
+"""What comes out: packed results with zeros for all counts, and then a row of counts without results."""
+
+_NOTHING = {**dict.fromkeys(COLUMNS, 0), ESTIMATE: None}
+
+
+class WindowProcessor(StatefulProcessor):  # type: ignore[misc]
+    """Joins what a micro-batch brings a key partition.
+
+    The state store has all that it takes to go on (`WindowLog`). The operator itself stays in a worker between
+    micro-batches, and is checked against the store before it is used (`semistream.spark.window_homes`). Everything that
+    is given out depends on the state and on the rows only, in an order that Spark's shuffles cannot change: a task or a
+    query that is started again gives the same.
+    """
+
+    def __init__(self, plan: WindowPlan) -> None:
+        self._plan = plan
+
+    def init(self, handle: Any) -> None:
+        """Spark's handle to the state is there."""
+        self._handle = handle
+        self._log = WindowLog(handle)
+
+    def handleInputRows(  # noqa: N802 (Spark's name)
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[pd.DataFrame]:
+        """Rows have come for a key partition, packed, or at least word that there are none."""
+        packed = pd.concat(list(rows)).sort_values(["side", "task", "number"])
+        messages = [
+            (int(side), bytes(content))
+            for side, content in zip(packed["side"], packed["rows"], strict=True)
+            if content is not None
+        ]
+        yield from self._handle_batch(int(key[0]), messages, timerValues.getCurrentWatermarkInMs())
+
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803
+        expiredTimerInfo: Any,  # noqa: ARG002, N803
+    ) -> Iterator[pd.DataFrame]:
+        """The watermark has moved; if rows came in this micro-batch too, that was seen to with them."""
+        header = self._log.header()
+        if header is not None and header.batch != _batch_number():
+            yield from self._handle_batch(int(key[0]), [], timerValues.getCurrentWatermarkInMs())
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _handle_batch(self, group: int, messages: list[tuple[int, bytes]], watermark_ms: int) -> Iterator[pd.DataFrame]:
+        plan, query, batch, log = self._plan, _query(), _batch_number(), self._log
+        header = log.header() or LogHeader(json.dumps(plan.description))
+        plan.require_same(header.plan)
+        entry = LogEntry(messages, watermark_ms, before=header.stamp)
+        turn = Turn(entry, header.next, stamp=uuid4().hex, snapshot=log.wants_snapshot(header, entry))
+        results = HOMES.run(plan, query, group, header, log, turn)
+        while True:
+            try:
+                yield _output(_NOTHING, next(results))
+            except StopIteration as end:
+                outcome: Outcome = end.value
+                break
+        plan.require_progress(outcome.counts["left_waiting"], outcome.counts["right_waiting"])
+        reached("in a window batch")
+        self._write_out(outcome, query, group, batch)
+        reached("before a window's state")
+        if outcome.snapshot is None:
+            after = log.append(header, entry, turn.stamp, batch)
+        else:
+            after = log.replace(header, outcome.snapshot, turn.stamp, batch)
+        # Called again as soon as the watermark moves, also if no rows come.
+        self._handle.registerTimer(max(watermark_ms, 0) + 1)
+        reached("after a window batch")
+        counts = {**outcome.counts, "state_bytes": after.state_bytes, "restored": int(outcome.restored)}
+        yield _output({**counts, ESTIMATE: outcome.missing_estimate}, None)
+
+    def _write_out(self, outcome: Outcome, query: str, group: int, batch: int) -> None:
+        """Rows that came late, and rows that have left, to their folders."""
+        plan, partition = self._plan, self._plan.groups.index(group)
+        for folder, rows in ((plan.late, outcome.late), (plan.archive, outcome.departed)):
+            for side in range(2):
+                if folder is not None:
+                    write_rows(folder, query, side, partition, batch, rows[side])
+
+
+def _output(counts: dict[str, Any], results: bytes | None) -> pd.DataFrame:
+    return pd.DataFrame([{**counts, RESULTS: results}], columns=OUTPUT.names)
+
+
+def _property(name: str) -> str | None:
+    context = TaskContext.get()
+    value = None if context is None else context.getLocalProperty(name)
+    return None if value is None else str(value)
+
+
+def _batch_number() -> int:
+    """The micro-batch at hand."""
+    return int(_property("streaming.sql.batchId") or 0)
+
+
+def _query() -> str:
+    """The query at hand, by the id that its checkpoint keeps."""
+    return _property("sql.streaming.queryId") or "batch"

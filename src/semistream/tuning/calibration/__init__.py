@@ -1,0 +1,1 @@
+"""Calibration: measure the disk and the operators of this machine, and fit their costs."""

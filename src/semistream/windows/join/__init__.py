@@ -1,0 +1,1 @@
+"""The window join operator: rows kept by worth, results, archive and repair."""

@@ -1,0 +1,158 @@
+"""Archives: where tuples go when they leave a window join, so that missing results can be produced later.
+
+Semantic load smoothing (WINDOW 2.2): what could not be joined for want of memory or time is joined when there is some.
+A result is missing if one of its tuples had left, or never came to the join, when the other one arrived. To produce it
+both are needed, so every tuple is archived when it leaves, expired ones too, with its arrival number and that of the
+last tuple it met. `semistream.windows.repair` makes the missing results of an archive.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from semistream.errors import InvalidArgument
+from semistream.kernels.array_types import Int64s
+from semistream.windows.streams.event_time import SIDES
+from semistream.windows.streams.lengths import WindowLength
+
+TIME_COLUMN, ARRIVAL_COLUMN, UNTIL_COLUMN = "semistream time", "semistream arrival", "semistream until"
+_WINDOWS = "windows.json"
+NEVER = -1
+"""The last tuple met by a tuple that never came to the join."""
+
+
+@dataclass(frozen=True)
+class WindowChange:
+    """The windows that hold from an instant on."""
+
+    instant: int
+    windows: tuple[WindowLength, WindowLength]
+
+
+class Archive(ABC):
+    """Takes tuples with their instant, their arrival number, and the number of the last arrival that they met."""
+
+    def __init__(self) -> None:
+        self.changes: list[WindowChange] = []
+
+    def begin(self, windows: tuple[WindowLength, WindowLength]) -> None:
+        """The windows that a join starts with; one that goes on with an archive changes nothing."""
+        if not self.changes:
+            self.change_windows(-(2**63), windows)
+
+    def change_windows(self, instant: int, windows: tuple[WindowLength, WindowLength]) -> None:
+        """The windows that hold from an instant on."""
+        if not self.changes or self.changes[-1].windows != windows:
+            self.changes.append(WindowChange(instant, windows))
+
+    def add(self, side: int, batch: pa.RecordBatch, time: Int64s, arrival: Int64s, until: Int64s) -> None:
+        """Take tuples of one stream that have left."""
+        if not batch.num_rows:
+            return
+        own = [pa.array(time), pa.array(arrival), pa.array(until)]
+        arrays = [*batch.columns, *own]
+        self._write(side, pa.RecordBatch.from_arrays(arrays, schema=archived_schema(batch.schema)))
+
+    @abstractmethod
+    def _write(self, side: int, batch: pa.RecordBatch) -> None: ...
+
+    @abstractmethod
+    def read(self, side: int, schema: pa.Schema) -> pa.Table:
+        """All that was archived of one stream with these columns: they, and the three of the archive."""
+
+
+class MemoryArchive(Archive):
+    """Keeps tuples in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._batches: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
+
+    def _write(self, side: int, batch: pa.RecordBatch) -> None:
+        self._batches[side].append(batch)
+
+    def read(self, side: int, schema: pa.Schema) -> pa.Table:
+        """All that was archived of one stream."""
+        return pa.Table.from_batches(self._batches[side], schema=archived_schema(schema))
+
+
+class FileArchive(Archive):
+    """Writes tuples to a folder, as one Arrow IPC stream for each side, which any Arrow reader opens.
+
+    Close it (or use ``with``) before another process reads it, by `open`. A folder that has an archive is refused.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if (self.folder / _WINDOWS).exists():
+            raise InvalidArgument(f"{self.folder} has an archive already; give another folder, or remove it.")
+        self._writers: list[pa.ipc.RecordBatchStreamWriter | None] = [None, None]
+
+    @classmethod
+    def open(cls, folder: str | Path) -> FileArchive:
+        """An archive that is there, to read it."""
+        archive = cls.__new__(cls)
+        Archive.__init__(archive)
+        archive.folder, archive._writers = Path(folder), [None, None]
+        try:
+            changes = json.loads((archive.folder / _WINDOWS).read_text())
+        except FileNotFoundError:
+            raise InvalidArgument(f"{folder} has no archive: there is no {_WINDOWS} in it.") from None
+        for instant, left, right in changes:
+            archive.changes.append(WindowChange(instant, (WindowLength(*left), WindowLength(*right))))
+        return archive
+
+    def change_windows(self, instant: int, windows: tuple[WindowLength, WindowLength]) -> None:
+        """The windows that hold from an instant on."""
+        super().change_windows(instant, windows)
+        changes = [[c.instant, *(astuple(window) for window in c.windows)] for c in self.changes]
+        (self.folder / _WINDOWS).write_text(json.dumps(changes))
+
+    def _path(self, side: int) -> Path:
+        return self.folder / f"{SIDES[side]}.arrows"
+
+    def _write(self, side: int, batch: pa.RecordBatch) -> None:
+        writer = self._writers[side]
+        if writer is None:
+            writer = self._writers[side] = pa.ipc.new_stream(str(self._path(side)), batch.schema)
+        writer.write_batch(batch)
+
+    def read(self, side: int, schema: pa.Schema) -> pa.Table:
+        """All that was archived of one stream."""
+        self.close()
+        if not self._path(side).exists():
+            return archived_schema(schema).empty_table()
+        with pa.OSFile(str(self._path(side))) as source:
+            return pa.ipc.open_stream(source).read_all()
+
+    def close(self) -> None:
+        """End the files."""
+        for writer in self._writers:
+            if writer is not None:
+                writer.close()
+        self._writers = [None, None]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def archived_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of a stream, and those that the archive adds."""
+    taken = {TIME_COLUMN, ARRIVAL_COLUMN, UNTIL_COLUMN} & set(schema.names)
+    if taken:
+        raise InvalidArgument(f"the stream has columns that an archive keeps for itself: {sorted(taken)}; rename them.")
+    return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in (TIME_COLUMN, ARRIVAL_COLUMN, UNTIL_COLUMN))])

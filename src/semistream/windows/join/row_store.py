@@ -1,0 +1,181 @@
+"""RowStore: the columns of the tuples in memory, of one stream.
+
+Bytes that rows take, row by row: what a memory in bytes charges for a tuple's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types as is_a
+
+from semistream.kernels.array_types import Int32s, Int64s
+from semistream.windows.kernels.held_rows import ARRIVAL, CLASS, ORIGIN
+
+COPIES = 3
+"""Times the bytes of its rows that a store takes at most: as much again in rows that have left, and as much while they
+are sorted out."""
+
+_SLACK_ROWS = 1024
+
+
+class _Tier:
+    """Rows that were stored together: number ``first + i`` is row ``i`` of the batch, and was put into ``slots[i]``."""
+
+    def __init__(self, first: int, batch: pa.RecordBatch, slots: Int32s) -> None:
+        self.first = first
+        self.batch = batch
+        self.slots = slots
+
+    @property
+    def numbers(self) -> Int64s:
+        return np.arange(self.first, self.first + self.slots.size)
+
+
+class RowStore:
+    """Rows in tiers of falling sizes, each at least twice the next, by numbers that their slots keep as origins.
+
+    A row is gone when its slot has another origin. Tiers that have come to be of like size are merged, and all of them
+    when half of the rows are gone: a row is copied a few times in its life, and rows that are gone take no more memory
+    than those that are there.
+    """
+
+    def __init__(self, schema: pa.Schema, side: int) -> None:
+        self._schema = schema
+        self._side = side
+        self._tiers: list[_Tier] = []
+        self._next = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows that are kept, with those that are gone."""
+        return sum(tier.slots.size for tier in self._tiers)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that are kept."""
+        return sum(tier.batch.nbytes + tier.slots.nbytes for tier in self._tiers)
+
+    def add(self, batch: pa.RecordBatch, slots: Int32s, records: Int64s, links: Int32s, live: int) -> None:
+        """Store the rows of tuples that are in these slots; ``live`` is how many tuples of the side are in memory."""
+        if batch.num_rows:
+            self._append(batch, slots, records)
+        if self.rows > 2 * live + _SLACK_ROWS:
+            self._merge(0, records, links)
+        while len(self._tiers) > 1 and 2 * self._tiers[-1].slots.size > self._tiers[-2].slots.size:
+            self._merge(len(self._tiers) - 2, records, links)
+
+    def relocate(self, records: Int64s, links: Int32s) -> None:
+        """Tuples have moved to other slots, with their origins."""
+        slots = np.flatnonzero((records[:, ARRIVAL] >= 0) & ((links[:, CLASS] & 1) == self._side)).astype(np.int32)
+        origins = records[slots, ORIGIN]
+        for tier in self._tiers:
+            here = (origins >= tier.first) & (origins < tier.first + tier.slots.size)
+            tier.slots = np.zeros_like(tier.slots)  # of rows that are gone: a slot that has another origin
+            tier.slots[origins[here] - tier.first] = slots[here]
+
+    def gather(self, origins: Int64s, arriving: pa.RecordBatch, columns: Sequence[str]) -> list[pa.Array]:
+        """Columns of rows by their origins: numbers of stored rows, or ``~i`` for row ``i`` of ``arriving``."""
+        sources = [tier.batch for tier in self._tiers]
+        firsts = np.array([tier.first for tier in self._tiers], np.int64)
+        source = np.searchsorted(firsts, origins, side="right") - 1  # -1 is what arrives
+        rows = origins - firsts[source] if firsts.size else origins.copy()
+        new = origins < 0
+        rows[new] = ~origins[new]
+        present = np.flatnonzero(np.bincount(source + 1, minlength=len(sources) + 1)) - 1
+        if present.size <= 1:
+            batch = arriving if present.size == 0 or present[0] < 0 else sources[present[0]]
+            at = pa.array(rows)
+            return [batch.column(name).take(at) for name in columns]
+        source = source.astype(np.int16)  # tiers are few, and numbers of 16 bits are sorted by radix
+        order = np.argsort(source, kind="stable")
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        cuts = np.searchsorted(source[order], present)
+        pieces = np.split(rows[order], cuts[1:])
+        batches = [arriving if number < 0 else sources[number] for number in present]
+        gathered = []
+        for name in columns:
+            parts = [b.column(name).take(pa.array(piece)) for b, piece in zip(batches, pieces, strict=True)]
+            gathered.append(pa.concat_arrays(parts).take(pa.array(back)))
+        return gathered
+
+    def _append(self, batch: pa.RecordBatch, slots: Int32s, records: Int64s) -> None:
+        tier = _Tier(self._next, batch, slots)
+        records[slots, ORIGIN] = tier.numbers
+        self._next += slots.size
+        self._tiers.append(tier)
+
+    def _merge(self, begin: int, records: Int64s, links: Int32s) -> None:
+        """Make one tier of those from ``begin`` on, of the rows that are not gone."""
+        merged, self._tiers = self._tiers[begin:], self._tiers[:begin]
+        batches, slots = [], []
+        for tier in merged:
+            here = (records[tier.slots, ORIGIN] == tier.numbers) & (records[tier.slots, ARRIVAL] >= 0)
+            here &= (links[tier.slots, CLASS] & 1) == self._side
+            slots.append(tier.slots[here])
+            batches.append(tier.batch.take(pa.array(np.flatnonzero(here))))
+        self._append(pa.concat_batches(batches), np.concatenate(slots), records)
+        if not self._tiers[-1].slots.size:
+            self._tiers.pop()
+
+
+Sizes = npt.NDArray[np.int64]
+
+
+def row_bytes(batch: pa.RecordBatch) -> Sizes:
+    """Bytes of each row, as Arrow stores it: the same whatever batch the row is in.
+
+    >>> row_bytes(pa.record_batch({"k": pa.array([1, 2]), "s": ["a", "long"]})).tolist()
+    [15, 18]
+    """
+    total = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        total += _sizes(column)
+    return total
+
+
+def _sizes(array: pa.Array) -> Sizes | int:
+    """Bytes of each value: with its bit of validity, counted as a byte, and its offsets."""
+    type_ = array.type
+    if is_a.is_dictionary(type_):
+        return 1 + int(type_.index_type.bit_width) // 8
+    if is_a.is_null(type_):
+        return 1
+    if is_a.is_boolean(type_):
+        return 2
+    if _is_text(type_):
+        lengths = pc.fill_null(pc.binary_length(_with_offsets(array)), 0).to_numpy(zero_copy_only=False)
+        return 1 + _offset_bytes(type_) + np.asarray(lengths, np.int64)
+    if is_a.is_struct(type_):
+        fields = [np.asarray(_sizes(array.field(i)), np.int64) for i in range(type_.num_fields)]
+        return np.asarray(sum(fields, np.int64(1)), np.int64)
+    if is_a.is_nested(type_):  # lists, maps and views of lists: what their values take, by the list they belong to
+        lists = array.cast(pa.large_list(pa.struct(list(type_)))) if is_a.is_map(type_) else array
+        lists = lists.cast(pa.large_list(lists.type.value_type))
+        parents = np.asarray(pc.list_parent_indices(lists), np.int64)
+        sizes = np.broadcast_to(np.asarray(_sizes(lists.flatten()), np.int64), parents.size)
+        return 9 + np.bincount(parents, weights=sizes, minlength=len(array)).astype(np.int64)
+    return 1 + -(-int(type_.bit_width) // 8)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    views = is_a.is_string_view(type_) or is_a.is_binary_view(type_)
+    small = is_a.is_string(type_) or is_a.is_binary(type_)
+    return bool(views or small or is_a.is_large_string(type_) or is_a.is_large_binary(type_))
+
+
+def _with_offsets(array: pa.Array) -> pa.Array:
+    views = is_a.is_string_view(array.type) or is_a.is_binary_view(array.type)
+    return array.cast(pa.large_binary()) if views else array
+
+
+def _offset_bytes(type_: pa.DataType) -> int:
+    if is_a.is_string_view(type_) or is_a.is_binary_view(type_):
+        return 16
+    large = is_a.is_large_string(type_) or is_a.is_large_binary(type_) or is_a.is_large_list(type_)
+    return 8 if large else 4

@@ -1,0 +1,121 @@
+"""Worth: the class of priority that each tuple arrives with."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semistream.kernels.array_types import Int32s, Int64s
+from semistream.windows.kernels.key_classes import find_classes, index_codes
+from semistream.windows.kernels.priorities import grid_classes, grid_values
+from semistream.windows.policies import Policy, WeighingPolicy
+from semistream.windows.probabilities import ComputedProbabilities, GivenProbabilities, LearntProbabilities
+from semistream.windows.streams.match import Condition, RowCodes
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NewTuples:
+    """Tuples of one stream that arrive: their rows, their codes, and what a result of each is worth (None: alike)."""
+
+    side: int
+    batch: pa.RecordBatch
+    codes: RowCodes
+    weight: Floats | None
+
+
+class Worth(ABC):
+    """Values of the classes, ascending, and the class of each tuple as it arrives (None: the kernel learns it)."""
+
+    values: Floats
+
+    @abstractmethod
+    def classes(self, tuples: NewTuples) -> Int32s | None:
+        """The classes of tuples."""
+
+    @staticmethod
+    def of(policy: Policy, condition: Condition, *, weighted: bool) -> Worth:
+        """How tuples are weighed under a policy."""
+        if not isinstance(policy, WeighingPolicy):
+            return _Alike()
+        source = policy.probabilities
+        if isinstance(source, GivenProbabilities):
+            return _Given(source, condition, most=0 if weighted else policy.classes)
+        if isinstance(source, ComputedProbabilities):
+            return _Computed(source)
+        assert isinstance(source, LearntProbabilities)
+        return _Learnt()
+
+
+class _Alike(Worth):
+    """All tuples are alike."""
+
+    values = np.zeros(1)
+
+    def classes(self, tuples: NewTuples) -> Int32s | None:
+        return np.zeros(tuples.batch.num_rows, np.int32)
+
+
+class _Learnt(Worth):
+    """The kernel learns what tuples are worth."""
+
+    def __init__(self) -> None:
+        self.values = grid_values()
+
+    def classes(self, tuples: NewTuples) -> Int32s | None:  # noqa: ARG002
+        return None
+
+
+class _Computed(Worth):
+    """A function of the user says it."""
+
+    def __init__(self, source: ComputedProbabilities) -> None:
+        self._source = source
+        self.values = grid_values()
+
+    def classes(self, tuples: NewTuples) -> Int32s | None:
+        return _grid(self._source.of_rows(tuples.side, tuples.batch), tuples.weight)
+
+
+class _Given(Worth):
+    """Tables say it: a class for each value that can come, if these are known and not more than ``most``."""
+
+    def __init__(self, source: GivenProbabilities, condition: Condition, *, most: int) -> None:
+        both = self._frequencies = source.bind(condition)
+        distinct = np.unique(np.concatenate([[0.0], *(side.frequency for side in both)]))
+        exact = condition.codec is not None and distinct.size <= most
+        self.values = distinct if exact else grid_values()
+        self._tables = (
+            tuple(_ClassTable(side.codes, np.searchsorted(distinct, side.frequency)) for side in both) if exact else ()
+        )
+
+    def classes(self, tuples: NewTuples) -> Int32s | None:
+        if self._tables:
+            return self._tables[1 - tuples.side].classes(tuples.codes.code)
+        return _grid(self._frequencies[1 - tuples.side].near(tuples.codes), tuples.weight)
+
+
+class _ClassTable:
+    """The classes of keys, by their codes; 0 for a key that is not there."""
+
+    def __init__(self, codes: Int64s, classes: Int64s) -> None:
+        self._codes = np.ascontiguousarray(codes)
+        self._classes = classes.astype(np.int32)
+        self._slots = np.full(1 << (2 * codes.size).bit_length(), -1, np.int32)
+        index_codes(self._codes, self._slots)
+
+    def classes(self, codes: Int64s) -> Int32s:
+        found = np.empty(codes.size, np.int32)
+        find_classes(codes, self._codes, self._slots, self._classes, found)
+        return found
+
+
+def _grid(values: Floats, weight: Floats | None) -> Int32s:
+    found = np.empty(values.size, np.int32)
+    grid_classes(values if weight is None else values * weight, found)
+    return found

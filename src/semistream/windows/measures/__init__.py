@@ -1,0 +1,1 @@
+"""Error measures of an approximate join result."""

@@ -1,0 +1,172 @@
+"""Chains: tuples of a stream with the instants at which they gain, as the flow graph of a window join takes them.
+
+Slots: how many tuples fit into memory, and from which instant on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from semistream.errors import InvalidArgument
+from semistream.kernels.array_types import Bools, Int32s, Int64s
+from semistream.windows.optimum.kernels import follow_chains, link_chains, total_gain
+from semistream.windows.optimum.timeline import Arrivals, Times
+from semistream.windows.row_codes import NULL
+
+
+@dataclass(frozen=True)
+class ChainArcs:
+    """Arcs of chains, and which of them each entry and the exit of each match has, -1 for none."""
+
+    tails: Int32s
+    heads: Int32s
+    capacities: Int64s
+    costs: Int64s
+    entry_arc: Int64s
+    exit_arc: Int64s
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Tuples ``rows`` of a stream, chain by chain, and the instants and gains of their matches, chain by chain.
+
+    The arrays are those of `semistream.kernels.window_flow`.
+    """
+
+    rows: Int64s
+    entry_ptr: Int64s
+    entry_at: Int64s
+    entry_end: Int64s
+    match_ptr: Int64s
+    match_at: Int64s
+    gain: Int64s
+
+    @classmethod
+    def by_key(cls, codes: Int64s, side: Arrivals, other_codes: Int64s, other: Arrivals, counted: Bools) -> Chains:
+        """One chain for each key, for an equi-join whose tuples expire in the order of arrival: O(tuples) in all.
+
+        All tuples with a key gain at the instants at which the other stream brings that key, one result for each
+        tuple that it brings; ``counted`` says at which instants results count.
+        """
+        span = max(1, counted.size)
+        places, gain = np.unique((other_codes * span + other.at)[other_codes != NULL], return_counts=True)
+        match_code, match_at = np.divmod(places, span)
+        keys = np.unique(match_code)
+        rows = np.argsort(codes, kind="stable")  # rows are in the order of arrival already
+        rows = rows[np.isin(codes[rows], keys)]
+        bounds = np.append(keys, np.iinfo(np.int64).max)
+        return cls(
+            rows,
+            np.searchsorted(codes[rows], bounds),
+            side.at[rows],
+            side.end[rows],
+            np.searchsorted(match_code, bounds),
+            match_at,
+            np.where(counted[match_at], gain, 0),
+        )
+
+    @classmethod
+    def by_row(cls, rows: Int64s, partner_at: Int64s, worth: Int64s, side: Arrivals, instants: int) -> Chains:
+        """One chain for each tuple, for pairs of any kind: ``rows[i]`` gains ``worth[i]`` at ``partner_at[i]``."""
+        span = max(1, instants)
+        places, inverse = np.unique(rows * span + partner_at, return_inverse=True)
+        gain = np.zeros(places.size, dtype=np.int64)
+        np.add.at(gain, inverse, worth)
+        match_row, match_at = np.divmod(places, span)
+        owners, first = np.unique(match_row, return_index=True)
+        pointers = np.arange(owners.size + 1)
+        ends = np.append(first, places.size)
+        return cls(owners, pointers, side.at[owners], side.end[owners], ends, match_at, gain)
+
+    @property
+    def exact(self) -> int:
+        """The gain of all if no tuple is dropped before it expires."""
+        return int(total_gain(self.entry_ptr, self.entry_at, self.entry_end, self.match_ptr, self.match_at, self.gain))
+
+    def arcs(self, first_node: int) -> ChainArcs:
+        """The arcs, with node ``first_node + j`` for match j and the instants as the nodes of the timeline."""
+        most = self.rows.size + 2 * self.match_at.size
+        tails, heads = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int32)
+        capacities, costs = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+        entry_arc, exit_arc = np.empty(self.rows.size, dtype=np.int64), np.empty(self.match_at.size, dtype=np.int64)
+        n = link_chains(
+            self.entry_ptr, self.entry_at, self.entry_end, self.match_ptr, self.match_at, self.gain,
+            first_node, tails, heads, capacities, costs, entry_arc, exit_arc,
+        )  # fmt: skip
+        return ChainArcs(tails[:n], heads[:n], capacities[:n], costs[:n], entry_arc, exit_arc)
+
+    def kept_until(self, arcs: ChainArcs, flows: Int64s, side: Arrivals) -> Int64s:
+        """The last instant at which each tuple of the stream is in memory, from the flows of the chains' arcs."""
+        until = self.entry_at.copy()
+        follow_chains(
+            self.entry_ptr, self.entry_at, self.match_ptr, self.match_at, arcs.entry_arc, arcs.exit_arc, flows, until
+        )
+        everyone = side.at.copy()
+        everyone[self.rows] = until
+        return everyone
+
+
+Slots: TypeAlias = int | Mapping[float, int]
+Allocation: TypeAlias = Literal["fixed", "variable"]
+
+
+def pools_of(memory: Slots | tuple[Slots, Slots], allocation: Allocation) -> list[Slots]:
+    """The memory of each pool of tuples: one for both streams if it is shared, else the left's and the right's.
+
+    The paper has M / 2 for each; of an odd M the left stream gets the one that is over, as in `Capacity`.
+
+    >>> pools_of(10, "variable"), pools_of(11, "fixed"), pools_of((3, {0: 5, 60: 2}), "fixed")
+    ([10], [6, 5], [3, {0: 5, 60: 2}])
+    """
+    if allocation == "variable":
+        if isinstance(memory, tuple):
+            raise InvalidArgument(f"memory is {memory!r}, a part for each stream; with variable allocation give one.")
+        return [memory]
+    if allocation != "fixed":
+        raise InvalidArgument(f"allocation is {allocation!r}; give 'fixed' or 'variable'.")
+    if isinstance(memory, tuple):
+        if len(memory) != 2:
+            raise InvalidArgument(f"memory has {len(memory)} parts; give two: of the left stream, of the right.")
+        return list(memory)
+    if not isinstance(memory, Mapping):
+        return list(_halves(memory))
+    halves = {since: _halves(slots) for since, slots in memory.items()}
+    return [{since: parts[side] for since, parts in halves.items()} for side in range(2)]
+
+
+def change_times(memory: Slots) -> list[float]:
+    """When it changes."""
+    return list(memory) if isinstance(memory, Mapping) else []
+
+
+def slots_at(memory: Slots, instants: Times) -> Int64s:
+    """How many tuples fit from each of the ``instants`` on.
+
+    >>> slots_at({0: 5, 60: 2}, np.array([0, 59, 60, 61])).tolist()
+    [5, 5, 2, 2]
+    """
+    if not isinstance(memory, Mapping):
+        return np.full(instants.size, _whole(memory), dtype=np.int64)
+    since = sorted(memory)
+    if not since or (instants.size and since[0] > instants[0]):
+        raise InvalidArgument(
+            f"memory begins at {since[0] if since else 'no time'}, after the first tuple at {instants[:1].tolist()}; "
+            "give how much there is from then on."
+        )
+    slots = np.array([_whole(memory[time]) for time in since], dtype=np.int64)
+    return slots[np.searchsorted(np.array(since), instants, side="right") - 1]
+
+
+def _whole(slots: Any) -> int:
+    if isinstance(slots, bool) or not isinstance(slots, int | np.integer) or not 0 <= slots < 2**63:
+        raise InvalidArgument(f"memory is {slots!r}; give a whole number of tuples, or a mapping of times to such.")
+    return int(slots)
+
+
+def _halves(slots: int) -> tuple[int, int]:
+    whole = _whole(slots)
+    return whole - whole // 2, whole // 2

@@ -1,0 +1,213 @@
+"""OPT-offline: the most that any policy could make of a window join in a given memory, by minimum-cost flow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from semistream.errors import InvalidArgument
+from semistream.kernels.array_types import Bools, Int32s, Int64s
+from semistream.windows.optimum.flow_graph import Allocation, Chains, Slots, change_times, pools_of, slots_at
+from semistream.windows.optimum.min_cost_flow import least_cost_flow, whole_costs
+from semistream.windows.optimum.pairs import WindowPairs, codes_in_window, equal_pairs, given_pairs
+from semistream.windows.optimum.timeline import Arrivals, Timeline, Times, Unit, Window, arrival_times
+from semistream.windows.row_codes import Rows, row_codes
+
+_STRIDES = [4**level for level in range(12)]
+Val: TypeAlias = Callable[[Int64s, Int64s], npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class OfflineOptimum:
+    """What OPT-offline gives.
+
+    ``results`` is the most that can be had, and ``exact`` what a join with enough memory has: numbers of pairs, or
+    their weight. ``left_until`` and ``right_until`` are the schedule: the last time at which each tuple is in memory
+    when others arrive, its own time of arrival if it is never kept. ``arcs`` is the size of the flow graph.
+    """
+
+    results: float
+    exact: float
+    left_until: Times
+    right_until: Times
+    arcs: int
+
+    @property
+    def missed(self) -> float:
+        """What is lost for want of memory, whatever the policy."""
+        return self.exact - self.results
+
+
+def optimal_offline(
+    left: Rows,
+    right: Rows,
+    *,
+    window: Window | tuple[Window, Window],
+    memory: Slots | tuple[Slots, Slots],
+    allocation: Allocation = "fixed",
+    unit: Unit = "time",
+    left_times: npt.ArrayLike | None = None,
+    right_times: npt.ArrayLike | None = None,
+    pairs: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    val: Val | None = None,
+    count_from: float | None = None,
+) -> OfflineOptimum:
+    """The most results that a window join of two known streams can give in a memory of so many tuples, and how.
+
+    The model is the paper's fast CPU (WINDOW 2.1, 2.3), and that of `WindowJoin`: no policy gives more in the same
+    memory. All that arrives at an instant t arrives together. First, what has left the window is gone: a tuple that
+    arrived at i, with window w, is there while t < i + w. Then each arriving tuple joins the other stream's tuples that
+    are in memory, and those that arrive with it: for this it needs no memory, as it is always seen. Last, it is decided
+    which tuples, old and new, stay in memory until the next instant: at most ``memory`` of both streams, or each
+    stream's part of it. What is dropped does not come back. Of all schedules of this kind, the one returned gives the
+    most.
+
+    Parameters
+    ----------
+    left, right
+        The keys of the two streams, in the order of arrival: an Arrow or NumPy column, or a table of key columns.
+        Nulls never match.
+    window
+        How long a tuple can join, in units of time: also one for each stream, an array with one for each tuple, or
+        None for an unbounded join. A window that changes is one for each tuple: in 6.1.1 that in force when it arrives;
+        for `WindowJoin.set_window`, which holds for the tuples in memory too (6.2), until it is first outside.
+    memory
+        How many tuples fit; a mapping such as ``{0: 400, 60: 100}`` says from which time on. Fixed allocation halves
+        it, the left stream having one more if it is odd, or takes a tuple of two for the left and the right stream.
+    allocation
+        ``"fixed"``, or ``"variable"``: the streams share the memory in any ratio.
+    unit
+        ``"time"``, or ``"tuples"``: the window is the last so many tuples of the same stream at each instant, all that
+        arrive then included. If these are more, the first of them are in no window, and join nothing.
+    left_times, right_times
+        When each tuple arrives, ascending: several may at once, or none for long (6.1.1). By default one a time unit.
+    pairs
+        For any other predicate (6.1.2): row numbers (left, right) of the pairs that satisfy it. Those not in one
+        window do not count. Keys are not looked at then.
+    val
+        What pairs are worth (6.1.3): called with arrays of left and of right rows. Whole numbers are added up exactly;
+        others are rounded to 50 bits or so of the largest first. Negative ones are what a tuple costs that is kept.
+    count_from
+        Results before this time do not count: the paper's warm-up (5.2).
+
+    Examples
+    --------
+    The paper's Fig. 3: of seven results two are missed. Sharing the memory saves one of them.
+
+    >>> r, s = np.array([1, 1, 1, 3, 2]), np.array([2, 3, 1, 1, 3])
+    >>> best = optimal_offline(r, s, window=3, memory=2)
+    >>> best.results, best.exact, best.right_until.tolist()
+    (5, 7, [0, 3, 2, 3, 4])
+    >>> optimal_offline(r, s, window=3, memory=2, allocation="variable").results
+    6
+
+    Notes
+    -----
+    WINDOW 4.1 has a node for each tuple at each instant, O(w N) of them. Here a slot of memory is a unit of flow on a
+    timeline with a node for each instant; it leaves it where a tuple arrives, and comes back where it is dropped, which
+    need only be at instants at which it gains: O(N + matches) arcs. In an equi-join all tuples with a key gain at the
+    same instants and can share one chain: O(N) arcs, whatever the window, and 10**5 tuples a stream take about a minute
+    (``benchmarks/window_optimum.py``). Both have the optimum of the paper's graph, which has no solution where memory
+    holds a whole window and more (M >= 2 w), all its arcs having capacity 1.
+    """
+    codes = row_codes(left, right) if pairs is None else []
+    times = arrival_times("left", left_times, len(left)), arrival_times("right", right_times, len(right))
+    pools = pools_of(memory, allocation)
+    changes = [time for pool in pools for time in change_times(pool)]
+    line = Timeline.of(*times, window=window, unit=unit, changes=changes)
+    counted = np.full(line.instants.size, True) if count_from is None else line.instants >= count_from
+    if pairs is None:
+        codes = [codes_in_window(own, side) for own, side in zip(codes, (line.left, line.right), strict=True)]
+    if pairs is None and val is None and line.left.expire_in_order and line.right.expire_in_order:
+        by_left = Chains.by_key(codes[0], line.left, codes[1], line.right, counted)
+        by_right = Chains.by_key(codes[1], line.right, codes[0], line.left, counted)
+        beside, unit_worth = _count_beside(codes[0], codes[1], line, counted), None
+    else:
+        met = equal_pairs(codes[0], codes[1], line) if pairs is None else given_pairs(pairs, len(left), len(right))
+        by_left, by_right, beside, unit_worth = _chains_of_pairs(met.within(line), line, val, counted)
+    chains = [(by_left, line.left), (by_right, line.right)]
+    groups = [chains] if allocation == "variable" else [[each] for each in chains]
+    kept, arcs = 0, 0
+    until: list[Times] = []
+    for pool, members in zip(pools, groups, strict=True):
+        gain, lasts, size = _solve(members, slots_at(pool, line.instants))
+        kept, arcs = kept + gain, arcs + size
+        until += [line.instants[last] for last in lasts]
+    results, exact = beside + kept, beside + by_left.exact + by_right.exact
+    if unit_worth is not None:
+        return OfflineOptimum(results * unit_worth, exact * unit_worth, until[0], until[1], arcs)
+    return OfflineOptimum(results, exact, until[0], until[1], arcs)
+
+
+def _count_beside(left_codes: Int64s, right_codes: Int64s, line: Timeline, counted: Bools) -> int:
+    """How many pairs of tuples with equal codes arrive at the same instant."""
+    span = max(1, line.instants.size)
+    sides = ((left_codes, line.left.at), (right_codes, line.right.at))
+    shown = [(codes * span + at)[(codes >= 0) & counted[at]] for codes, at in sides]
+    (left, left_count), (right, right_count) = (np.unique(places, return_counts=True) for places in shown)
+    _, i, j = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    return int(left_count[i] @ right_count[j])
+
+
+def _chains_of_pairs(
+    pairs: WindowPairs, line: Timeline, val: Val | None, counted: Bools
+) -> tuple[Chains, Chains, int, float | None]:
+    """A chain for each tuple, what pairs that arrive together are worth, and what a unit of that is, None for 1."""
+    left_at, right_at = line.left.at[pairs.left], line.right.at[pairs.right]
+    values = np.ones(len(pairs), dtype=np.int64) if val is None else np.asarray(val(pairs.left, pairs.right))
+    if values.shape != (len(pairs),) or values.dtype.kind not in "iufb":
+        raise InvalidArgument(
+            f"val gave {values.dtype} of shape {values.shape} for {len(pairs)} pairs; return a number for each of them."
+        )
+    size = line.instants.size
+    at_once = max(int(np.bincount(side.at).max(initial=1)) for side in (line.left, line.right))  # gains that add up
+    gains, worth = whole_costs(
+        np.where(counted[np.maximum(left_at, right_at)], values, 0), (2 * len(pairs) + size) * at_once
+    )
+    older_left, older_right = left_at < right_at, right_at < left_at
+    by_left = Chains.by_row(pairs.left[older_left], right_at[older_left], gains[older_left], line.left, size)
+    by_right = Chains.by_row(pairs.right[older_right], left_at[older_right], gains[older_right], line.right, size)
+    beside = int(gains[left_at == right_at].sum())
+    return by_left, by_right, beside, worth if values.dtype.kind == "f" else None
+
+
+def _solve(members: list[tuple[Chains, Arrivals]], slots: Int64s) -> tuple[int, list[Int64s], int]:
+    """The most that streams gain which share ``slots`` at each instant, their tuples' last instants, and the arcs."""
+    n = slots.size
+    if n < 2:
+        return 0, [side.at for _, side in members], 0
+    slots = np.minimum(slots[:-1], sum(side.at.size for _, side in members))  # no more can ever be used
+    nodes, parts = n, []
+    for chains, _ in members:
+        parts.append(chains.arcs(nodes))
+        nodes += chains.match_at.size
+    tails, heads = _idle_arcs(n)
+    flows, cost = least_cost_flow(
+        np.concatenate([tails, *(part.tails for part in parts)]),
+        np.concatenate([heads, *(part.heads for part in parts)]),
+        np.concatenate([np.full(tails.size, slots.max()), *(part.capacities for part in parts)]),
+        np.concatenate([np.zeros(tails.size, dtype=np.int64), *(part.costs for part in parts)]),
+        np.concatenate([np.diff(slots, prepend=0, append=0), np.zeros(nodes - n, dtype=np.int64)]),
+    )
+    ends = np.cumsum([tails.size, *(part.tails.size for part in parts)])
+    lasts = [
+        chains.kept_until(part, flows[begin:end], side)
+        for (chains, side), part, begin, end in zip(members, parts, ends[:-1], ends[1:], strict=True)
+    ]
+    return -cost, lasts, int(ends[-1])
+
+
+def _idle_arcs(instants: int) -> tuple[Int32s, Int32s]:
+    """Arcs of the timeline, for slots that hold nothing: from an instant to the next, and over 4, 16, 64, ... at once.
+
+    Whatever flow there is between two instants, all of it is what supplies have put in before: as many units as there
+    are slots. So idle arcs need no bound of their own, and longer ones change nothing but the time that the solver
+    takes, to a third at 10**5 instants: it moves units along short paths.
+    """
+    tails = [np.arange(0, instants - stride, stride, dtype=np.int32) for stride in _STRIDES]
+    heads = [tail + np.int32(stride) for tail, stride in zip(tails, _STRIDES, strict=True)]
+    return np.concatenate(tails), np.concatenate(heads)

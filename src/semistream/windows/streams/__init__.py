@@ -1,0 +1,1 @@
+"""The two streams: arrivals, event time, window lengths, and which pairs match."""

@@ -1,0 +1,123 @@
+"""Band: two columns that differ by at most epsilon (WINDOW 6.1.2), and the cells in which such values lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import InvalidArgument
+from semistream.kernels.array_types import Int64s
+from semistream.keys.comparison import Comparison, within
+from semistream.keys.conversion import exact_values
+from semistream.keys.key_types import Family, family_of, value_type
+from semistream.keys.ranges import CodeRanges
+from semistream.keys.values import Codes, Mask, OrderedValues, twist
+from semistream.windows.streams.event_time import duration_seconds
+
+_MOST = 2**62
+
+
+@dataclass(frozen=True)
+class Band:
+    """``abs(left - right) <= epsilon``: numbers, or dates and times with a duration.
+
+    Integers, decimals and times differ by exact arithmetic, floats as float64 does; null and NaN are near nothing.
+
+    >>> Band("x", "x", 5).distance
+    Fraction(5, 1)
+    """
+
+    left: str
+    right: str
+    epsilon: int | float | Fraction | timedelta | str
+
+    def __post_init__(self) -> None:
+        duration = duration_seconds(self.epsilon)
+        if duration is None and (isinstance(self.epsilon, bool | str | timedelta) or not 0 <= self.epsilon < np.inf):
+            raise InvalidArgument(f"epsilon is {self.epsilon!r}; give a number or a duration that is not negative.")
+
+    @property
+    def is_duration(self) -> bool:
+        """Whether epsilon is a time."""
+        return isinstance(self.epsilon, str | timedelta)
+
+    @property
+    def distance(self) -> Fraction:
+        """Epsilon as a number, in seconds if it is a duration."""
+        duration = duration_seconds(self.epsilon)
+        return Fraction(self.epsilon) if duration is None else duration  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class BandSide:
+    """One side of a band: its own values as codes in cells, and the cells of the other side that are near them.
+
+    Cells are as wide as a range of partners, so that partners lie in two or three of them.
+    """
+
+    column: str
+    type_: pa.DataType
+    other_type: pa.DataType
+    comparison: Comparison  # of this side's values with the other's type
+    cell_width: int  # in codes of this side, 0 for floats
+    other_width: int
+    span: float  # width of a cell of floats; 0: cells are codes
+
+    @classmethod
+    def pair(cls, band: Band, left: pa.DataType, right: pa.DataType) -> tuple[BandSide, BandSide]:
+        """The left and the right side."""
+        there = within(left, right, band.distance, is_duration=band.is_duration, strict=False)
+        back = within(right, left, band.distance, is_duration=band.is_duration, strict=False)
+        # Floats of different widths are all float64 in codes.
+        span = 2.0 * float(band.distance) if family_of(left) is Family.FLOAT else 0.0
+        widths = _cell_width(back, right), _cell_width(there, left)
+        return (
+            cls(band.left, left, right, there, widths[0], widths[1], span),
+            cls(band.right, right, left, back, widths[1], widths[0], span),
+        )
+
+    def codes(self, array: pa.Array) -> tuple[Codes, Mask | None]:
+        """Codes in the order of the values, and which rows can match."""
+        values = exact_values(array, self.type_)
+        assert isinstance(values, OrderedValues)
+        return values.codes, values.possible
+
+    def cells(self, codes: Codes) -> Int64s:
+        """The cells of this side's codes."""
+        return _cells(codes, self.cell_width, self.span)
+
+    def ranges(self, array: pa.Array) -> CodeRanges:
+        """The codes of the other side that are near."""
+        return self.comparison.ranges(array)
+
+    def other_cells(self, codes: Codes) -> Int64s:
+        """The cells of the other side's codes."""
+        return _cells(codes, self.other_width, self.span)
+
+
+def _cells(codes: Codes, width: int, span: float) -> Int64s:
+    if width:
+        return codes // width
+    if span == 0.0:
+        return codes
+    with np.errstate(invalid="ignore", over="ignore"):
+        cells = np.floor(twist(codes).view(np.float64) / span)
+    return np.asarray(np.nan_to_num(np.clip(cells, -_MOST, _MOST), nan=0.0), np.int64)
+
+
+def _cell_width(comparison: Comparison, other: pa.DataType) -> int:
+    """Codes that are near one value of the type ``other``, in the type that ``comparison`` looks into."""
+    if family_of(comparison.relation_type) is Family.FLOAT:
+        return 0
+    other = value_type(other)
+    if pa.types.is_decimal(other) or pa.types.is_integer(other):
+        zero = pa.array([Decimal(0) if pa.types.is_decimal(other) else 0], other)
+    else:
+        zero = pa.array([0], pa.int32() if other.bit_width == 32 else pa.int64()).view(other)
+    ranges = comparison.ranges(zero)
+    return max(1, min(int(ranges.last[0]) - int(ranges.low[0]) + 1, _MOST))

@@ -1,0 +1,62 @@
+"""Windows as users write them: a length of time, `Tuples`, or None, for both streams or for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from semistream.datasets.zipf import whole_number
+from semistream.errors import InvalidArgument
+from semistream.windows.kernels.held_rows import UNBOUNDED
+from semistream.windows.streams.event_time import LONGEST, SIDES, EventTime, Length
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """A window of the latest ``count`` tuples of a stream.
+
+    >>> Tuples(0)
+    Traceback (most recent call last):
+    semistream.errors.InvalidArgument: a window of tuples is 0; give a whole number from 1 to 2305843009213693952.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        whole_number("a window of tuples", self.count, least=1, most=LONGEST)
+
+
+OneWindow = Length | Tuples | None
+Windows = OneWindow | Mapping[str, OneWindow]
+
+
+@dataclass(frozen=True)
+class WindowLength:
+    """How long a tuple of one stream lives: ``length`` instants, or until ``length`` tuples of its own stream have come
+    after and with it (``by_tuples``), or for ever (`UNBOUNDED`)."""
+
+    length: int
+    by_tuples: bool
+
+    @classmethod
+    def pair(cls, window: Windows, time: EventTime) -> tuple[WindowLength, WindowLength]:
+        """Those of the left and of the right stream."""
+        if isinstance(window, Mapping):
+            if set(window) != set(SIDES):
+                raise InvalidArgument(f"window is {dict(window)}; give one for both, or {{'left': ..., 'right': ...}}.")
+            return cls._of(window["left"], time, "the left window"), cls._of(window["right"], time, "the right window")
+        one = cls._of(window, time, "window")
+        return one, one
+
+    @classmethod
+    def _of(cls, window: OneWindow, time: EventTime, name: str) -> WindowLength:
+        if window is None:
+            return cls(UNBOUNDED, False)
+        if isinstance(window, Tuples):
+            return cls(window.count, True)
+        return cls(time.length(window, name), False)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether tuples expire."""
+        return self.length != UNBOUNDED

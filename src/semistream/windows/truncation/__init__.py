@@ -1,0 +1,1 @@
+"""Static join approximation: which rows to drop before a join of whole relations."""

@@ -1,0 +1,16 @@
+"""What tests of chains open is closed behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.pipelines.steps.chain_model import close_joins
+
+
+@pytest.fixture(autouse=True)
+def closed_joins() -> Iterator[None]:
+    """No thread of a join goes on behind its test."""
+    yield
+    close_joins()

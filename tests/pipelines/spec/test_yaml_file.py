@@ -1,0 +1,252 @@
+"""Pipeline files: what is wrong is named where it is, with the nearest valid name; secrets are from the environment."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from semistream.errors import PipelineError
+from semistream.pipelines.spec.pipeline_spec import PipelineSpec
+from semistream.pipelines.spec.yaml_file import make_spec, read_spec
+from tests.pipelines.specs import PIPELINE, changed, ruled
+
+UPDATES = {"format": "json", "path": "changes"}
+
+
+def refusal(content):
+    with pytest.raises(PipelineError) as refused:
+        make_spec(content)
+    return str(refused.value)
+
+
+def written(folder, text, environment=None):
+    (folder / "pipeline.yaml").write_text(text)
+    return read_spec(folder / "pipeline.yaml", environment or {})
+
+
+@pytest.mark.parametrize(
+    ("place", "nearest"),
+    [
+        ("sorce", "source"),
+        ("unmached", "unmatched"),
+        ("source.pth", "path"),
+        ("source.shema", "schema"),
+        ("sink.partition", "partition_by"),
+        ("steps.0.jion", "join"),
+        ("steps.0.join.unmached", "unmatched"),
+        ("steps.0.join.relations", "relation"),
+    ],
+)
+def test_a_misspelt_setting_names_the_nearest_valid_one(place, nearest):
+    message = refusal(changed(place, "x"))
+    shown = place.replace(".0", "[0]")
+    assert f"  {shown}: there is no such setting" in message
+    assert f"Did you mean {nearest!r}?" in message
+    assert "Tuple" not in message
+
+
+def test_the_settings_of_the_kind_of_source_at_hand_are_named():
+    topic = {"format": "kafka", "servers": "a:9092", "topics": "orders", "schema": {"id": "bigint"}}
+    message = refusal(changed("source", topic))
+    assert "source.topic: is missing" in message
+    assert "source.topics: there is no such setting; there are schema, rules, options, format, servers" in message
+    assert "Did you mean 'topic'?" in message
+    generator = {"format": "generator", "keys": 5, "exponnt": 1.0}
+    assert "Did you mean 'exponent'?" in refusal(changed("source", generator))
+
+
+def test_settings_within_lists_and_within_other_settings_are_found():
+    assert "source.rules[0].colum: there is no such setting; there are column, not_null" in refusal(ruled(colum="id"))
+    join = {"relation": "r", "on": "id", "updates": {**UPDATES, "pathh": "x"}}
+    assert "steps[0].join.updates.pathh: there is no such setting; there are format, path" in refusal(
+        changed("steps.0.join", join)
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "nearest"),
+    [
+        ("source.format", "parqet", "parquet"),
+        ("source.format", "Kafka", "kafka"),
+        ("steps.0.join.how", "iner", "inner"),
+        ("sink.format", "deltas", "delta"),
+        ("source.on_schema_change", "stopp", "stop"),
+    ],
+)
+def test_a_wrong_word_names_the_nearest_valid_one(place, value, nearest):
+    message = refusal(changed(place, value))
+    assert value in message
+    assert f"Did you mean {nearest!r}?" in message
+
+
+def test_all_that_is_wrong_is_in_one_error_and_no_part_of_it_is_pydantics():
+    spec = {**changed("steps.0.join.on", 5), "memory": "much", "every": "0s"}
+    message = refusal(spec)
+    assert [line.split(":")[0].strip() for line in message.splitlines()[1:]] == ["steps[0].join.on", "memory", "every"]
+    assert "pydantic" not in message
+    assert "str:" not in message
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        ("source.schema", {"id": "bigit"}, "'bigit' is not a type"),
+        ("source.schema", {"m": "decimal(39, 2)"}, "at most 38 digits"),
+        ("source.schema", {"m": "decimal(5, 6)"}, "not a type"),
+        ("source.schema", {"__row": "bigint"}, "the pipeline's own"),
+        ("source.schema", {}, "at least 1"),
+        ("source.files_per_batch", 0, "greater than or equal to 1"),
+        ("source", {"path": "x"}, "`format` is one of parquet, json, csv, kafka, generator"),
+        ("source", "kafka", "source"),
+        ("steps", [], "at least 1"),
+        ("steps", [{}], "a step is one of join"),
+        ("steps", [{"join": None}], "the step join has no settings"),
+        ("steps", [{"join": {"relation": "r"}}], "needs `on` or `where`"),
+        ("steps", [{"compute": {"a": "1"}}], "not compute alone"),
+        ("steps", [{"changes": {"relation": "r", "key": []}}], "at least 1"),
+        ("steps.0.join.retry_for", "soon", "not a duration"),
+        ("every", "9" * 400 + "s", "not a duration"),
+        ("every", "-1s", "not a duration"),
+        ("every", 5, "valid string"),
+        ("latency", "0ms", "not a duration"),
+        ("memory", "-5MB", "memory"),
+        ("memory", 0, "more than zero"),
+        ("name", "../orders", "no name"),
+        ("name", "orders\n", "no name"),
+        ("name", "", "no name"),
+        ("sink", {"format": "delta"}, "needs `path`"),
+        ("sink", {"format": "kafka", "topic": "x"}, "`servers` and `topic`"),
+        ("sink", {"format": "console", "partition_by": ["id"]}, "for tables with a folder"),
+        ("route", "hash", "'none' or 'range'"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused(place, value, told):
+    assert told in refusal(changed(place, value))
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"column": "id"}, "asks for nothing"),
+        ({"column": "idd", "not_null": True}, "Did you mean 'id'?"),
+        ({"column": "id", "min": 5, "max": 1}, "lets no value pass"),
+        ({"column": "id", "min": 10**30}, "not such a value"),
+        ({"column": "id", "min": 2.5}, "not such a value"),
+        ({"column": "id", "min": "x"}, "not such a value"),
+        ({"column": "id", "one_of": []}, "at least 1"),
+        ({"column": "id", "one_of": [[1]]}, "not such a value"),
+        ({"column": "ok", "one_of": [1]}, "not such a value"),
+        ({"column": "id", "one_of": [True]}, "not such a value"),
+        ({"column": "weight", "min": float("nan")}, "NaN"),
+        ({"column": "price", "min": 1.555}, "not such a value"),
+        ({"column": "day", "min": "yesterday"}, "not such a value"),
+    ],
+)
+def test_rules_that_no_value_can_be_held_against_are_refused(rule, told):
+    assert told in refusal(ruled(**rule))
+
+
+def test_bounds_of_decimals_are_as_they_are_written():
+    (rule,) = make_spec(ruled(column="price", min=10, max=10.05)).source.rules
+    prices = pa.array([Decimal(text) for text in ("9.99", "10.00", "10.05", "10.06")], pa.decimal128(10, 2))
+    assert rule.rule.broken(prices).to_pylist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("unmatched.path", "tables/sales"),
+        ("unmatched.path", "tables/sales/unmatched"),
+        ("quarantine.path", "tables"),
+        ("unmatched.path", "x/../tables/sales"),
+        ("checkpoint", "tables/sales/checkpoint"),
+        ("sink.path", "checkpoint"),
+        ("sink.path", "incoming/sales"),
+        ("sink.path", "products"),
+        ("sink.path", ""),
+    ],
+)
+def test_tables_are_no_part_of_each_other_nor_of_what_is_read(place, value):
+    assert "share a folder" in refusal(changed(place, value))
+
+
+def test_two_relations_with_updates_have_two_names():
+    joins = [{"join": {"relation": f"{at}/products", "on": "id", "updates": UPDATES}} for at in "ab"]
+    assert "two joins have updates of a relation 'products'" in refusal(changed("steps", joins))
+
+
+def test_paths_are_taken_from_the_file(tmp_path):
+    text = yaml.safe_dump(changed("checkpoint", str(tmp_path / "elsewhere")))
+    spec = written(tmp_path, text)
+    assert spec.source.path == tmp_path / "incoming"
+    assert spec.relations == [tmp_path / "products"]
+    assert spec.checkpoint == tmp_path / "elsewhere"
+    with pytest.raises(PipelineError, match="share a folder"):
+        written(tmp_path, yaml.safe_dump(changed("checkpoint", str(tmp_path / "tables/sales"))))
+
+
+def test_what_is_written_out_again_is_the_same_pipeline():
+    spec = make_spec(changed("steps.0.join.unmatched", None))
+    assert spec.steps[0].join.unmatched == "null"
+    again = PipelineSpec.model_validate(spec.model_dump(by_alias=True, exclude_unset=True))
+    assert again == spec.below(Path())
+    with pytest.raises(ValueError, match="frozen"):
+        spec.name = "other"
+
+
+def test_secrets_come_from_the_environment_and_only_by_braces(tmp_path):
+    spec = changed("source.options", {"password": "${SECRET}", "literal": "$${SECRET} $HOME ${} $$"})
+    found = written(tmp_path, yaml.safe_dump(spec), {"SECRET": "a: ${b} 'x'"}).source.options
+    assert found == {"password": "a: ${b} 'x'", "literal": "${SECRET} $HOME ${} $$"}
+    with pytest.raises(PipelineError, match=r"uses \$\{SECRET\}, but the environment has no SECRET"):
+        written(tmp_path, yaml.safe_dump(spec))
+
+
+def test_only_true_and_false_are_booleans(tmp_path):
+    text = json.dumps({key: value for key, value in PIPELINE.items() if key != "steps"})[:-1]
+    join = "{relation: products, on: {id: no}, columns: [yes, off, truely, False_friend], options: {sorted: true}}"
+    join_step = written(tmp_path, f"{text}, steps: [join: {join}]}}").steps[0].join
+    assert join_step.on == {"id": "no"}
+    assert join_step.columns == ("yes", "off", "truely", "False_friend")
+    assert join_step.options == {"sorted": True}
+
+
+def test_mappings_may_be_merged_and_what_is_given_beside_counts(tmp_path):
+    text = yaml.safe_dump({key: value for key, value in PIPELINE.items() if key not in ("sink", "unmatched")})
+    text += "sink: &table {path: a, partition_by: [id]}\nunmatched: {<<: *table, path: b}\n"
+    spec = written(tmp_path, text)
+    assert (spec.unmatched.path, spec.unmatched.partition_by) == (tmp_path / "b", ("id",))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: a\nname: b", "'name' is there twice"),
+        ("a: {x: 1, y: 2, x: 3}", "'x' is there twice"),
+        ("", "holds no settings"),
+        ("- a", "holds no settings"),
+        ("a: 1\n---\nb: 2", "not YAML"),
+        ("a:\n\tb: 1", "not YAML"),
+        ("a: &a [*a]", "contains itself"),
+        ("a: !!python/object/apply:os.getcwd []", "not YAML"),
+        ("? [a, b]\n: 1", "not YAML"),
+        ("1: 2", "Keys should be strings"),
+    ],
+)
+def test_what_is_no_pipeline_is_told(tmp_path, text, told):
+    with pytest.raises(PipelineError, match=told):
+        written(tmp_path, text)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path):
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    for path, told in (
+        (tmp_path, "directory"),
+        (tmp_path / "none", "No such file"),
+        (tmp_path / "bytes.yaml", "UTF-8"),
+    ):
+        with pytest.raises(PipelineError, match=told):
+            read_spec(path)

@@ -1,0 +1,36 @@
+"""A pipeline that is stopped: the batch at hand is waited for, and none begins that would not be finished."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, RLock
+from types import SimpleNamespace
+
+import pytest
+
+from semistream.errors import PipelineError
+
+pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
+
+
+def test_the_batch_at_hand_is_waited_for_and_the_next_one_is_refused():
+    from semistream.spark.pipelines.batch_runner import Batches
+
+    batches = object.__new__(Batches)
+    batches._on_its_way, batches._ended, batches._spec = RLock(), False, SimpleNamespace(name="orders")
+    begun, goes_on = Event(), Event()
+
+    def batch():
+        with batches._on_its_way:
+            begun.set()
+            goes_on.wait(30)
+            return batches._ended
+
+    with ThreadPoolExecutor(2) as threads:
+        on_its_way = threads.submit(batch)
+        begun.wait(30)
+        ending = threads.submit(batches.end)
+        assert not ending.done()
+        goes_on.set()
+        assert on_its_way.result(30) is False
+        ending.result(30)
+    with pytest.raises(PipelineError, match="'orders' was stopped before this batch began"):
+        batches.run(None, 1)
