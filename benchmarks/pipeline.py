@@ -26,7 +26,7 @@ from benchmarks.spark_join import SETTINGS, WORKER_MEMORY, Effort, batch_rates, 
 from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows
 from semistream import Relation
 from semistream.spark.joins.join_plan import JoinPlan
-from semistream.spark.joins.worker_joins import ENGINES
+from semistream.spark.joins.worker_joins import WORKER_JOINS
 from semistream.spark.pipelines.pipeline import Pipeline
 from semistream.spark.session import worker_interpreter
 
@@ -104,10 +104,10 @@ def _join_and_write(plan: JoinPlan, folder: str, batches: Iterator[pa.RecordBatc
     rows = 0
     path = Path(folder) / f"{uuid.uuid4().hex}.parquet"
     with (
-        ENGINES.lend(plan) as engine,
+        WORKER_JOINS.lend(plan) as worker_join,
         pq.ParquetWriter(path, plan.schema, compression="zstd", compression_level=1) as writer,
     ):
-        operator = engine.operator(0)
+        operator = worker_join.operator(0)
         for batch in batches:
             for result in operator.push(pa.RecordBatch.from_arrays(batch.columns, schema=plan.stream_schema)):
                 writer.write_batch(result)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from semistream import MeshJoin
 from semistream.errors import PipelineError
 from semistream.pipelines.inputs.splits import RowsSplit, SourceSplit, share_among_owners
-from semistream.pipelines.ledger.entries import Work
+from semistream.pipelines.ledger.entries import TaskResult
 from semistream.pipelines.spec.row_rules import RowRule
 from semistream.pipelines.steps.chain import Chain
 from semistream.pipelines.tables.quarantine import INVALID_SCHEMA
@@ -111,7 +111,7 @@ def test_rows_that_waited_count_once_each_and_none_is_lost(tmp_path_factory, rel
     for stream in streams:
         plan, chain = task_plan(folder, steps, relations)
         first.append(run(plan, chain, [batch_of(stream)] if stream else []))
-    before = Work.total(first)
+    before = TaskResult.total(first)
     waiting = [file for work in first for file in work.waiting]
     plan, chain = task_plan(folder, steps, relations, at=1000.0 + DAY_S / 2, batch=1)
     again = run(plan, chain, by_origin(folder, waiting))
@@ -201,7 +201,7 @@ def test_tasks_that_each_read_all_rows_for_their_part_come_to_the_same_as_one(
     for part in share_among_owners(splits, routed.num_parts):
         plan, chain = task_plan(folder, steps, relations, rules=rules)
         works.append(run(replace(plan, routed=routed), chain, part))
-    together = Work.total(works)
+    together = TaskResult.total(works)
     alone = run(*task_plan(folder, steps, relations, rules=rules), splits)
     assert (together.rows_in, together.outcomes) == (alone.rows_in, alone.outcomes)
     for name in ("joined", "unmatched", "invalid"):

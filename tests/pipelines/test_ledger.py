@@ -6,7 +6,7 @@ import pytest
 
 from semistream.errors import PipelineError, PipelineRunning
 from semistream.pipelines.ledger import ledger as ledger_module
-from semistream.pipelines.ledger.entries import Manifest, Plan, WaitingFile, Work, WrittenFile
+from semistream.pipelines.ledger.entries import BatchManifest, Plan, TaskResult, WaitingFile, WrittenFile
 from semistream.pipelines.ledger.ledger import Ledger
 from semistream.pipelines.status import METRICS, pipeline_state, recent_lines
 from tests.relation.child_process import run_child, running_child
@@ -21,12 +21,12 @@ def plan(batch, source_batch, **changes):
 
 def work(rows=3):
     files = {"joined": [WrittenFile("a.parquet", rows, 99, {"p": None}, {"numRecords": rows})]}
-    return Work(rows, {"joined": rows}, files, [WAITING], [], 0, {"n": 1}, {"bytes": 7})
+    return TaskResult(rows, {"joined": rows}, files, [WAITING], [], 0, {"n": 1}, {"bytes": 7})
 
 
 def finish(ledger, batch, source_batch):
     ledger.write_plan(plan(batch, source_batch))
-    ledger.write_prepared(Manifest(batch, work(), [WAITING]))
+    ledger.write_prepared(BatchManifest(batch, work(), [WAITING]))
     ledger.write_done(batch)
 
 
@@ -35,9 +35,9 @@ def test_entries_come_back_as_they_were(tmp_path):
         assert (ledger.last_plan, ledger.open_plan, ledger.last_done, ledger.waiting) == (None, None, None, [])
         first = plan(0, 7, taken=[WAITING], files=["x"], rejected=["y"], drains=False)
         ledger.write_plan(first)
-        staged = Work(3, {"joined": 2}, {}, [], [STALLED], 1)
+        staged = TaskResult(3, {"joined": 2}, {}, [], [STALLED], 1)
         ledger.write_staged(0, 0, staged)
-        manifest = Manifest(0, work(), [WAITING])
+        manifest = BatchManifest(0, work(), [WAITING])
         ledger.write_prepared(manifest)
         assert (ledger.plan_of(7), ledger.open_plan, ledger.staged(0)) == (first, first, [staged])
         assert (ledger.prepared(0), ledger.waiting) == (manifest, [WAITING])
@@ -74,11 +74,15 @@ def test_what_is_needed_is_kept_of_many_batches(tmp_path, monkeypatch):
 
 
 def test_outcomes_that_do_not_add_up_are_never_prepared():
-    for wrong in (Work(3, {"joined": 2}), Work(3, {"joined": 3}, stalled_rows=1), Work(3, {"joined": 2, "pending": 2})):
+    for wrong in (
+        TaskResult(3, {"joined": 2}),
+        TaskResult(3, {"joined": 3}, stalled_rows=1),
+        TaskResult(3, {"joined": 2, "pending": 2}),
+    ):
         with pytest.raises(PipelineError, match="bug in semistream"):
-            Manifest(0, wrong, [])
+            BatchManifest(0, wrong, [])
     with pytest.raises(PipelineError, match="2 rows were stalled, but 1 went on"):
-        Work(3, {"joined": 1}, stalled_rows=2).followed_by(Work(1, {"joined": 1}))
+        TaskResult(3, {"joined": 1}, stalled_rows=2).followed_by(TaskResult(1, {"joined": 1}))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"batch": 1}', b"\xff\xfe", b'"x"', b"null"])
@@ -165,9 +169,9 @@ def test_the_state_of_a_pipeline_from_its_checkpoint(tmp_path):
         finish(ledger, 0, 0)
         ledger.write_plan(plan(1, 1))
         assert pipeline_state(tmp_path, "p").stage == "planned"
-        ledger.write_staged(1, 0, Work(3, {"joined": 2}, {}, [], [STALLED], 1))
+        ledger.write_staged(1, 0, TaskResult(3, {"joined": 2}, {}, [], [STALLED], 1))
         assert pipeline_state(tmp_path, "p").stage == "in phase 2"
-        ledger.write_prepared(Manifest(1, work(), [WAITING]))
+        ledger.write_prepared(BatchManifest(1, work(), [WAITING]))
         state = pipeline_state(tmp_path, "p")
         assert (state.last_batch, state.unfinished, state.stage) == (0, 1, "written, not committed")
         assert (state.waiting_rows, state.waiting_since, state.recent) == (2, 12.5, [])

@@ -43,7 +43,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def relation(tmp_path_factory: pytest.TempPathFactory) -> Relation:
-    path: Path = tmp_path_factory.mktemp("outlook") / "r"
+    path: Path = tmp_path_factory.mktemp("explain") / "r"
     columns = {f"c{i}": np.arange(ROWS) for i in range(8)}
     return Relation.build(pa.table({"id": range(ROWS), **columns}), path, key="id", page_bytes=4096)
 

@@ -16,7 +16,7 @@ from semistream.errors import ColumnNotFound, InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.kernels.search import positions_of
 from semistream.windows.streams.event_time import SIDES, Side
-from semistream.windows.streams.match import Condition, RowCodes
+from semistream.windows.streams.match import RowCodes, WindowMatch
 
 Floats = npt.NDArray[np.float64]
 
@@ -119,7 +119,7 @@ class GivenProbabilities(Probabilities):
         most = max(left.num_rows, right.num_rows, 1)
         return cls(_frequencies(left, list(pairs), most), _frequencies(right, list(pairs.values()), most))
 
-    def bind(self, condition: Condition) -> tuple[_Frequencies, _Frequencies]:
+    def bind(self, condition: WindowMatch) -> tuple[_Frequencies, _Frequencies]:
         """Frequencies by code, of the left and of the right stream."""
         return _Frequencies.of(self.left, condition, 0), _Frequencies.of(self.right, condition, 1)
 
@@ -133,7 +133,7 @@ class _Frequencies:
         self._before = np.concatenate([[0.0], np.cumsum(frequency)])
 
     @classmethod
-    def of(cls, table: pa.Table, condition: Condition, side: int) -> _Frequencies:
+    def of(cls, table: pa.Table, condition: WindowMatch, side: int) -> _Frequencies:
         names = condition.keys[side] or ((condition.band_sides[side].column,) if condition.band_sides else ())
         if not names:
             raise InvalidArgument(

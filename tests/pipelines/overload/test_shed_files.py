@@ -16,7 +16,7 @@ from semistream.errors import PipelineError
 from semistream.pipelines.inputs.parquet_files import parquet_inputs
 from semistream.pipelines.inputs.shed_archive import ArchiveSplit
 from semistream.pipelines.inputs.splits import share_among_owners
-from semistream.pipelines.ledger.entries import ArchivedFile, Work
+from semistream.pipelines.ledger.entries import ArchivedFile, TaskResult
 from semistream.pipelines.overload.task_shedding import TaskShedding, summarize_inputs
 from semistream.pipelines.spec.row_rules import RowRule
 from semistream.pipelines.task.routed_keys import RoutedKeys
@@ -79,7 +79,7 @@ def test_files_that_are_shed_are_copied_and_a_repair_makes_the_tables_whole(
         run(folder / "shed", relations, shedding, part, rules=rules, routed=routed, takes_copies=True)
         for part in shared
     ]
-    total, rows = Work.total(works), sum(map(len, files))
+    total, rows = TaskResult.total(works), sum(map(len, files))
     assert total.rows_in == sum(total.outcomes.values()) == rows
     copies = [file for file in total.files["shed"] if file.part is not None]
     assert {file.part for file in copies} == {

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from semistream import SweepJoin
-from semistream.pipelines.ledger.entries import Work, WrittenFile
+from semistream.pipelines.ledger.entries import TaskResult, WrittenFile
 from semistream.pipelines.spec.row_rules import RowRule
 from semistream.pipelines.steps.chain import ROW
 from semistream.pipelines.steps.snapshot_changes import (
@@ -65,7 +65,7 @@ def compare(folder, relation, schema, tasks, number, emit=KINDS, rules=()):
         work.files[MET] = [WrittenFile(f"{number}-{part}.npy", met.bits.size, 0)]
         work.counts.update(chain.counts)
         works.append(work)
-    total = end_snapshot(relation, plan, Work.total(works), rows_folder, joined, f"{number}-0")
+    total = end_snapshot(relation, plan, TaskResult.total(works), rows_folder, joined, f"{number}-0")
     assert sum(total.outcomes.values()) == total.rows_in == sum(map(len, tasks))
     transaction = Transaction("p", number)
     after = publish_snapshot(relation, total, rows_folder, transaction)

@@ -12,9 +12,9 @@ pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run th
 
 
 def test_the_batch_at_hand_is_waited_for_and_the_next_one_is_refused():
-    from semistream.spark.pipelines.batch_runner import Batches
+    from semistream.spark.pipelines.batch_runner import BatchRunner
 
-    batches = object.__new__(Batches)
+    batches = object.__new__(BatchRunner)
     batches._on_its_way, batches._ended, batches._spec = RLock(), False, SimpleNamespace(name="orders")
     begun, goes_on = Event(), Event()
 

@@ -130,14 +130,14 @@ def _explain_pipeline(
     spec = read_spec(file)
     if memory is not None:
         spec = make_spec({**spec.model_dump(by_alias=True, exclude_unset=True), "memory": memory})
-    outlook = explain_pipeline(
+    explanation = explain_pipeline(
         spec,
         slots=slots or os.cpu_count() or 1,
         rate=rate,
         zipf=zipf or 0.0,
         **({} if batch_rows is None else {"batch_rows": int(batch_rows)}),
     )
-    show(ExplainedPipeline(str(file), outlook), as_json=as_json)
+    show(ExplainedPipeline(str(file), explanation), as_json=as_json)
 
 
 def _read(path: Path) -> pa.Table:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from semistream.budget import format_bytes
 from semistream.cli.output import facts, plain, render, size
-from semistream.spark.planning.explain import PipelineOutlook, StepOutlook
+from semistream.spark.planning.explain import PipelineExplanation, StepExplanation
 from semistream.tuning.wording import described, rate_text
 
 
@@ -21,27 +21,27 @@ class ExplainedPipeline:
     """A pipeline's file, and what to expect of it."""
 
     file: str
-    outlook: PipelineOutlook
+    explanation: PipelineExplanation
 
 
 @plain.register
 def _(report: ExplainedPipeline) -> dict[str, Any]:
-    outlook = report.outlook
+    found = report.explanation
     return {
-        "pipeline": outlook.pipeline,
+        "pipeline": found.pipeline,
         "file": report.file,
-        "slots": outlook.slots,
-        "batch_rows": outlook.batch_rows,
-        "memory_bytes": outlook.memory_bytes,
-        "total_memory_bytes": outlook.total_memory_bytes,
-        "route": outlook.route,
-        "rows_per_s": _number(outlook.rate),
-        "rows_per_s_with_route_range": _number(outlook.routed_rate),
-        "steps": [_plain_step(step) for step in outlook.steps],
+        "slots": found.slots,
+        "batch_rows": found.batch_rows,
+        "memory_bytes": found.memory_bytes,
+        "total_memory_bytes": found.total_memory_bytes,
+        "route": found.route,
+        "rows_per_s": _number(found.rate),
+        "rows_per_s_with_route_range": _number(found.routed_rate),
+        "steps": [_plain_step(step) for step in found.steps],
     }
 
 
-def _plain_step(step: StepOutlook) -> dict[str, Any]:
+def _plain_step(step: StepExplanation) -> dict[str, Any]:
     found = step.explanation
     return {
         "step": step.step,
@@ -55,54 +55,62 @@ def _plain_step(step: StepOutlook) -> dict[str, Any]:
 
 @render.register
 def _(report: ExplainedPipeline) -> RenderableType:
-    outlook = report.outlook
+    found = report.explanation
     shown: list[RenderableType] = [
         facts(
-            ("workers", f"{outlook.slots} task slots, micro-batches of {outlook.batch_rows:,} rows"),
+            ("workers", f"{found.slots} task slots, micro-batches of {found.batch_rows:,} rows"),
             (
                 "memory",
-                f"{size(outlook.memory_bytes)} in each worker, {format_bytes(outlook.total_memory_bytes)} in all",
+                f"{size(found.memory_bytes)} in each worker, {format_bytes(found.total_memory_bytes)} in all",
             ),
-            ("rate", _rate(outlook.rate, "no relation has rows yet", " through all joins, without Spark's own work")),
-            *_routing(outlook),
-            *_machine(outlook),
-            title=outlook.pipeline,
+            (
+                "rate",
+                _rate(found.rate, "no relation has rows yet", " through all joins, without Spark's own work"),
+            ),
+            *_routing(found),
+            *_machine(found),
+            title=found.pipeline,
         ),
         "",
-        _steps(outlook),
+        _steps(found),
     ]
-    for step in outlook.steps:
+    for step in found.steps:
         if step.explanation is not None and step.explanation.worker.changes:
             title = f"what would change the choice for {step.step}, in each worker"
             shown += ["", Text(title, style="bold"), *step.explanation.worker.changes]
     return Group(*shown)
 
 
-def _routing(outlook: PipelineOutlook) -> list[tuple[str, object]]:
+def _routing(found: PipelineExplanation) -> list[tuple[str, object]]:
     """What it would change to send rows to the worker that owns their keys."""
-    first = outlook.steps[0].explanation
+    first = found.steps[0].explanation
     if first is None:
-        return [("route: range", f"cannot be said: {outlook.steps[0].step} comes first, and {outlook.steps[0].note}")]
-    part = f"each worker reads and caches {1 / outlook.slots:.0%} of {outlook.steps[0].step}, for a shuffle of the rows"
-    if outlook.route == "range":
+        return [
+            (
+                "route: range",
+                f"cannot be said: {found.steps[0].step} comes first, and {found.steps[0].note}",
+            )
+        ]
+    part = f"each worker reads and caches {1 / found.slots:.0%} of {found.steps[0].step}, for a shuffle of the rows"
+    if found.route == "range":
         return [("route: range", f"is on: {part}")]
-    return [("route: range", f"would give {_rate(outlook.routed_rate, '-')}: {part}")]
+    return [("route: range", f"would give {_rate(found.routed_rate, '-')}: {part}")]
 
 
-def _machine(outlook: PipelineOutlook) -> list[tuple[str, object]]:
-    for step in outlook.steps:
+def _machine(found: PipelineExplanation) -> list[tuple[str, object]]:
+    for step in found.steps:
         if step.explanation is not None:
             return [("machine", step.explanation.worker.machine_text.replace("--on R", f"--on {step.relation}"))]
     return []
 
 
-def _steps(outlook: PipelineOutlook) -> Table:
+def _steps(found: PipelineExplanation) -> Table:
     steps = Table(box=None, pad_edge=False, header_style="bold")
     for header in ("step", "operator in each worker", "memory"):
         steps.add_column(header)
     for header in ("rate", "bound by", "hit rate"):
         steps.add_column(header, justify="right")
-    for step in outlook.steps:
+    for step in found.steps:
         if step.explanation is None:
             steps.add_row(step.step, step.note)
             continue

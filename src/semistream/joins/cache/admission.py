@@ -1,4 +1,4 @@
-"""Front: the cache of a front stage with all that feeds it."""
+"""CacheAdmission: the cache of a front stage with all that feeds it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORTH = 1  # hits more in a period, for each row that is taken into a full cach
 
 
 @dataclass(frozen=True)
-class Front:
+class CacheAdmission:
     """A tuple cache, the recorder of the keys that it misses, what gives its results out, and the memory of all.
 
     Counts of the recorder and frequencies of cached rows are of about the same stretch of the stream, and are halved

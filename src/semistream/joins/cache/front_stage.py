@@ -12,7 +12,7 @@ from semistream.budget import MemoryBudget
 from semistream.costs.work import OperatorModel
 from semistream.errors import BudgetError, InvalidArgument
 from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
-from semistream.joins.cache.admission import Front
+from semistream.joins.cache.admission import CacheAdmission
 from semistream.joins.cache.batch_rows import BatchRows
 from semistream.joins.cache.hot_keys import HotKeys
 from semistream.joins.cache.hot_keys_parquet import ScatteredHotKeys
@@ -86,7 +86,7 @@ class FrontStage(SemiStreamJoin):
         self._wrapped_arguments: dict[str, Any] = {**passed_on, **(options or {}), "disk": self._disk}
         self._hits = self._matched_hits = 0
         self._wrapped: SemiStreamJoin | None = None
-        self._front: Front | None = None
+        self._front: CacheAdmission | None = None
         self._held_back: list[pa.RecordBatch] | None = None
         self._put_together()
         self._begin_period()
@@ -134,7 +134,7 @@ class FrontStage(SemiStreamJoin):
             part.resize(error.least_bytes)
             return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
 
-    def _make_front(self, wrapped: SemiStreamJoin) -> Front | None:
+    def _make_front(self, wrapped: SemiStreamJoin) -> CacheAdmission | None:
         memory = FrontMemory.of(self._memory.free, self.spec)
         if memory is None:
             return None
@@ -154,7 +154,7 @@ class FrontStage(SemiStreamJoin):
             wrapped.watch_pairs(self._observe)
         cached = dict(zip(columns, cache.columns, strict=True))
         emitter = Emitter(self.spec, memory, self._memory, cached=cached)
-        return Front(memory, cache, hot, emitter, ProbeRoom(memory.missed_rows, memory.piece_rows))
+        return CacheAdmission(memory, cache, hot, emitter, ProbeRoom(memory.missed_rows, memory.piece_rows))
 
     @property
     def wrapped(self) -> SemiStreamJoin:
@@ -219,7 +219,9 @@ class FrontStage(SemiStreamJoin):
                 self._front.settle()
                 self._grow_old(self._front, begin - before)
 
-    def _meet_cache(self, front: Front, batch: pa.RecordBatch, begin: int) -> Generator[pa.RecordBatch, None, int]:
+    def _meet_cache(
+        self, front: CacheAdmission, batch: pa.RecordBatch, begin: int
+    ) -> Generator[pa.RecordBatch, None, int]:
         """Join tuples from row ``begin`` on whose keys are cached, until many are missed, and pass these on.
 
         Gives the row up to which it came.
@@ -246,7 +248,7 @@ class FrontStage(SemiStreamJoin):
             yield from self._pass_on_copy(batch, room.missed, missed_bytes)
         return end
 
-    def _look_up(self, front: Front, tuples: BatchRows, piece: pa.RecordBatch, begin: int) -> Results:
+    def _look_up(self, front: CacheAdmission, tuples: BatchRows, piece: pa.RecordBatch, begin: int) -> Results:
         """Join tuples of a piece, which begins at a row of the batch, whose keys are cached."""
         cache, emitter, room = front.cache, front.emitter, front.room
         ranges, before = self.spec.condition.ranges(piece), room.missed_rows
@@ -344,7 +346,7 @@ class FrontStage(SemiStreamJoin):
         ):
             front.settle()
 
-    def _grow_old(self, front: Front, rows: int) -> None:
+    def _grow_old(self, front: CacheAdmission, rows: int) -> None:
         """Let frequencies fade when they have counted for a while."""
         self._seen += rows
         cache, behind = front.cache, self.wrapped.stats

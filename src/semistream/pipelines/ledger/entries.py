@@ -137,7 +137,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Work:
+class TaskResult:
     """What some work for a batch came to: rows by outcome, the files of each table, and rows that go no further now.
 
     ``stalled`` rows need a decision for all of the batch, such as a new key, and go on within it; ``waiting`` ones in
@@ -156,7 +156,7 @@ class Work:
     arrivals: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def total(cls, parts: Iterable[Work]) -> Work:
+    def total(cls, parts: Iterable[TaskResult]) -> TaskResult:
         """What parts of the same phase came to all together."""
         total = cls()
         for part in parts:
@@ -173,14 +173,14 @@ class Work:
             )
         return total
 
-    def followed_by(self, later: Work) -> Work:
+    def followed_by(self, later: TaskResult) -> TaskResult:
         """This and a later phase, in which the stalled rows went on."""
         if later.rows_in != self.stalled_rows:
             raise PipelineError(
                 f"{self.stalled_rows} rows were stalled, but {later.rows_in} went on. Nothing was committed. This is a "
                 "bug in semistream; please report it."
             )
-        return Work(
+        return TaskResult(
             self.rows_in,
             _added(self.outcomes, later.outcomes),
             _joined(self.files, later.files),
@@ -208,11 +208,11 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class BatchManifest:
     """All that a batch came to, and the rows that wait after it, of this batch and of those before."""
 
     batch: int
-    work: Work
+    work: TaskResult
     waiting: list[WaitingFile]
 
     def __post_init__(self) -> None:
@@ -227,7 +227,7 @@ class Manifest:
     def from_json(cls, content: dict[str, Any]) -> Self:
         """The manifest of an entry."""
         waiting = [WaitingFile(**each) for each in content["waiting"]]
-        return cls(content["batch"], Work.from_json(content["work"]), waiting)
+        return cls(content["batch"], TaskResult.from_json(content["work"]), waiting)
 
 
 def _added(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:

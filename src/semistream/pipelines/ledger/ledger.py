@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from semistream.errors import PipelineError, PipelineRunning
-from semistream.pipelines.ledger.entries import ArchivedBatch, Manifest, Plan, ShedPlan, WaitingFile, Work
+from semistream.pipelines.ledger.entries import ArchivedBatch, BatchManifest, Plan, ShedPlan, TaskResult, WaitingFile
 from semistream.pipelines.ledger.faults import reached
 from semistream.storage.local_files import leftovers, replace_file
 from semistream.storage.locks import process_lock
@@ -39,7 +39,7 @@ class Ledger:
         self.name = name
         self.token = ""
         self._batches = folder / _BATCHES
-        self._last_prepared: Manifest | None = None  # as it was read, or written
+        self._last_prepared: BatchManifest | None = None  # as it was read, or written
 
     @classmethod
     @contextmanager
@@ -139,10 +139,10 @@ class Ledger:
             )
         return None
 
-    def staged(self, batch: int) -> list[Work]:
+    def staged(self, batch: int) -> list[TaskResult]:
         """The phases of a batch that were worked through before it was prepared."""
-        phases: list[Work] = []
-        while (work := self._entry(batch, _phase(len(phases)), Work.from_json)) is not None:
+        phases: list[TaskResult] = []
+        while (work := self._entry(batch, _phase(len(phases)), TaskResult.from_json)) is not None:
             phases.append(work)
         return phases
 
@@ -163,9 +163,9 @@ class Ledger:
         found = None if last is None else self._entry(last, "done", lambda content: dict(content.get("learnt", {})))
         return found or {}
 
-    def prepared(self, batch: int) -> Manifest | None:
+    def prepared(self, batch: int) -> BatchManifest | None:
         """What the work for a batch came to, if it was done."""
-        return self._entry(batch, "prepared", Manifest.from_json)
+        return self._entry(batch, "prepared", BatchManifest.from_json)
 
     def is_done(self, batch: int) -> bool:
         """Whether all tables show the results of a batch."""
@@ -206,11 +206,11 @@ class Ledger:
             path.unlink(missing_ok=True)
         reached("after archived")
 
-    def write_staged(self, batch: int, phase: int, work: Work) -> None:
+    def write_staged(self, batch: int, phase: int, work: TaskResult) -> None:
         """Remember what was written in a phase, and which rows wait for a decision."""
         self._write(batch, _phase(phase), work.to_json())
 
-    def write_prepared(self, manifest: Manifest) -> None:
+    def write_prepared(self, manifest: BatchManifest) -> None:
         """Remember what was written."""
         self._write(manifest.batch, "prepared", asdict(manifest))
         self._last_prepared = manifest

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from semistream.joins.base import SemiStreamJoin
 from semistream.kernels.array_types import Bools, Int32s, Int64s
-from semistream.pipelines.ledger.entries import Work, WrittenFile
+from semistream.pipelines.ledger.entries import TaskResult, WrittenFile
 from semistream.pipelines.ledger.faults import reached
 from semistream.pipelines.steps.chain import Stopped
 from semistream.pipelines.steps.update_rows import last_of_keys
@@ -151,8 +151,8 @@ WITHHELD = "deletes_withheld"
 
 
 def end_snapshot(
-    relation: Relation, plan: ChangesPlan, work: Work, folder: Path, joined: TableLayout, prefix: str
-) -> Work:
+    relation: Relation, plan: ChangesPlan, work: TaskResult, folder: Path, joined: TableLayout, prefix: str
+) -> TaskResult:
     """What the work for a snapshot came to, with the rows of the one before that nobody has met: they were deleted.
 
     Unless a row of the snapshot is invalid: it may be one of those, so none of them is taken for deleted, and all stay.
@@ -178,7 +178,7 @@ def end_snapshot(
     return replace(work, files=files, counts={**work.counts, DELETED: deleted})
 
 
-def publish_snapshot(relation: Relation, work: Work, folder: Path, transaction: Transaction) -> Relation:
+def publish_snapshot(relation: Relation, work: TaskResult, folder: Path, transaction: Transaction) -> Relation:
     """Let the relation be the new snapshot, once for each transaction."""
 
     def change(current: Relation) -> Change:

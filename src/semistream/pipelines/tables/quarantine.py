@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.pipelines.ledger.entries import Plan, Work
+from semistream.pipelines.ledger.entries import Plan, TaskResult
 from semistream.pipelines.tables.writer import TableLayout, TableWriter
 
 UNREADABLE = "the row cannot be read with the source's columns and types"
@@ -62,7 +62,7 @@ def _as_text(value: Any) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def with_rejected(work: Work, plan: Plan, folder: Path, quarantine: TableLayout) -> Work:
+def with_rejected(work: TaskResult, plan: Plan, folder: Path, quarantine: TableLayout) -> TaskResult:
     """The work for a batch with rows of updates that its plan names, which lie in a ``folder``."""
     writer = TableWriter(quarantine, f"{plan.batch:012d}-0")
     rows = 0

@@ -15,7 +15,7 @@ from semistream.pipelines.carried_types import convert_batch
 from semistream.pipelines.inputs.parquet_files import require_readable
 from semistream.pipelines.inputs.shed_archive import ArchiveSplit, archived_rows
 from semistream.pipelines.inputs.splits import RowsSplit, SourceSplit, Split
-from semistream.pipelines.ledger.entries import WaitingFile, Work
+from semistream.pipelines.ledger.entries import TaskResult, WaitingFile
 from semistream.pipelines.overload.arrival_times import CARRIED_SAMPLE, Arrived, ArrivedRows
 from semistream.pipelines.overload.task_shedding import TaskShedding
 from semistream.pipelines.spec.row_rules import RowRule, first_broken
@@ -109,7 +109,7 @@ class BatchTask:
             self.abandon()
             raise
 
-    def work(self) -> Work:
+    def work(self) -> TaskResult:
         """What it came to, when all rows are through."""
         outcomes, stalled_rows = self._accounts.outcomes()
         try:
@@ -119,7 +119,7 @@ class BatchTask:
             self.abandon()
             raise
         rows, counts, peaks, arrivals = self._accounts.rows, self._counts, self._peaks, self._arrivals
-        return Work(rows, outcomes, files, waiting, stalled, stalled_rows, counts, peaks, arrivals)
+        return TaskResult(rows, outcomes, files, waiting, stalled, stalled_rows, counts, peaks, arrivals)
 
     def abandon(self) -> None:
         """Remove all that was written."""

@@ -26,20 +26,20 @@ from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.joins.join_plan import JoinPlan
 from semistream.spark.joins.routing import cut_codes, quoted, route_rows
-from semistream.spark.joins.worker_joins import ENGINES, Engines, RoutedJoin
+from semistream.spark.joins.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoins
 from semistream.spark.session import require_classic, worker_interpreter
 
 
 def join_partition(
-    plan: JoinPlan, batches: Iterator[pa.RecordBatch], engines: Engines = ENGINES
+    plan: JoinPlan, batches: Iterator[pa.RecordBatch], kept: WorkerJoins = WORKER_JOINS
 ) -> Iterator[pa.RecordBatch]:
     """All results of a partition's rows with one version of R, and none of any other task.
 
     Nothing waits in the operator when the task ends, so Spark's own replay of a task or of a micro-batch gives the
     same results again, in this worker or another.
     """
-    with engines.lend(plan) as engine:
-        for batch in _join_all(RoutedJoin(engine), plan, batches):
+    with kept.lend(plan) as worker_join:
+        for batch in _join_all(RoutedJoin(worker_join), plan, batches):
             yield batch if plan.spark_schema == plan.schema else convert_batch(batch, plan.spark_schema)
 
 

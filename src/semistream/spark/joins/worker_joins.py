@@ -1,4 +1,4 @@
-"""The engines of a Python worker: join operators that outlive a task, with their caches, as soft state.
+"""The joins of a Python worker: join operators that outlive a task, with their caches, as soft state.
 
 RoutedJoin: a worker has one part of R at a time, for rows that were sent to the owner of their key.
 """
@@ -19,12 +19,12 @@ from semistream.spark.joins.join_plan import JoinPlan
 from semistream.spark.joins.routing import part_bounds, split_rows
 
 _LOG = logging.getLogger(__name__)
-_KEPT = 4  # engines of different plans that one worker keeps: each holds its plan's memory
+_KEPT = 4  # joins of different plans that one worker keeps: each holds its plan's memory
 
 
 @dataclass(frozen=True)
-class EngineCounts:
-    """What an engine has counted, with all the operators that it had."""
+class WorkerJoinCounts:
+    """What a worker join has counted, with all the operators that it had."""
 
     rows_in: int = 0
     cache_hits: int = 0
@@ -32,7 +32,7 @@ class EngineCounts:
     peak_bytes: int = 0
 
 
-class Engine:
+class WorkerJoin:
     """The operator of one plan in this worker. It holds the plan's memory once: one part of R at a time."""
 
     def __init__(self, plan: JoinPlan) -> None:
@@ -40,16 +40,16 @@ class Engine:
         self.relation = Relation.open(plan.path)
         self._part: int | None = None
         self._operator: SemiStreamJoin | None = None
-        self._closed = EngineCounts()
+        self._closed = WorkerJoinCounts()
 
     @property
-    def counts(self) -> EngineCounts:
+    def counts(self) -> WorkerJoinCounts:
         """What was counted so far."""
         before = self._closed
         if self._operator is None:
             return before
         stats = self._operator.stats
-        return EngineCounts(
+        return WorkerJoinCounts(
             before.rows_in + stats.rows_in,
             before.cache_hits + stats.cache_hits,
             before.bytes_read + stats.bytes_read,
@@ -91,48 +91,48 @@ class Engine:
     def close(self) -> None:
         """Let go of the operator, its memory and its files."""
         if self._operator is not None:
-            _LOG.debug("closing the engine of %s: %s", self.plan.path, self._operator.stats.as_dict())
+            _LOG.debug("closing the join of %s: %s", self.plan.path, self._operator.stats.as_dict())
             self._closed = self.counts
             self._operator.close()
             self._operator = None
 
 
-class Engines:
-    """Engines by plan, the one used last at the end. A worker runs one task at a time, so nothing is locked."""
+class WorkerJoins:
+    """WorkerJoins by plan, the one used last at the end. A worker runs one task at a time, so nothing is locked."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
         self._lent = 0
-        self._by_plan: OrderedDict[JoinPlan, Engine] = OrderedDict()
+        self._by_plan: OrderedDict[JoinPlan, WorkerJoin] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._by_plan)
 
     @contextmanager
-    def lend(self, plan: JoinPlan, version: int | None = None) -> Iterator[Engine]:
-        """The plan's engine on a version of R, by default the current one, for the length of a task.
+    def lend(self, plan: JoinPlan, version: int | None = None) -> Iterator[WorkerJoin]:
+        """The plan's join on a version of R, by default the current one, for the length of a task.
 
         A task that fails or is abandoned half-way leaves an operator with tuples inside: it is dropped, never used
-        again. A worker that has lost its engine, or never had it, makes a new one.
+        again. A worker that has lost its join, or never had it, makes a new one.
         """
-        engine = self._by_plan.pop(plan, None) or Engine(plan)
+        worker_join = self._by_plan.pop(plan, None) or WorkerJoin(plan)
         self._lent += 1
         self._kept = max(self._kept, self._lent)  # a task that needs more of them at once needs them again
         try:
-            engine.refresh(version)
-            yield engine
+            worker_join.refresh(version)
+            yield worker_join
         except BaseException:
-            engine.close()
+            worker_join.close()
             raise
         finally:
             self._lent -= 1
-        self._by_plan[plan] = engine
+        self._by_plan[plan] = worker_join
         while len(self._by_plan) > self._kept:
             self._by_plan.popitem(last=False)[1].close()
 
 
-ENGINES = Engines()
-"""This worker's engines. It is a global because a worker process outlives the tasks it runs, and only a module does."""
+WORKER_JOINS = WorkerJoins()
+"""This worker's joins. It is a global because a worker process outlives the tasks it runs, and only a module does."""
 
 
 class RoutedJoin:
@@ -141,20 +141,20 @@ class RoutedJoin:
     Rows of another part than the one at hand are rare if routing did its work; then what waits is joined first.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._plan = engine.plan
+    def __init__(self, worker_join: WorkerJoin) -> None:
+        self._worker_join = worker_join
+        self._plan = worker_join.plan
         self._part = 0
         self._operator: SemiStreamJoin | None = None
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take a batch; results come out when room has to be made for it."""
-        plan, codec = self._plan, self._engine.relation.codec
+        plan, codec = self._plan, self._worker_join.relation.codec
         for owner, piece in split_rows(batch, plan.stream_keys, codec, plan.cuts, self._part):
             if self._operator is not None and owner != self._part:
                 yield from self._operator.flush()
             self._part = owner
-            self._operator = self._engine.operator(owner)
+            self._operator = self._worker_join.operator(owner)
             yield from self._operator.push(piece)
 
     def flush(self) -> Iterator[pa.RecordBatch]:

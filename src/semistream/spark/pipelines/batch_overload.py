@@ -16,7 +16,7 @@ from semistream.budget import MemoryBudget
 from semistream.errors import PipelineError
 from semistream.pipelines.inputs.shed_archive import ArchiveSplit, archive_layout, leave_archive
 from semistream.pipelines.inputs.splits import SourceSplit, Split
-from semistream.pipelines.ledger.entries import ArchivedBatch, ArchivedFile, Manifest, Plan, ShedPlan
+from semistream.pipelines.ledger.entries import ArchivedBatch, ArchivedFile, BatchManifest, Plan, ShedPlan
 from semistream.pipelines.ledger.ledger import Ledger
 from semistream.pipelines.overload.controller import OverloadController
 from semistream.pipelines.overload.loss_report import Latencies, Missing, OverloadReport
@@ -52,7 +52,7 @@ class _Valuing:
 
 
 class Overload:
-    """What `Batches` asks for a pipeline with a goal for latency.
+    """What `BatchRunner` asks for a pipeline with a goal for latency.
 
     Before a batch of the source is worked on, it is known or estimated how many rows it has; nothing more is done as
     long as all of them can be joined in time. If not, each part of the batch is summed up, it is decided which rows are
@@ -135,7 +135,7 @@ class Overload:
         """What tasks read of rows that were shed."""
         return [ArchiveSplit(str(self._archive.path), (file,)) for file in plan.repaired]
 
-    def settle(self, plan: Plan, manifest: Manifest) -> None:
+    def settle(self, plan: Plan, manifest: BatchManifest) -> None:
         """Remember what a batch has shed, and let what it has repaired leave the archive; both once."""
         work = manifest.work
         if shed := work.files.get("shed", []):
@@ -161,7 +161,7 @@ class Overload:
                 if number in known:
                     self._ledger.write_archived(replace(known[number], files=files))
 
-    def learn(self, plan: Plan, manifest: Manifest, *, all_here: bool) -> dict[str, Any]:
+    def learn(self, plan: Plan, manifest: BatchManifest, *, all_here: bool) -> dict[str, Any]:
         """A batch is committed: what the next ones should know, for the ledger. Of a replay nothing is learnt."""
         work, shed = manifest.work, manifest.work.outcomes.get("shed", 0)
         self.controller.end(joined=work.rows_in - shed, shed=shed, learn=all_here and work.rows_in > 0)
@@ -172,7 +172,7 @@ class Overload:
             self._rows_per_byte = max(work.rows_in - owed, 0) / nbytes
         return {"seen": [list(each) for each in self.controller.seen], "rows_per_byte": self._rows_per_byte}
 
-    def report(self, manifest: Manifest) -> OverloadReport:
+    def report(self, manifest: BatchManifest) -> OverloadReport:
         """How the pipeline does after a batch."""
         work, now = manifest.work, self._clock()
         shed = work.outcomes.get("shed", 0)

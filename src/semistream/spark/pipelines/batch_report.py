@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from semistream.pipelines.ledger.entries import Manifest
+from semistream.pipelines.ledger.entries import BatchManifest
 from semistream.pipelines.overload.loss_report import OverloadReport
 from semistream.spark.pipelines.listener import Trigger
 
@@ -46,7 +46,7 @@ class BatchReport:
         cls,
         pipeline: str,
         source_batch: int | None,
-        manifest: Manifest,
+        manifest: BatchManifest,
         *,
         at: float,
         seconds: float,

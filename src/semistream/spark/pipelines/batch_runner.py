@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from semistream.costs.profiles import machine_for
 from semistream.errors import PipelineError
 from semistream.pipelines.inputs.splits import RowsSplit, Split
-from semistream.pipelines.ledger.entries import ArchivedFile, Manifest, Plan, WaitingFile, Work
+from semistream.pipelines.ledger.entries import ArchivedFile, BatchManifest, Plan, TaskResult, WaitingFile
 from semistream.pipelines.ledger.faults import reached
 from semistream.pipelines.ledger.ledger import Ledger
 from semistream.pipelines.open_tables import entry_rules
@@ -49,7 +49,7 @@ ROWS = "rows"
 _VACUUM_EVERY, _KEPT_VERSIONS = 16, 8  # batches; others that share a relation may still be at an older version
 
 
-class Batches:
+class BatchRunner:
     """Takes batches through the ledger, one at a time.
 
     Those of the source come from Spark; others only take up rows that wait, when no rows come for them to go with.
@@ -225,7 +225,7 @@ class Batches:
             before = ledger.waiting
             work, remarks = self._work(plan, df, spark)
             left = [file for file in before if file not in plan.taken]
-            manifest = Manifest(plan.batch, work, left + work.waiting)
+            manifest = BatchManifest(plan.batch, work, left + work.waiting)
             ledger.write_prepared(manifest)
         for outcome, table in self._tables.items():
             reached(f"before commit of {outcome}")
@@ -247,7 +247,7 @@ class Batches:
             self._last_drain_s = seconds
         self._tell(plan, manifest, seconds, replayed, tuple(remarks))
 
-    def _work(self, plan: Plan, df: DataFrame | None, spark: SparkSession) -> tuple[Work, list[str]]:
+    def _work(self, plan: Plan, df: DataFrame | None, spark: SparkSession) -> tuple[TaskResult, list[str]]:
         """All phases of a batch that were not worked through yet."""
         staged = self._ledger.staged(plan.batch)
         remarks: list[str] = []
@@ -293,7 +293,7 @@ class Batches:
         splits: Sequence[Split],
         spark: SparkSession,
         shedding: TaskShedding | None = None,
-    ) -> Work:
+    ) -> TaskResult:
         steps, after = self._steps, self._computed.after
         layouts = {outcome: table.layout for outcome, table in self._tables.items()}
         if self._overload is not None:
@@ -321,7 +321,7 @@ class Batches:
         computed = Computed(after, self._tables["joined"].layout) if after else None
         return run_phase(spark, task, rows, splits, computed)
 
-    def _with_deleted(self, plan: Plan, work: Work) -> Work:
+    def _with_deleted(self, plan: Plan, work: TaskResult) -> TaskResult:
         """The work for a snapshot with the rows that are no longer there; other work as it is."""
         changes = self._steps.changes
         if changes is None or plan.source_batch is None:
@@ -341,7 +341,7 @@ class Batches:
             for own in origins.values()
         ]
 
-    def _forget_rows(self, plan: Plan, manifest: Manifest) -> None:
+    def _forget_rows(self, plan: Plan, manifest: BatchManifest) -> None:
         """Remove files of rows that wait no longer, and what dead tasks have left of others."""
         for name in plan.rejected:
             (self._ledger.updates_folder / name).unlink(missing_ok=True)
@@ -350,7 +350,9 @@ class Batches:
             if path.name not in kept:
                 path.unlink(missing_ok=True)  # a task of a dead driver may clean up as well
 
-    def _tell(self, plan: Plan, manifest: Manifest, seconds: float, replayed: bool, remarks: tuple[str, ...]) -> None:
+    def _tell(
+        self, plan: Plan, manifest: BatchManifest, seconds: float, replayed: bool, remarks: tuple[str, ...]
+    ) -> None:
         report = BatchReport.of(
             self._spec.name,
             plan.source_batch,
@@ -371,7 +373,7 @@ class Batches:
         self._watch(report)
 
 
-def _withheld(work: Work) -> str:
+def _withheld(work: TaskResult) -> str:
     return (
         f"{work.outcomes['invalid']} rows of the snapshot are invalid, so {work.counts[WITHHELD]} rows that it does "
         "not have are not taken for deleted: they may be these. The next snapshot without invalid rows tells."

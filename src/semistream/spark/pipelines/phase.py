@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from semistream.pipelines.carried_types import carried_schema
 from semistream.pipelines.inputs.splits import Split, share_among_owners, share_out
-from semistream.pipelines.ledger.entries import Work
+from semistream.pipelines.ledger.entries import TaskResult
 from semistream.pipelines.tables.writer import TableLayout
 from semistream.spark.joins.join_plan import JoinPlan
 from semistream.spark.joins.routing import quoted, route_rows
@@ -40,7 +40,7 @@ class Computed:
 
 def run_phase(
     spark: SparkSession, task: PipelineTask, rows: DataFrame | None, splits: Sequence[Split], computed: Computed | None
-) -> Work:
+) -> TaskResult:
     """Run a phase: Spark's ``rows`` and the ``splits`` that tasks read themselves.
 
     There are as many tasks as Spark has slots, since each of them makes a pass over R, or one for each part of it.
@@ -51,14 +51,14 @@ def run_phase(
     routed = first if first.cuts and rows is not None else None
     frame = inputs_of(spark, rows, len(shared), slots, routed)
     if frame is None:
-        return Work()
+        return TaskResult()
     task = replace(task, splits=tuple(shared))
     with worker_interpreter(spark):
         if computed is None:
             done = frame.mapInArrow(partial(_run, task), WORK_SCHEMA)
         else:
             done = _computed(frame, task, computed)
-        return Work.total(read_work(row[WORK]) for row in done.collect())
+        return TaskResult.total(read_work(row[WORK]) for row in done.collect())
 
 
 def inputs_of(

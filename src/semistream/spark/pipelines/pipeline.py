@@ -21,7 +21,7 @@ from semistream.pipelines.spec.yaml_file import make_spec, read_spec
 from semistream.pipelines.tables.table import Owner
 from semistream.spark.kafka.topic_table import KINDS
 from semistream.spark.pipelines.batch_report import BatchReport, reason_of
-from semistream.spark.pipelines.batch_runner import Batches
+from semistream.spark.pipelines.batch_runner import BatchRunner
 from semistream.spark.pipelines.listener import SPARK_METRICS, PipelineListener, listening
 from semistream.spark.planning.computed_columns import ComputedColumns
 from semistream.spark.planning.step_plans import plan_steps
@@ -109,7 +109,7 @@ class Pipeline:
             yield query
 
     @contextmanager
-    def _opened(self, spark: SparkSession, watch: Watch) -> Iterator[Batches]:
+    def _opened(self, spark: SparkSession, watch: Watch) -> Iterator[BatchRunner]:
         """The pipeline's ledger and tables, for this process alone."""
         spec = self.spec
         computed = ComputedColumns.of(spec, spark)
@@ -118,12 +118,12 @@ class Pipeline:
         with Ledger.open(spec.checkpoint, spec.name) as ledger:
             joined = computed.leaving(steps.joined, spark)
             tables = open_tables(spec, steps.source, joined, Owner(spec.name, ledger.token), KINDS)
-            batches = Batches(spec, steps, computed, source, tables, ledger, watch, time.time)
+            batches = BatchRunner(spec, steps, computed, source, tables, ledger, watch, time.time)
             batches.recover(spark)
             yield batches
 
     @contextmanager
-    def _query(self, spark: SparkSession, batches: Batches, once: bool) -> Iterator[StreamingQuery]:
+    def _query(self, spark: SparkSession, batches: BatchRunner, once: bool) -> Iterator[StreamingQuery]:
         spec = self.spec
         location = spec.checkpoint / "spark"
         if batches.has_run and not (location / "offsets").exists():

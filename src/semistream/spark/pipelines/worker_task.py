@@ -16,14 +16,14 @@ from pyspark import TaskContext
 
 from semistream.pipelines.carried_types import convert_batch
 from semistream.pipelines.inputs.splits import Split
-from semistream.pipelines.ledger.entries import Work, WrittenFile
+from semistream.pipelines.ledger.entries import TaskResult, WrittenFile
 from semistream.pipelines.ledger.faults import reached
 from semistream.pipelines.steps.chain import Chain, Link
 from semistream.pipelines.steps.snapshot_changes import MET, UPSERTS, ChangeChain, ChangesPlan, MetRows
 from semistream.pipelines.tables.writer import TableLayout, TableWriter
 from semistream.pipelines.task.batch_task import BatchTask, TaskPlan
 from semistream.spark.joins.join_plan import JoinPlan
-from semistream.spark.joins.worker_joins import ENGINES, Engine, EngineCounts, Engines, RoutedJoin
+from semistream.spark.joins.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoin, WorkerJoinCounts, WorkerJoins
 
 WORK = "__work"
 """The column of what a task came to."""
@@ -46,7 +46,7 @@ class PipelineTask:
 
 
 def run_partition(
-    task: PipelineTask, batches: Iterator[pa.RecordBatch], engines: Engines = ENGINES
+    task: PipelineTask, batches: Iterator[pa.RecordBatch], kept: WorkerJoins = WORKER_JOINS
 ) -> Iterator[pa.RecordBatch]:
     """Take the rows of a partition as far as they come; the last row that it gives out is what that came to.
 
@@ -57,12 +57,10 @@ def run_partition(
     if first is None:
         return
     with ExitStack() as lent:
-        lending = [
-            engines.lend(plan, version) for (plan, _), version in zip(task.joins, task.plan.versions, strict=True)
-        ]
-        owned = [lent.enter_context(engine) for engine in lending]
-        joins = [RoutedJoin(engine) if engine.plan.cuts else engine.operator(0) for engine in owned]
-        before = [engine.counts for engine in owned]
+        lending = [kept.lend(plan, version) for (plan, _), version in zip(task.joins, task.plan.versions, strict=True)]
+        owned = [lent.enter_context(worker_join) for worker_join in lending]
+        joins = [RoutedJoin(worker_join) if worker_join.plan.cuts else worker_join.operator(0) for worker_join in owned]
+        before = [worker_join.counts for worker_join in owned]
         if task.changes is not None:
             work = _class_rows(task, task.changes, owned[0], read_inputs(task.splits, first, batches))
         else:
@@ -77,12 +75,12 @@ def run_partition(
 
 
 def _class_rows(
-    task: PipelineTask, changes: ChangesPlan, engine: Engine, inputs: Iterator[pa.RecordBatch | Split]
-) -> Work:
+    task: PipelineTask, changes: ChangesPlan, worker_join: WorkerJoin, inputs: Iterator[pa.RecordBatch | Split]
+) -> TaskResult:
     """Rows of a snapshot to their tables, those that are new also aside, and which rows of R they have met."""
     plan, folder = task.plan, Path(task.plan.rows_folder)
     upserts = TableWriter(TableLayout(str(folder), plan.source), f"{plan.prefix}-{UPSERTS}")
-    join, met = engine.operator(0), MetRows(engine.relation)
+    join, met = worker_join.operator(0), MetRows(worker_join.relation)
     join.watch_joined(met.meet)
     chain = ChangeChain(changes, join, plan.source, upserts)
     run = BatchTask(plan, chain)
@@ -108,7 +106,7 @@ def write_partition(layout: TableLayout, prefix: str, batches: Iterator[pa.Recor
     A batch has the table's columns by position, and behind them what the task came to, in a row of its own.
     """
     writer = TableWriter(layout, prefix)
-    works: list[Work] = []
+    works: list[TaskResult] = []
     try:
         for batch in batches:
             reports = batch.column(batch.num_columns - 1)
@@ -123,13 +121,13 @@ def write_partition(layout: TableLayout, prefix: str, batches: Iterator[pa.Recor
         writer.abandon()
         raise
     if works or files:
-        yield _packed(Work.total([*works, Work(files={"joined": files})]))
+        yield _packed(TaskResult.total([*works, TaskResult(files={"joined": files})]))
 
 
-def read_work(content: bytes) -> Work:
+def read_work(content: bytes) -> TaskResult:
     """What a task has sent; it comes from this pipeline's own code, on this cluster."""
     work = pickle.loads(content)
-    assert isinstance(work, Work)
+    assert isinstance(work, TaskResult)
     return work
 
 
@@ -163,7 +161,7 @@ def _given_out(task: PipelineTask, joined: pa.RecordBatch) -> pa.RecordBatch:
     return rows.append_column(WORK, pa.nulls(rows.num_rows, pa.binary()))
 
 
-def _report(task: PipelineTask, work: Work) -> pa.RecordBatch:
+def _report(task: PipelineTask, work: TaskResult) -> pa.RecordBatch:
     report = _packed(work)
     if task.given_out is None:
         return report
@@ -171,14 +169,14 @@ def _report(task: PipelineTask, work: Work) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*nothing, report.column(0)], names=[*task.given_out.names, WORK])
 
 
-def _packed(work: Work) -> pa.RecordBatch:
+def _packed(work: TaskResult) -> pa.RecordBatch:
     return pa.record_batch({WORK: pa.array([pickle.dumps(work)], pa.binary())})
 
 
-def _count(work: Work, engines: Sequence[Engine], before: Sequence[EngineCounts]) -> None:
+def _count(work: TaskResult, joins: Sequence[WorkerJoin], before: Sequence[WorkerJoinCounts]) -> None:
     """Add what the joins of a task have counted since ``before``."""
-    for engine, then in zip(engines, before, strict=True):
-        now = engine.counts
+    for worker_join, then in zip(joins, before, strict=True):
+        now = worker_join.counts
         for name in ("rows_in", "cache_hits", "bytes_read"):
             work.counts[f"join_{name}"] = work.counts.get(f"join_{name}", 0) + getattr(now, name) - getattr(then, name)
         work.peaks["join_bytes"] = work.peaks.get("join_bytes", 0) + now.peak_bytes

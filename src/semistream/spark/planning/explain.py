@@ -17,7 +17,7 @@ from semistream.tuning.explanation import Explanation, require_rate
 
 
 @dataclass(frozen=True)
-class StepOutlook:
+class StepExplanation:
     """What to expect of a step that joins; where that cannot be said, a ``note`` says why."""
 
     step: str
@@ -27,7 +27,7 @@ class StepOutlook:
 
 
 @dataclass(frozen=True)
-class PipelineOutlook:
+class PipelineExplanation:
     """All steps of a pipeline that join, ``memory_bytes`` in each of the ``slots`` workers for all of them.
 
     ``route`` is how the pipeline sends rows to workers: with ``range`` the first step is as its ``routed`` says.
@@ -38,7 +38,7 @@ class PipelineOutlook:
     batch_rows: int
     memory_bytes: int
     route: str
-    steps: tuple[StepOutlook, ...]
+    steps: tuple[StepExplanation, ...]
 
     @property
     def total_memory_bytes(self) -> int:
@@ -67,7 +67,7 @@ def explain_pipeline(
     batch_rows: int = MICRO_BATCH_ROWS,
     rate: float | None = None,
     zipf: float = 0.0,
-) -> PipelineOutlook:
+) -> PipelineExplanation:
     """What a pipeline is expected to do on ``slots`` workers with micro-batches of ``batch_rows`` rows.
 
     ``rate`` is how many rows come in a second, and ``zipf`` the skew of their keys, which is taken to be the same for
@@ -75,20 +75,20 @@ def explain_pipeline(
     """
     require_rate(rate)
     with dry_plan(spec, slots=slots) as plan:
-        steps = tuple(_outlook(step, slots, batch_rows, rate, zipf) for step in plan.steps)
+        steps = tuple(_explain_step(step, slots, batch_rows, rate, zipf) for step in plan.steps)
         route = "range" if plan.steps[0].plan.join.cuts else "none"
-        return PipelineOutlook(spec.name, slots, batch_rows, plan.memory_bytes, route, steps)
+        return PipelineExplanation(spec.name, slots, batch_rows, plan.memory_bytes, route, steps)
 
 
-def _outlook(step: DryStep, slots: int, batch_rows: int, rate: float | None, zipf: float) -> StepOutlook:
+def _explain_step(step: DryStep, slots: int, batch_rows: int, rate: float | None, zipf: float) -> StepExplanation:
     label = step.plan.link.label
     if not step.relation.num_pages:
-        return StepOutlook(label, step.path, None, "it has no rows yet: nothing is read")
+        return StepExplanation(label, step.path, None, "it has no rows yet: nothing is read")
     try:
         found = explain_workers(step.relation, _of_worker(step, slots, batch_rows, rate, zipf), slots, batch_rows)
     except InvalidArgument as error:
-        return StepOutlook(label, step.path, None, str(error))
-    return StepOutlook(label, step.path, found)
+        return StepExplanation(label, step.path, None, str(error))
+    return StepExplanation(label, step.path, found)
 
 
 def _of_worker(

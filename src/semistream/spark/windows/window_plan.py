@@ -19,7 +19,7 @@ from semistream.windows import Archive, Policy, Tuples, WindowJoin
 from semistream.windows.join.capacity import Allocation, Memory
 from semistream.windows.streams.event_time import EventTime
 from semistream.windows.streams.lengths import WindowLength, Windows
-from semistream.windows.streams.match import Condition
+from semistream.windows.streams.match import WindowMatch
 
 FORMAT = 1
 _MOST_PARTITIONS = 100_000
@@ -61,9 +61,9 @@ class WindowPlan:
         return len(self.groups)
 
     @cached_property
-    def condition(self) -> Condition:
+    def condition(self) -> WindowMatch:
         """When two rows match."""
-        return Condition.of(self.left, self.right, on=self.on, band=None, where=None, suffix=self.suffix)
+        return WindowMatch.of(self.left, self.right, on=self.on, band=None, where=None, suffix=self.suffix)
 
     @cached_property
     def windows(self) -> tuple[WindowLength, WindowLength]:

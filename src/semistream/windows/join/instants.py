@@ -1,4 +1,4 @@
-"""WindowEngine: what a window join does with tuples whose instants are complete."""
+"""InstantJoin: what a window join does with tuples whose instants are complete."""
 
 from __future__ import annotations
 
@@ -72,20 +72,20 @@ from semistream.windows.policies import Policy, Random, WeighingPolicy
 from semistream.windows.probabilities import LearntProbabilities
 from semistream.windows.streams.arrivals import BEGINNING, Arrivals, ReadyRows, largest_instant, merge_rows, no_rows
 from semistream.windows.streams.lengths import WindowLength
-from semistream.windows.streams.match import Condition
+from semistream.windows.streams.match import WindowMatch
 
 _USUAL_TUPLES = 65_536  # what learning is sized for where there is no limit
 _FIRST_SLOTS = 1 << 20  # the most that are made at once
 _COUNTER_BYTES = 2 * 2 * 4  # of a column of the sketch: two streams, two rows
 
 
-class WindowEngine:
+class InstantJoin:
     """The memory of a window join and its statistics; `WindowJoin` says what it does."""
 
     def __init__(
         self,
         schemas: tuple[pa.Schema, pa.Schema],
-        condition: Condition,
+        condition: WindowMatch,
         windows: tuple[WindowLength, WindowLength],
         policy: Policy,
         results: ResultRows,

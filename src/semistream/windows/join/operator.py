@@ -12,7 +12,7 @@ from semistream.errors import InvalidArgument, JoinFailed, JoinInProgress
 from semistream.kernels.array_types import Int64s
 from semistream.windows.join.archive import Archive
 from semistream.windows.join.capacity import Allocation, Memory
-from semistream.windows.join.instants import WindowEngine
+from semistream.windows.join.instants import InstantJoin
 from semistream.windows.join.results import ResultRows
 from semistream.windows.join.slow_cpu import SlowCpu
 from semistream.windows.join.state import Tables, pack_state, unpack_state
@@ -31,7 +31,7 @@ from semistream.windows.streams.event_time import (
     side_number,
 )
 from semistream.windows.streams.lengths import WindowLength, Windows
-from semistream.windows.streams.match import Condition, JoinOn
+from semistream.windows.streams.match import JoinOn, WindowMatch
 from semistream.windows.streams.result_weight import ResultWeight, Weight
 
 Results = Iterator[pa.RecordBatch]
@@ -136,7 +136,7 @@ class WindowJoin:
         batch_rows: int = 65_536,
     ) -> None:
         self.schemas = (left_schema, right_schema)
-        self._condition = Condition.of(left_schema, right_schema, on=on, band=band, where=where, suffix=suffix)
+        self._condition = WindowMatch.of(left_schema, right_schema, on=on, band=band, where=where, suffix=suffix)
         self._time = EventTime.of(left_schema, right_schema, time)
         self._policy = _policy(policy)
         self._cpu = cpu
@@ -150,7 +150,7 @@ class WindowJoin:
         value = None if weight is None else ResultWeight.of(weight, self._condition, left_schema, right_schema)
         results = ResultRows(self.schemas, self._condition, value, weight_column)
         self.schema = results.schema
-        self._engine = WindowEngine(
+        self._engine = InstantJoin(
             self.schemas,
             self._condition,
             windows,

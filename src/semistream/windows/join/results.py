@@ -8,7 +8,7 @@ import pyarrow as pa
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.windows.join.row_store import RowStore
-from semistream.windows.streams.match import Condition
+from semistream.windows.streams.match import WindowMatch
 from semistream.windows.streams.result_weight import ResultWeight
 
 Batches = tuple[pa.RecordBatch, pa.RecordBatch]
@@ -20,7 +20,7 @@ class ResultRows:
     def __init__(
         self,
         schemas: tuple[pa.Schema, pa.Schema],
-        condition: Condition,
+        condition: WindowMatch,
         weight: ResultWeight | None,
         weight_column: str | None,
     ) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.windows.join.capacity import Capacity
-from semistream.windows.join.instants import WindowEngine
+from semistream.windows.join.instants import InstantJoin
 from semistream.windows.join.slots import dump_tuples, make_memory, take_over
 from semistream.windows.kernels.held_rows import LEARNT, POLICY, QUEUE_MODEL
 from semistream.windows.kernels.priorities import DUMPED_COLUMNS, ORIGIN_COLUMN, SIDE_COLUMN, load_tuples
@@ -27,7 +27,7 @@ Late = tuple[list[pa.RecordBatch], list[pa.RecordBatch]]
 FORMAT = 1
 
 
-def pack_state(engine: WindowEngine, arrivals: Sequence[Arrivals], late: Late, late_rows: Sequence[int]) -> Tables:
+def pack_state(engine: InstantJoin, arrivals: Sequence[Arrivals], late: Late, late_rows: Sequence[int]) -> Tables:
     """Tables by name: for each side the rows in memory, waiting and late; the tuples' numbers; what was learnt."""
     memory = engine.memory
     tuples, weights = dump_tuples(memory)
@@ -64,7 +64,7 @@ def pack_state(engine: WindowEngine, arrivals: Sequence[Arrivals], late: Late, l
 
 
 def unpack_state(
-    tables: Tables, engine: WindowEngine, arrivals: Sequence[Arrivals], late: Late, late_rows: list[int]
+    tables: Tables, engine: InstantJoin, arrivals: Sequence[Arrivals], late: Late, late_rows: list[int]
 ) -> None:
     """Put a state into an operator that is new."""
     numbers = _numbers(tables)
@@ -123,7 +123,7 @@ def unpack_state(
     engine.queue = (_rows(tables, "left queue"), _rows(tables, "right queue"))
 
 
-def _restore_rows(engine: WindowEngine, side: int, tuples: Int64s, rows: pa.Table) -> None:
+def _restore_rows(engine: InstantJoin, side: int, tuples: Int64s, rows: pa.Table) -> None:
     """Store the columns of a side's tuples, which were loaded into slots one after the other."""
     slots = np.flatnonzero(tuples[:, SIDE_COLUMN] == side).astype(np.int32)
     memory = engine.memory

@@ -14,7 +14,7 @@ from semistream.windows.kernels.key_classes import find_classes, index_codes
 from semistream.windows.kernels.priorities import grid_classes, grid_values
 from semistream.windows.policies import Policy, WeighingPolicy
 from semistream.windows.probabilities import ComputedProbabilities, GivenProbabilities, LearntProbabilities
-from semistream.windows.streams.match import Condition, RowCodes
+from semistream.windows.streams.match import RowCodes, WindowMatch
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Worth(ABC):
         """The classes of tuples."""
 
     @staticmethod
-    def of(policy: Policy, condition: Condition, *, weighted: bool) -> Worth:
+    def of(policy: Policy, condition: WindowMatch, *, weighted: bool) -> Worth:
         """How tuples are weighed under a policy."""
         if not isinstance(policy, WeighingPolicy):
             return _Alike()
@@ -85,7 +85,7 @@ class _Computed(Worth):
 class _Given(Worth):
     """Tables say it: a class for each value that can come, if these are known and not more than ``most``."""
 
-    def __init__(self, source: GivenProbabilities, condition: Condition, *, most: int) -> None:
+    def __init__(self, source: GivenProbabilities, condition: WindowMatch, *, most: int) -> None:
         both = self._frequencies = source.bind(condition)
         distinct = np.unique(np.concatenate([[0.0], *(side.frequency for side in both)]))
         exact = condition.codec is not None and distinct.size <= most

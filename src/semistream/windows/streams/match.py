@@ -1,4 +1,4 @@
-"""Condition: which pairs of tuples join, as codes that find candidates and a check of those that are found."""
+"""WindowMatch: which pairs of tuples join, as codes that find candidates and a check of those that are found."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RowCodes:
 
 
 @dataclass(frozen=True, eq=False)
-class Condition:
+class WindowMatch:
     """Equality of columns (``codec``, over ``keys`` of either side), a band, a predicate, or several of these.
 
     Candidates are found by equality if there is one, else by the band, else every pair is one; ``checks`` decide the
@@ -75,7 +75,7 @@ class Condition:
         band: Band | None,
         where: pc.Expression | None,
         suffix: str,
-    ) -> Condition:
+    ) -> WindowMatch:
         """Read a condition as a user writes it."""
         if on is None and band is None and where is None:
             raise InvalidArgument("there is no on, no band and no where; give columns that are equal, or a condition.")

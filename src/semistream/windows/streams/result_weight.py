@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from semistream.errors import InvalidArgument
 from semistream.keys.row_expression import RowExpression
 from semistream.windows.streams.event_time import LEFT
-from semistream.windows.streams.match import Condition
+from semistream.windows.streams.match import WindowMatch
 
 Floats = npt.NDArray[np.float64]
 Weight: TypeAlias = pc.Expression | Callable[[pa.RecordBatch], Any]
@@ -30,13 +30,13 @@ class ResultWeight:
     """
 
     function: Weight
-    condition: Condition
+    condition: WindowMatch
     left: pa.Schema
     right: pa.Schema
     expression: RowExpression | None
 
     @classmethod
-    def of(cls, weight: Weight, condition: Condition, left: pa.Schema, right: pa.Schema) -> ResultWeight:
+    def of(cls, weight: Weight, condition: WindowMatch, left: pa.Schema, right: pa.Schema) -> ResultWeight:
         """Bind a weight to the joined row."""
         expression = None
         if isinstance(weight, pc.Expression):
