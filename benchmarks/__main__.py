@@ -21,6 +21,7 @@ BENCHMARKS = {
     "window": "benchmarks.window",
     "window-optimum": "benchmarks.window_optimum",
     "overload": "benchmarks.overload",
+    "walk": "benchmarks.walk",
 }
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from semistream import calibrate as module
 from semistream.costs.identity import MachineIdentity
 from semistream.costs.machine import KernelCosts, Machine, OperatorCosts
 from semistream.costs.profiles import MachineProfile, load_profile
 from semistream.relation.read import disk as disks
 from semistream.relation.read.disk_costs import DiskCosts
+from semistream.tuning.calibration import calibrate as module
 from semistream.tuning.calibration.disk_probe import SIZES, DiskProbe, DiskProber, RequestTime
 from semistream.tuning.calibration.kernel_probe import measure_kernels
 from semistream.tuning.calibration.progress import Progress

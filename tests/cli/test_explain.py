@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semistream import Relation, explain
-from semistream.cli import explain as command
+from semistream.cli.explain import command
 from semistream.costs.machine import Machine
 from semistream.costs.profiles import save_profile
 from semistream.datasets import Zipf

@@ -221,7 +221,7 @@ class KeySketch:
 
     Examples
     --------
-    >>> from semistream.streams import Zipf
+    >>> from semistream.datasets import Zipf
     >>> sketch = KeySketch(10**6)
     >>> for keys in np.split(Zipf(1.0, 10**6, seed=7).keys(2_000_000), 10):
     ...     sketch.observe(keys)

@@ -183,7 +183,7 @@ def frequencies_of_sample(codes: Int64s, num_keys: int) -> KeyFrequencies:
     comes in ten times as many tuples, is known to a few points. How keys differ that are too rare for the sample is
     not: with s tuples, that is those of P well below 1 / s.
 
-    >>> from semistream.streams import Zipf
+    >>> from semistream.datasets import Zipf
     >>> found = frequencies_of_sample(Zipf(1.0, 10**6, seed=3).keys(20_000), 10**6)
     >>> exact = KeyFrequencies.zipf(1.0, 10**6)
     >>> abs(found.share(1000) - exact.share(1000)) < 0.03

@@ -29,7 +29,7 @@ _ROW = "row"
 
 
 class ZipfDataSource(DataSource):  # type: ignore[misc]
-    """Spark's data source ``semistream_zipf``: keys by Zipf's law and their positions (`semistream.streams.Zipf`)."""
+    """Spark's data source ``semistream_zipf``: keys by Zipf's law and their positions (`semistream.datasets.Zipf`)."""
 
     @classmethod
     def name(cls) -> str:
