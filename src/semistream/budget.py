@@ -1,4 +1,4 @@
-"""MemoryBudget: the ledger in bytes that every buffer of an operator is charged to."""
+"""MemoryBudget: a ledger of bytes that an operator charges for each of its buffers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ACCEPTED = 'an int of bytes, "64MB", "1GiB" or "10%" (of the relation)'
 
 
 def parse_bytes(memory: int | str, *, of: int | None = None) -> int:
-    """Bytes meant by ``memory``: an int, ``"64MB"``, ``"1GiB"``, or ``"10%"`` of ``of`` bytes.
+    """Return ``memory`` in bytes: an int, ``"64MB"``, ``"1GiB"``, or ``"10%"`` of ``of`` bytes.
 
     >>> parse_bytes("64MB"), parse_bytes("1GiB"), parse_bytes("10%", of=5000)
     (64000000, 1073741824, 500)
@@ -37,7 +37,9 @@ def parse_bytes(memory: int | str, *, of: int | None = None) -> int:
         number = float(found[1])
         if found[2] == "%":
             if of is None:
-                raise BudgetError(f"memory is {memory!r}, but there is no relation here to take a share of.")
+                raise BudgetError(
+                    f"memory is {memory!r}, but there is no relation here to take a share of; give bytes."
+                )
             value = math.floor(number * of / 100)
         else:
             value = math.floor(number * _UNITS[found[2].lower()])
@@ -47,7 +49,7 @@ def parse_bytes(memory: int | str, *, of: int | None = None) -> int:
 
 
 def format_bytes(nbytes: int) -> str:
-    """``nbytes`` for a person: three digits and a decimal unit, ``"1.20 GB"``."""
+    """Format ``nbytes`` for people, with three digits and a decimal unit: ``"1.2 GB"``."""
     value, unit = float(nbytes), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if abs(value) < 1000 or unit == "TB":
@@ -57,10 +59,10 @@ def format_bytes(nbytes: int) -> str:
 
 
 class MemoryBudget:
-    """A fixed number of bytes, and what is charged to it by name.
+    """A byte limit, and the bytes charged against it under each buffer's name.
 
-    A buffer is charged before it is allocated and released after it is dropped, so ``used`` never
-    understates. A charge over the limit raises `BudgetExceeded`: operators must ask `free` first.
+    Operators charge a buffer before they allocate it and release it after they drop it, so ``used`` never
+    understates. A charge over the limit raises `BudgetExceeded`; check `free` before charging.
 
     >>> budget = MemoryBudget("1kB")
     >>> budget.charge("window", 600); budget.free
@@ -79,16 +81,16 @@ class MemoryBudget:
 
     @property
     def free(self) -> int:
-        """Bytes that can still be charged here; what parts may still charge is theirs."""
+        """Bytes still available here, excluding the unused bytes reserved for parts."""
         return self.limit - self.used - sum(part.limit - part.used for part in self._parts)
 
     @property
     def by_name(self) -> dict[str, int]:
-        """What is charged now, by the buffer's name."""
+        """Bytes charged now, by buffer name."""
         return {name: held for name, held in self._by_name.items() if held}
 
     def require(self, least: int, *, purpose: str) -> None:
-        """Refuse the budget if it is smaller than ``least``, naming the least that would do."""
+        """Raise `BudgetError` if the limit is below ``least`` bytes; the error names ``purpose`` and ``least``."""
         if self.limit < least:
             raise BudgetError(
                 f"a budget of {self.limit} bytes is too small for {purpose}: "
@@ -97,7 +99,7 @@ class MemoryBudget:
             )
 
     def part(self, nbytes: int) -> MemoryBudget:
-        """A budget of ``nbytes`` inside this one: what is charged to it is charged here too, by the same name.
+        """Return a budget of ``nbytes`` inside this one. A charge to the part also counts here, under the same name.
 
         >>> whole = MemoryBudget("1kB")
         >>> part = whole.part(300)
@@ -105,14 +107,14 @@ class MemoryBudget:
         (200, 700, 100)
         """
         if nbytes > self.free:
-            raise BudgetExceeded(f"a part of {nbytes} bytes was asked for with {self.free} of {self.limit} free.")
+            raise BudgetExceeded(f"a part of {nbytes} bytes was requested with {self.free} of {self.limit} free.")
         part = MemoryBudget(nbytes)
         part._whole = self
         self._parts.append(part)
         return part
 
     def resize(self, limit: int) -> None:
-        """Change the limit. What is in use must fit it, and so must parts; a part's growth must fit the whole."""
+        """Change the limit, which must cover all charges and parts; a part grows by at most its parent's free bytes."""
         kept = self.limit - self.free
         if limit < kept:
             raise BudgetExceeded(f"a budget of {self.limit} bytes cannot shrink to {limit}: {kept} are in use.")
@@ -121,7 +123,7 @@ class MemoryBudget:
         self.limit = limit
 
     def clear(self) -> None:
-        """Release all that is charged, and let go of all parts; what was the peak is forgotten."""
+        """Release all charges, detach all parts, and reset the peak."""
         for name, held in self.by_name.items():
             self._book(name, -held)
         for part in self._parts:
@@ -130,7 +132,7 @@ class MemoryBudget:
         self.peak = self.used
 
     def charge(self, name: str, nbytes: int) -> None:
-        """Take ``nbytes`` for the buffer ``name``; raises and charges nothing when over the limit."""
+        """Charge ``nbytes`` to the buffer ``name``. Over the limit, raise `BudgetExceeded` and charge nothing."""
         if nbytes < 0:
             raise BudgetExceeded(f"{name} was charged {nbytes} bytes; a charge cannot be negative.")
         if nbytes > self.free:
@@ -148,7 +150,7 @@ class MemoryBudget:
             self._whole._book(name, nbytes)
 
     def release(self, name: str, nbytes: int) -> None:
-        """Give back ``nbytes`` of the buffer ``name``."""
+        """Release ``nbytes`` of the buffer ``name``."""
         held = self._by_name.get(name, 0)
         if nbytes < 0 or nbytes > held:
             raise BudgetExceeded(
@@ -157,7 +159,7 @@ class MemoryBudget:
         self._book(name, -nbytes)
 
     def recharge(self, name: str, nbytes: int) -> None:
-        """Charge or release as much as it takes for the buffer ``name`` to hold ``nbytes``."""
+        """Charge or release the difference that makes the buffer ``name`` hold ``nbytes``."""
         more = nbytes - self._by_name.get(name, 0)
         if more > 0:
             self.charge(name, more)
@@ -166,7 +168,7 @@ class MemoryBudget:
 
     @contextmanager
     def charged(self, name: str, nbytes: int) -> Iterator[None]:
-        """Charge for the length of a ``with`` block."""
+        """Charge ``nbytes`` to the buffer ``name`` for the duration of a ``with`` block."""
         self.charge(name, nbytes)
         try:
             yield

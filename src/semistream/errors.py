@@ -1,6 +1,6 @@
-"""The errors semistream raises: one root, each naming the value, the limit and the next step.
+"""Exceptions raised by semistream.
 
-What is asked of the numbers that a model is made of.
+All derive from `SemistreamError`. Messages name the offending value, the limit and the next step.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterable
 
 
 class SemistreamError(Exception):
-    """Root of every error that semistream raises on purpose."""
+    """Base class of all errors that semistream raises on purpose."""
 
 
 class InvalidArgument(SemistreamError, ValueError):
-    """An argument has a value that cannot work."""
+    """An argument has an unusable value."""
 
 
 class ColumnNotFound(SemistreamError, KeyError):
-    """A column was named that its table does not have."""
+    """A requested column does not exist in its table."""
 
     def __init__(self, column: str, available: Iterable[str], *, where: str) -> None:
         names = list(available)
@@ -38,7 +38,7 @@ class KeyTypeError(SemistreamError, TypeError):
 
 
 class BudgetError(SemistreamError, ValueError):
-    """A memory budget cannot be read, or is smaller than ``least_bytes``, the least that works."""
+    """A memory budget cannot be parsed, or is below ``least_bytes``, the smallest budget that works."""
 
     def __init__(self, message: str, *, least_bytes: int | None = None) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class BudgetError(SemistreamError, ValueError):
 
 
 class BudgetExceeded(SemistreamError, MemoryError):
-    """A buffer was charged beyond the budget: a bug in semistream, never the user's fault."""
+    """A buffer was charged beyond the budget. This is always a bug in semistream, never the user's fault."""
 
 
 class RelationError(SemistreamError):
@@ -58,27 +58,27 @@ class NotARelation(RelationError):
 
 
 class UnsupportedFormat(RelationError):
-    """The relation was written in a format that this version does not read."""
+    """The relation was written in a format that this version cannot read."""
 
 
 class CorruptRelation(RelationError):
-    """A file of the relation is truncated or its bytes have changed; the message names it."""
+    """A file of the relation is truncated or altered; the message names the file."""
 
 
 class RelationLocked(RelationError):
-    """Another live writer holds the relation."""
+    """Another live writer holds the relation's lock."""
 
 
 class JoinInProgress(SemistreamError, RuntimeError):
-    """An operator was driven on before the results of the last call were consumed."""
+    """An operator was called before the results of the previous call were consumed."""
 
 
 class JoinFailed(SemistreamError, RuntimeError):
-    """An operator was driven on after an error that left some of its tuples half joined; that error is the cause."""
+    """An operator was called after an error that left some tuples half joined; that error is the cause."""
 
 
 class CalibrationError(SemistreamError):
-    """A machine or a disk cannot be measured, or there is no place to keep what was measured."""
+    """A machine or disk cannot be measured, or the profile cannot be stored."""
 
 
 class ProfileRefused(SemistreamError):
@@ -86,25 +86,25 @@ class ProfileRefused(SemistreamError):
 
 
 class PipelineError(SemistreamError):
-    """A pipeline is not valid, or cannot go on as it is."""
+    """A pipeline is invalid, or cannot continue in its current state."""
 
 
 class PipelineRunning(PipelineError):
-    """Another process runs the same pipeline."""
+    """Another process is running the same pipeline."""
 
 
 class MissingPackage(SemistreamError, ImportError):
-    """An optional package is needed that is not installed; the message has the line that installs it."""
+    """An optional package is not installed; the message gives the command that installs it."""
 
 
 class MalformedRecord(SemistreamError, ValueError):
-    """A record of a data file cannot be read; the message names the file, the line and the field."""
+    """A record of a data file cannot be parsed; the message names the file, the line and the field."""
 
 
 def require_numbers(model: object, *names: str, least: float | None = None) -> None:
-    """Refuse a model if any of these attributes is not finite and above 0, or not from ``least`` on."""
+    """Raise `InvalidArgument` unless these attributes of ``model`` are finite and above 0, or at least ``least``."""
     for name in names:
         value = getattr(model, name)
         if not (value > 0 if least is None else value >= least) or not math.isfinite(value):
-            asked = "above 0" if least is None else f"from {least} on"
+            asked = "above 0" if least is None else f"of at least {least}"
             raise InvalidArgument(f"{name} is {value}; it must be a finite number {asked}.")

@@ -1,4 +1,4 @@
-"""Workloads that arrive as Arrow batches."""
+"""Synthetic and recorded workloads, delivered as Arrow record batches."""
 
 from semistream.datasets.bursty import Bursty
 from semistream.datasets.clouds import CloudReports, grid_cell, read_cloud_reports

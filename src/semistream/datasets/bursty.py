@@ -1,4 +1,4 @@
-"""Bursty: a stream whose rate rises and falls on many time scales, as sales do over hours, weeks, seasons."""
+"""Bursty: a stream whose rate rises and falls on many time scales, as sales do over hours, weeks and seasons."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ _OWN_COLUMNS = ("seq", "step")
 
 
 class _OnOff:
-    """One virtual stream: on and off in turn, each for a time drawn evenly from [0, bandwidth) steps."""
+    """Virtual stream that alternates between on and off, each time for a uniform time in [0, bandwidth) steps."""
 
     def __init__(self, bandwidth: int, rng: np.random.Generator) -> None:
         self.bandwidth = bandwidth
         self._rng = rng
-        # Equilibrium of the alternating renewal process: either state is equally likely, and what is left
-        # of a time that is uniform on [0, b) has distribution function 1 - (1 - x / b)**2.
+        # Start in the equilibrium of the alternating renewal process: on and off are equally likely, and the rest of
+        # the current period has distribution function 1 - (1 - x / b)**2 if periods are uniform on [0, b).
         self.on = bool(rng.random() < 0.5)
         self._ahead = np.array([bandwidth * (1.0 - math.sqrt(1.0 - rng.random()))])
 
     def is_due(self, last_step: int) -> bool:
-        """Whether it switches once or more up to and with ``last_step``."""
+        """True if the stream switches at least once up to and including ``last_step``."""
         return bool(self._ahead[0] <= last_step)
 
     def switches(self, last_step: int) -> npt.NDArray[np.float64]:
-        """The times of all switches up to and with ``last_step`` that were not given before."""
+        """Return the times of the next switches up to and including ``last_step``, and advance past them."""
         while (latest := self._ahead[-1]) <= last_step:
             n = int(2.1 * (last_step - latest) / self.bandwidth) + 64
-            # accumulate adds from left to right, so the times are the same however they are asked for
+            # accumulate adds from left to right, so the switch times do not depend on how calls divide the time.
             times = np.add.accumulate(np.append(latest, self._rng.random(n) * self.bandwidth))
             self._ahead = np.append(self._ahead, times[1:])
         due = int(np.searchsorted(self._ahead, last_step, side="right"))
@@ -45,26 +45,27 @@ class _OnOff:
 
 
 class Bursty:
-    """The bursty, self-similar stream of HYBRID's benchmark: N on/off streams of bandwidth 2, 4, ..., 2**N.
+    """Bursty, self-similar stream of HYBRID's benchmark: N on/off streams of bandwidth 2, 4, ..., 2**N.
 
-    While virtual stream i is on, ``2**i * rows_per_unit`` rows of it arrive in every time step; it stays on,
-    and off, for an even random time below ``2**i`` steps. Rows arriving in a step are the sum over the
-    streams that are on at that step, on average ``mean_rows_per_step``, at most twice that. Arrivals are
-    stationary and, for a seed, the same however they are cut into calls. They are self-similar (Hurst
-    parameter near 1) over scales up to about a quarter of 2**N steps, the slowest stream's longest time,
-    and forget the past beyond: raise ``streams`` for longer memory, and look at many times 2**N steps to
-    see the mean.
+    Virtual stream i delivers ``2**i * rows_per_unit`` rows in every time step while it is on. Each of its on and off
+    periods lasts a uniform random time below ``2**i`` steps. The rows of a step are the sum over the streams that are
+    on: ``mean_rows_per_step`` on average, and at most twice that.
+
+    Arrivals are stationary. With the same seed they are the same however calls divide the steps. They are
+    self-similar (Hurst parameter near 1) over scales up to about a quarter of 2**N steps, the longest period of the
+    slowest stream, and have no memory beyond that. Raise ``streams`` for longer memory, and observe many times 2**N
+    steps to see the mean.
 
     Parameters
     ----------
     values
-        Where keys come from; the paper's is ``Zipf(1.0, domain)``. Rows are drawn from its position on.
+        Source of the keys, read from its current position. The paper uses ``Zipf(1.0, domain)``.
     streams
-        The paper's N, from 1 to 30.
+        Number of virtual streams, from 1 to 30; the paper's N.
     seed
-        Fixes the arrivals.
+        Seed of the arrivals.
     rows_per_unit
-        Rows that one unit of bandwidth brings in a step.
+        Rows per step for one unit of bandwidth.
 
     Examples
     --------
@@ -76,21 +77,21 @@ class Bursty:
 
     Notes
     -----
-    HYBRID, Appendix, Figures 9 to 11. The pseudo-code of Figure 9 is not followed to the letter:
+    HYBRID, Appendix, Figures 9 to 11. This class departs from the pseudo-code of Figure 9 in five points:
 
-    - It has one ``on`` flag for all objects; here each has its own, else bandwidths that were never added
-      are taken away.
-    - SWAPSTATUS puts the new time into a variable and not into the object, so the queue's order would never
-      change; here the object gets it.
-    - One object at most is switched in a step, and the time tested is that of the object before; line 8
-      also loses an object. Here every object that is due switches, as often as it is due.
-    - All objects are due at the start, so every run would open with the same burst of everything; here
-      each starts in the equilibrium of its process.
-    - Lines 28 to 31 make a continuous 1/x variate whole. Rounded down, P(k) ~ log(1 + 1/k): the first key
-      would be drawn about 0.7 times as often as Zipf's law says; here keys follow `Zipf` exactly.
+    - Figure 9 has one ``on`` flag for all objects, and so subtracts bandwidths it never added. Here each object has
+      its own flag.
+    - SWAPSTATUS stores the new time in a variable instead of the object, so the order of the queue never changes.
+      Here the object stores it.
+    - Figure 9 switches at most one object per step, tests the time of the previous object, and loses an object in
+      line 8. Here every due object switches, as often as it is due.
+    - All objects are due at the start, so every run opens with the same burst. Here each object starts in the
+      equilibrium of its process.
+    - Lines 28 to 31 round a continuous 1/x variate. Rounded down, P(k) ~ log(1 + 1/k), so the first key appears about
+      0.7 times as often as Zipf's law says. Here keys follow `Zipf` exactly.
 
-    The streams are independent, so no priority queue is needed: each lists its own switches, and a running
-    sum over all of them is the bandwidth.
+    The streams are independent, so no priority queue is needed: each lists its own switches, and the running sum over
+    all switches is the bandwidth.
     """
 
     def __init__(self, values: Zipf, *, streams: int = 10, seed: int = 0, rows_per_unit: int = 1) -> None:
@@ -106,16 +107,16 @@ class Bursty:
 
     @property
     def step(self) -> int:
-        """The next time step, from 0."""
+        """Number of the next time step, from 0."""
         return self._step
 
     @property
     def mean_rows_per_step(self) -> int:
-        """Expected rows in a step: each stream is on half of the time."""
+        """Expected rows in a step; each stream is on half of the time."""
         return ((1 << self.streams) - 1) * self.rows_per_unit
 
     def arrivals(self, steps: int) -> npt.NDArray[np.int64]:
-        """How many rows arrive in each of the next ``steps`` time steps."""
+        """Return the number of rows that arrive in each of the next ``steps`` time steps, and advance past them."""
         steps = whole_number("steps", steps, least=0)
         change = np.zeros(steps, dtype=np.int64)
         if steps == 0:
@@ -123,11 +124,11 @@ class Bursty:
         for stream in self._on_off:
             change[0] += stream.bandwidth * stream.on
             if not stream.is_due(self._step + steps - 1):
-                continue  # most streams in most short calls
+                continue  # the common case in short calls
             times = stream.switches(self._step + steps - 1)
             turns = np.full(times.size, stream.bandwidth, dtype=np.int64)
             turns[int(not stream.on) :: 2] *= -1
-            # A switch between two steps is first seen at the later one. Several may fall there: add.at.
+            # A switch between two steps takes effect at the later one. Several may share that step, hence add.at.
             np.add.at(change, np.ceil(times).astype(np.int64) - self._step, turns)
             stream.on ^= bool(times.size % 2)
         self._step += steps
@@ -138,9 +139,10 @@ class Bursty:
     def batches(
         self, steps_per_batch: int = 1, count: int | None = None, *, name: str = "key"
     ) -> Iterator[pa.RecordBatch]:
-        """What arrives in each ``steps_per_batch`` steps: the key, its position ``seq`` and its ``step``.
+        """Return batches of the rows that arrive in ``steps_per_batch`` steps each.
 
-        A batch is empty when nothing arrives in its time. ``count`` batches, or without end if it is None.
+        Columns are the key (``name``), the row's position ``seq`` and its ``step``. A batch is empty if no row
+        arrives in its steps. Yields ``count`` batches, or never ends if ``count`` is None.
         """
         steps = whole_number("steps_per_batch", steps_per_batch, least=1)
         numbers = count_up() if count is None else range(whole_number("count", count, least=0))
@@ -150,12 +152,12 @@ class Bursty:
     def micro_batches(
         self, total_rows: int, mean_rows: int, *, steps_per_batch: int = 1, name: str = "key"
     ) -> Iterator[pa.RecordBatch]:
-        """Batches that follow the arrivals, scaled to ``mean_rows`` each, of ``total_rows`` rows in all.
+        """Return batches proportional to the arrivals: ``mean_rows`` rows on average, ``total_rows`` in total.
 
-        Columns as in `batches`. Rows sum to ``total_rows`` exactly: fractions of a row are carried on and
-        the last batch is cut. Times without a row give no batch. ``mean_rows`` is the mean of the whole
-        process; a run much shorter than ``2**streams`` steps stays near the level of its slowest streams,
-        so take fewer streams, or more ``steps_per_batch``, for a short demonstration.
+        Columns as in `batches`. Rows add up to ``total_rows`` exactly: fractions of a row carry over to the next
+        batch, and the last batch is cut short. Empty batches are skipped. ``mean_rows`` is the mean of the whole
+        process. A run much shorter than ``2**streams`` steps stays near the level of its slowest streams, so use
+        fewer streams, or more ``steps_per_batch``, for a short demonstration.
         """
         total = whole_number("total_rows", total_rows, least=0)
         mean = whole_number("mean_rows", mean_rows, least=1)
@@ -172,7 +174,7 @@ class Bursty:
             first_step = self._step
             so_far = arrived + np.add.accumulate(self.arrivals(steps))
             arrived = int(so_far[-1])
-            # Rounding the running sum, not the sizes, never drifts away from the mean.
+            # Round the running sum instead of each size, so that rounding errors never add up.
             due = np.minimum(np.floor(so_far * factor).astype(np.int64), total)
             sizes = np.diff(due, prepend=sent)
             sent = int(due[-1])
@@ -180,7 +182,7 @@ class Bursty:
                 yield self._batch(first_step, sizes, name)
 
     def _batch(self, first_step: int, sizes: npt.NDArray[np.int64], name: str) -> pa.RecordBatch:
-        """One batch of ``sizes[i]`` rows of step ``first_step + i``."""
+        """Return one batch with ``sizes[i]`` rows of step ``first_step + i``."""
         rows, seq = int(sizes.sum()), self.values.position
         steps = np.arange(first_step, first_step + sizes.size, dtype=np.int64)
         return pa.record_batch(

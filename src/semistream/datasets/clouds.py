@@ -1,17 +1,19 @@
-"""CloudReports: a month of weather reports by land stations, in the shape of the paper's real workload.
+"""Cloud reports of weather stations: a reader of the archived files, and a generator of similar data.
 
-Cloud reports: the files of "Edited synoptic cloud reports from ships and land stations over the globe" as Arrow.
+`read_cloud_reports` reads the files of "Edited synoptic cloud reports from ships and land stations over the globe"
+into Arrow batches. `CloudReports` generates a month of reports by land stations, like the real workload of the WINDOW
+paper.
 
-A file is a month of reports from land (such as ``SEP85L``) or from ships, a line of 56 characters each:
+A file holds one month of reports from land (such as ``SEP85L``) or from ships, one line of 56 characters per report:
 
 =======  =====================================  =========================
-columns  what                                   values
+columns  field                                  values
 =======  =====================================  =========================
 1-8      year, month, day, hour (UTC)           two digits each
 9        sky brightness                         0 too dark, 1 bright enough
 10-14    latitude x 100                         -9000 to 9000
 15-19    longitude x 100, east                  0 to 36000
-20-24    station; of ships, source deck         0 to 99999
+20-24    station (ships: source deck)           0 to 99999
 25       land or ocean                          1, 2
 26-27    present weather                        -1 to 99
 28       total cloud cover, eighths             0 to 8
@@ -29,16 +31,16 @@ columns  what                                   values
 53-56    relative lunar illuminance x 100       -999 to 999
 =======  =====================================  =========================
 
--1 is missing, in amounts 9 and 900. The table is that of the extended reports of 80 characters (NDP-026C, Table 9),
-whose first twenty items fill 56 characters; programs that read the original files (NDP-026B) cut them at the same
-columns. Not confirmed for the original: the unit of solar altitude (tenths of a degree in the extended files) and the
-bounds of illuminance, so both are given as they stand, and wide bounds are taken. Lines of 80 characters are read too,
-without what follows the first 56.
+-1 marks a missing value; amounts use 9 and 900 instead. The table describes the first twenty items, 56 characters, of
+the extended reports of 80 characters (NDP-026C, Table 9). Programs for the original files (NDP-026B) use the same
+columns. Two facts are not confirmed for the original files: the unit of solar altitude (tenths of a degree in the
+extended files) and the bounds of illuminance. The reader therefore returns both fields unscaled and accepts wide
+bounds. It also accepts lines of 80 characters and ignores everything after the first 56.
 
 References
 ----------
-C. J. Hahn, S. G. Warren & J. London (1996), ORNL/CDIAC-77, NDP-026B; C. J. Hahn & S. G. Warren (1999), NDP-026C. WINDOW
-5.2.5 joins the land reports of September 1985 and of September 1986 in a grid of cells.
+C. J. Hahn, S. G. Warren & J. London (1996), ORNL/CDIAC-77, NDP-026B; C. J. Hahn & S. G. Warren (1999), NDP-026C.
+WINDOW 5.2.5 joins the land reports of September 1985 and September 1986 by grid cell.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ _COMPRESSED = {b"\x1f\x9d": "uncompress", b"\x1f\x8b": "gunzip"}
 
 
 class Field(NamedTuple):
-    """A field of a record: its first column from 1, its number of characters, and the least and most it may be."""
+    """A field of a record: its first column (from 1), its width in characters, and its smallest and largest value."""
 
     name: str
     column: int
@@ -108,11 +110,12 @@ SCHEMA = pa.schema(
 
 
 def read_cloud_reports(path: str | PathLike[str], *, rows: int = 1 << 16) -> Iterator[pa.RecordBatch]:
-    """The reports of a file in its order, in batches of ``rows`` or less.
+    """Read the reports of a file in file order, in batches of at most ``rows``.
 
-    Columns are those of the table above, with ``time`` in one (years are of the 20th century), degrees in full, and
-    ``cell``, the cell of the paper's grid of 10 by 10 degrees (`grid_cell`). A line that is too short or too long, or
-    a field that is no number or not within its bounds, is a `MalformedRecord`: nothing is left out.
+    Columns follow the table above, with three changes: ``time`` replaces year, month, day and hour (all years are in
+    the 20th century), ``latitude`` and ``longitude`` are in degrees, and ``cell`` is the cell in the paper's grid of
+    10 by 10 degrees (`grid_cell`). No record is skipped: a line of the wrong length, or a field outside its bounds or
+    not a whole number, raises `MalformedRecord`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -134,9 +137,10 @@ def read_cloud_reports(path: str | PathLike[str], *, rows: int = 1 << 16) -> Ite
 def grid_cell(
     latitude: npt.NDArray[np.float64], longitude: npt.NDArray[np.float64], degrees: int = GRID_DEGREES
 ) -> npt.NDArray[np.int32]:
-    """The cell of a grid of squares of so many ``degrees``, 18 by 36 by default, from the south pole eastwards.
+    """Return the grid cell of each position, numbered from the south pole and eastwards within a row.
 
-    The north pole belongs to the northernmost row, and 360 degrees east is 0.
+    Cells are squares of ``degrees``; the default gives a grid of 18 by 36. The north pole belongs to the northernmost
+    row, and 360 degrees east is the same as 0.
 
     >>> grid_cell(np.array([-90.0, -85.5, 90.0]), np.array([0.0, 359.9, 360.0])).tolist()
     [0, 35, 612]
@@ -156,14 +160,14 @@ def _batches(file: Path, rows: int) -> Iterator[pa.RecordBatch]:
         lines.seek(0)
         number = 1
         while block := lines.read(line_bytes * rows):
-            # The last line of a file may have no end.
+            # The last line of a file may lack its newline.
             records = _records(file, number, block if block.endswith(b"\n") else block + end, line_bytes)
             yield _batch(file, number, records)
             number += len(records)
 
 
 def _records(file: Path, number: int, block: bytes, line_bytes: int) -> npt.NDArray[np.uint8]:
-    """The characters of each line of a block that begins with line ``number``; all must be as long as the first."""
+    """Return the characters of each line in a block that starts at line ``number``; raise if lengths differ."""
     text = np.frombuffer(block, dtype=np.uint8)
     ends = np.flatnonzero(text == ord("\n"))
     spans = np.diff(ends, prepend=-1)
@@ -184,8 +188,8 @@ def _batch(file: Path, number: int, records: npt.NDArray[np.uint8]) -> pa.Record
     if (missing := np.flatnonzero(days.astype("datetime64[M]") != months)).size:
         at = missing[0]
         raise MalformedRecord(
-            f"{file}, line {number + at}, has day {values['day'][at]} in month {values['month'][at]}, which has fewer. "
-            "Correct or remove the line."
+            f"{file}, line {number + at}, has day {values['day'][at]} in month {values['month'][at]}, which is "
+            "shorter. Correct or remove the line."
         )
     times = days.astype("datetime64[s]") + values["hour"].astype("timedelta64[h]")
     latitude, longitude = values["latitude"] / 100, values["longitude"] / 100
@@ -195,7 +199,7 @@ def _batch(file: Path, number: int, records: npt.NDArray[np.uint8]) -> pa.Record
 
 
 def _parse(file: Path, number: int, records: npt.NDArray[np.uint8], field: Field) -> npt.NDArray[np.int64]:
-    """A field as whole numbers: blanks, a sign, digits."""
+    """Parse a field as whole numbers: blanks, an optional sign, then digits."""
     chars = records[:, field.column - 1 : field.column - 1 + field.chars]
     digit = (chars >= ord("0")) & (chars <= ord("9"))
     blank, minus = chars == ord(" "), chars == ord("-")
@@ -203,7 +207,7 @@ def _parse(file: Path, number: int, records: npt.NDArray[np.uint8], field: Field
     for place in range(field.chars):
         value = np.where(digit[:, place], value * 10 + chars[:, place] - ord("0"), value)
     value = np.where(minus.any(axis=1), -value, value)
-    # Blanks come first, then a sign if there is one, then digits to the end: no character's kind is below the last's.
+    # The order is blanks, then an optional sign, then digits to the end: the kinds never decrease along the field.
     kind = np.where(digit, 2, np.where(minus, 1, 0))
     fine = (digit | blank | minus).all(axis=1) & (np.diff(kind, axis=1) >= 0).all(axis=1) & digit[:, -1]
     fine &= (minus.sum(axis=1) <= 1) & (value >= field.least) & (value <= field.most)
@@ -219,32 +223,33 @@ def _parse(file: Path, number: int, records: npt.NDArray[np.uint8], field: Field
 
 CELLS = (180 // GRID_DEGREES) * (360 // GRID_DEGREES)
 HOURS = 30 * 8
-_MAIN_HOURS_SHARE, _OTHER_HOURS_SHARE = 0.75, 0.45  # of the stations that report
-_COVER = np.array([0.2, 0.08, 0.07, 0.07, 0.06, 0.07, 0.09, 0.14, 0.22])  # of 0 to 8 eighths
+_MAIN_HOURS_SHARE, _OTHER_HOURS_SHARE = 0.75, 0.45  # shares of the stations that report
+_COVER = np.array([0.2, 0.08, 0.07, 0.07, 0.06, 0.07, 0.09, 0.14, 0.22])  # weights of 0 to 8 eighths
 
 
 class CloudReports:
-    """The reports of one September, a batch for each synoptic hour, about a million in all.
+    """Generator of the cloud reports of one September: one batch per synoptic hour, about a million reports in total.
 
-    Documented, and so here: readings by land stations in September, one stream for 1985 and one for 1986, just over a
-    million each; a grid of 18 by 36 cells of 10 degrees in which stations are joined, about 650 values; two streams
-    with similar distributions (WINDOW 5.2.5); eight synoptic hours a day, every three hours from 0 UTC.
+    Follows the documented data: readings of land stations in September, one stream for 1985 and one for 1986, just
+    over a million reports each; a grid of 18 by 36 cells of 10 degrees, about 650 join values; two streams with
+    similar distributions (WINDOW 5.2.5); eight synoptic hours a day, every three hours from 0 UTC.
 
-    Our choice, as nothing is said of it: 7000 stations that stay where they are from year to year, one at least in each
-    cell and the others by Zipf's law over cells in random order; three quarters of them report at 0, 6, 12 and 18 UTC
-    and 45 % at the hours between, each on its own; reports of an hour come in random order; cloud cover is that of no
-    particular day, mostly clear or overcast.
+    Assumes the rest, because the sources do not specify it. There are 7000 stations, which keep their positions from
+    year to year. Every cell has at least one station; the others follow Zipf's law over the cells in random order.
+    Three quarters of the stations report at 0, 6, 12 and 18 UTC, and 45 % at the hours between, independently of each
+    other. Reports of one hour come in random order. Cloud cover is independent of time and place, and mostly clear or
+    overcast.
 
     Parameters
     ----------
     year
-        Of the September; it changes the reports, and not the stations.
+        Year of the September. It changes the reports but not the stations.
     stations
-        How many there are, at least one for each of the 648 cells.
+        Number of stations, at least one for each of the 648 cells.
     skew
-        The exponent of Zipf's law over cells; 0 spreads stations evenly.
+        Exponent of Zipf's law over the cells; 0 spreads the stations evenly.
     seed
-        Fixes stations and reports.
+        Seed of the stations and reports.
 
     Examples
     --------
@@ -267,15 +272,13 @@ class CloudReports:
         counts = 1 + rng.multinomial(self.stations - CELLS, weights / weights.sum())
         cells = np.repeat(np.arange(CELLS), counts)
         rows, columns = np.divmod(cells, 360 // GRID_DEGREES)
-        within = (
-            rng.integers(0, GRID_DEGREES * 100, (2, self.stations)) / 100
-        )  # hundredths of a degree, as in the files
+        within = rng.integers(0, GRID_DEGREES * 100, (2, self.stations)) / 100  # hundredths of a degree, like the files
         self._latitude = rows * GRID_DEGREES - 90 + within[0]
         self._longitude = columns * GRID_DEGREES + within[1]
         self._cell = grid_cell(self._latitude, self._longitude)
 
     def hour(self, number: int) -> pa.RecordBatch:
-        """The reports of one of the 240 synoptic hours, from 0; the same whenever it is asked for."""
+        """Return the reports of one of the 240 synoptic hours (from 0). Repeated calls return the same reports."""
         number = whole_number("number", number, least=0, most=HOURS - 1)
         rng = np.random.default_rng([self.seed, 1, self.year, number])
         share = _MAIN_HOURS_SHARE if number % 2 == 0 else _OTHER_HOURS_SHARE
@@ -295,5 +298,5 @@ class CloudReports:
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All reports of the month, hour by hour."""
+        """Return the reports of the month, one batch per hour."""
         return (self.hour(number) for number in range(HOURS))

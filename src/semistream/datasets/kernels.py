@@ -1,8 +1,8 @@
-"""Zipf ranks by rejection-inversion, and a permutation of the keys: both need no table.
+"""Numba kernels that draw Zipf ranks by rejection-inversion and permute keys, both without a table.
 
-Randomness is counter-based: the draw at position ``i`` of a stream is a function of the stream's key and
-``i`` alone (SplitMix64, Steele, Lea & Flood, OOPSLA 2014). So a stream can be cut into batches anywhere, and
-read from any position, and always gives the same draws.
+Randomness is counter-based: the draw at position ``i`` depends only on the stream's key and ``i`` (SplitMix64,
+Steele, Lea & Flood, OOPSLA 2014). A stream therefore gives the same draws however it is cut into batches and from
+whichever position it is read.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _TO_UNIT = 2.0**-53
-_LIMIT_OF_SERIES = 1e-8  # below it, the first terms of the series are exact to the last bit
-_FINE_BITS = 32  # ranks of so many bits a double tells apart with 20 bits to spare
-_TABLED = 32  # the ranks whose acceptance limit is kept: skewed draws ask for them over and over
+_LIMIT_OF_SERIES = 1e-8  # below this, the first terms of the series are exact to the last bit
+_FINE_BITS = 32  # a double resolves ranks of this many bits with 20 bits to spare
+_TABLED = 32  # number of ranks with a precomputed acceptance limit; skewed draws use them again and again
 
 
 @njit(cache=True, nogil=True)
@@ -33,7 +33,7 @@ def _mix(z: np.uint64) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def _integral(x: float, one_minus_s: float) -> float:
-    """H(x), the integral of t**-s from 1 to x; smooth where s passes 1."""
+    """Return H(x), the integral of t**-s from 1 to x; smooth where s passes 1."""
     log_x = math.log(x)
     t = one_minus_s * log_x
     if abs(t) > _LIMIT_OF_SERIES:
@@ -43,11 +43,11 @@ def _integral(x: float, one_minus_s: float) -> float:
 
 @njit(cache=True, nogil=True)
 def _inverse_integral(u: float, one_minus_s: float) -> float:
-    """The x with H(x) = u."""
+    """Return the x with H(x) = u."""
     t = u * one_minus_s
     if abs(t) > _LIMIT_OF_SERIES:
-        # Rounding can put t just below -1, where the logarithm ends. Away from 0 the plain logarithm is as
-        # exact as log1p and twice as fast.
+        # Rounding can put t just below -1, outside the logarithm's domain. Away from 0 the plain logarithm is as exact
+        # as log1p and twice as fast.
         log_y = math.log(max(1.0 + t, 0.0)) if abs(t) > 0.5 else math.log1p(t)
         return math.exp(log_y / one_minus_s)
     return math.exp(u * (1.0 - t * (0.5 - t / 3.0)))
@@ -55,7 +55,7 @@ def _inverse_integral(u: float, one_minus_s: float) -> float:
 
 @njit(cache=True, nogil=True)
 def _acceptance_limit(rank: int, exponent: float) -> float:
-    """The least u of ``rank``'s part of the hat that is accepted: the part above is as wide as its P."""
+    """Return the smallest accepted u in ``rank``'s part of the hat; the part above it is as wide as the rank's P."""
     return _integral(rank + 0.5, 1.0 - exponent) - math.exp(-exponent * math.log(rank))
 
 
@@ -63,16 +63,16 @@ def _acceptance_limit(rank: int, exponent: float) -> float:
 def draw_zipf_ranks(
     stream_key: np.uint64, position: int, exponent: float, domain: int, out: npt.NDArray[np.int64]
 ) -> None:
-    """Fill ``out`` with the ranks (1..domain) at ``position`` and after: P(rank k) ~ k**-exponent.
+    """Fill ``out`` with the ranks (1..domain) from ``position`` on: P(rank k) ~ k**-exponent.
 
-    Rejection-inversion for a monotone discrete distribution (W. Hörmann & G. Derflinger, ACM TOMACS 6(3),
-    1996): invert the integral of the hat, round to a rank, reject the sliver by which the hat exceeds it.
-    Fewer than 1.02 tries a draw on average, whatever the exponent and domain.
+    Rejection-inversion for a monotone discrete distribution (W. Hörmann & G. Derflinger, ACM TOMACS 6(3), 1996):
+    invert the integral of the hat, round to a rank, reject the sliver by which the hat exceeds it. A draw takes fewer
+    than 1.02 tries on average, for every exponent and domain.
     """
     oms = 1.0 - exponent
     low = _integral(1.5, oms) - 1.0
     high = _integral(domain + 0.5, oms)
-    # Ranks this close above x are accepted without looking at the hat (the paper's s).
+    # A rank at most this far above x is accepted without evaluating the hat (the paper's s).
     squeeze = 2.0 - _inverse_integral(_integral(2.5, oms) - 2.0**-exponent, oms)
     limits = np.empty(_TABLED)
     for k in range(1, _TABLED):
@@ -83,11 +83,11 @@ def draw_zipf_ranks(
         while True:
             u = high + np.float64(z >> np.uint64(11)) * _TO_UNIT * (low - high)
             x = _inverse_integral(u, oms)
-            # Compared as doubles, since x may be infinite and then has no integer.
+            # Compare as doubles: x may be infinite, which has no integer value.
             rank = domain if x >= domain else max(1, int(x + 0.5))
             if rank >= (1 << _FINE_BITS):
-                # Here the hat exceeds the rank by one part in 2**60, far less than the rounding of the
-                # test, which would reject good draws.
+                # Here the hat exceeds the rank by one part in 2**60, far less than the rounding error of the test,
+                # which would reject good draws.
                 rank = _refine(rank, domain, z)
                 break
             if rank - x <= squeeze or u >= (limits[rank] if rank < _TABLED else _acceptance_limit(rank, exponent)):
@@ -98,10 +98,10 @@ def draw_zipf_ranks(
 
 @njit(cache=True, nogil=True)
 def _refine(rank: int, domain: int, z: np.uint64) -> int:
-    """A rank drawn evenly from the block around ``rank`` that a double cannot resolve.
+    """Draw a rank uniformly from the block around ``rank`` that a double cannot resolve.
 
-    Within the block the probability hardly changes (one part in 2**31), and without this step most
-    ranks above 2**53 could never be drawn.
+    Within the block the probability hardly changes (one part in 2**31). Without this step most ranks above 2**53
+    could never be drawn.
     """
     shift = max(1, math.frexp(rank)[1] - _FINE_BITS)
     base = (rank >> shift) << shift
@@ -116,9 +116,9 @@ def _refine(rank: int, domain: int, z: np.uint64) -> int:
 def draw_uniform_ranks(
     stream_key: np.uint64, position: int, domain: int, bits: int, out: npt.NDArray[np.int64]
 ) -> None:
-    """Fill ``out`` with ranks 1..domain, all equally likely: exponent 0 without a rounding error.
+    """Fill ``out`` with equally likely ranks 1..domain: exponent 0 without rounding error.
 
-    ``bits`` is the bit length of ``domain - 1``; draws of that many bits are repeated until one fits.
+    ``bits`` is the bit length of ``domain - 1``. Words of that many bits are drawn until one is below ``domain``.
     """
     start = stream_key + np.uint64(position) * _GOLDEN
     shift, limit = np.uint64(64 - max(bits, 1)), np.uint64(domain)
@@ -140,10 +140,10 @@ def permute_ranks(
 ) -> None:
     """Map rank r to ``first + p(r - 1)``, where p permutes [0, domain); ``out`` may be ``ranks``.
 
-    Each round (add, multiply by an odd number, fold the upper half onto the lower) is a bijection of
-    ``bits``-bit words, so their product is; walking its cycle until the word is below ``domain`` (Black &
-    Rogaway, CT-RSA 2002) makes it one of [0, domain), in fewer than two steps on average. ``round_keys``
-    holds an addend and an odd factor for every round.
+    Each round (add, multiply by an odd number, fold the upper half onto the lower) is a bijection of ``bits``-bit
+    words, so their composition is one too. Walking its cycle until the word is below ``domain`` (Black & Rogaway,
+    CT-RSA 2002) turns it into a bijection of [0, domain), in fewer than two steps on average. ``round_keys`` holds an
+    addend and an odd factor for every round.
     """
     mask = (_ONE << np.uint64(bits)) - _ONE
     fold = np.uint64(max(1, (bits + 1) // 2))

@@ -1,4 +1,4 @@
-"""Zipf: a skewed stream of keys over a domain of any size, in memory that does not grow with it."""
+"""Zipf: a skewed stream of keys over a domain of any size, in constant memory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MAX_DOMAIN = 2**62
 MAX_EXPONENT = 1000.0  # at 50 the second key is already rarer than one draw in 10**15
 _MAX_INT64 = 2**63 - 1
 _PERMUTATION_ROUNDS = 4
-_SUMMED_TERMS = 1024  # added one by one; Euler-Maclaurin is exact to the last bits from there on
+_SUMMED_TERMS = 1024  # summed directly; beyond these, Euler-Maclaurin is exact to the last bits
 
 
 def whole_number(name: str, value: int, *, least: int, most: int = _MAX_INT64) -> int:
-    """``value`` as an int within ``[least, most]``, or an error that says what to pass instead."""
+    """Return ``value`` as an int in ``[least, most]``, or raise `InvalidArgument` with the accepted range."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -35,10 +35,10 @@ def whole_number(name: str, value: int, *, least: int, most: int = _MAX_INT64) -
 
 
 def harmonic(n: int, exponent: float) -> float:
-    """The generalised harmonic number, the sum of k**-exponent for k = 1..n, for any n at equal cost.
+    """Return the generalised harmonic number, the sum of k**-exponent for k = 1..n, at the same cost for every n.
 
-    Relative error below 1e-13: the first terms are summed, the rest is Euler-Maclaurin (Graham, Knuth &
-    Patashnik, Concrete Mathematics, 9.5) to the fifth derivative.
+    Relative error below 1e-13: the first terms are summed, and the rest is approximated by Euler-Maclaurin (Graham,
+    Knuth & Patashnik, Concrete Mathematics, 9.5) to the fifth derivative.
 
     >>> harmonic(3, 1.0) == 1 + 1 / 2 + 1 / 3, round(harmonic(10**9, 1.0), 6), harmonic(10**9, 0.0)
     (True, 21.300482, 1000000000.0)
@@ -51,7 +51,7 @@ def harmonic(n: int, exponent: float) -> float:
         return head
     s, log_ratio = exponent, math.log(n / a)
     t = (1 - s) * log_ratio
-    # The integral of x**-s from a to n; expm1(t)/t keeps its digits where s is near 1.
+    # Integral of x**-s from a to n; expm1(t)/t keeps its precision where s is near 1.
     integral: float = float(a) ** (1 - s) * log_ratio * (math.expm1(t) / t if t else 1.0)
     f_a: float = float(a) ** -s
     f_n: float = float(n) ** -s
@@ -64,32 +64,32 @@ def harmonic(n: int, exponent: float) -> float:
 
 @lru_cache(maxsize=64)
 def _sum_of_powers(terms: int, exponent: float) -> float:
-    """The sum of k**-exponent for k = 1..terms, rounded once."""
+    """Return the sum of k**-exponent for k = 1..terms, rounded once."""
     return math.fsum(np.arange(1, terms + 1, dtype=np.float64) ** -exponent)
 
 
 class Zipf:
-    """An endless stream of keys in which the k-th most frequent of ``domain`` keys has P ~ k**-exponent.
+    """Endless stream of keys in which the k-th most frequent of ``domain`` keys has P ~ k**-exponent.
 
-    The distribution is the bounded discrete one, sampled by rejection-inversion: exact but for the rounding
-    of doubles (exactly uniform for exponent 0), with no table, so 10**9 keys or 2**62 cost what ten do. Draw
-    ``i`` depends on ``seed`` and ``i`` only: two draws of 500 equal one of 1000, and `seek` reads the same
-    stream from anywhere, for a replay or for a part of it in another process.
+    The distribution is the bounded discrete one, sampled by rejection-inversion. It is exact up to the rounding of
+    doubles, and exactly uniform for exponent 0. It needs no table, so 10**9 or 2**62 keys cost as much as ten. Draw
+    ``i`` depends only on ``seed`` and ``i``: two draws of 500 equal one of 1000. `seek` continues the same stream
+    from any position, for a replay or to split the stream between processes.
 
     Parameters
     ----------
     exponent
-        The skew, at least 0: 0 is uniform, 1 is Zipf's law (HYBRID, Appendix; MESH, Table 3, varies it from 0 to 1).
+        Skew, at least 0: 0 is uniform, 1 is Zipf's law (HYBRID, Appendix; MESH, Table 3, varies it from 0 to 1).
     domain
-        How many different keys there are, from 1 to 2**62.
+        Number of distinct keys, from 1 to 2**62.
     seed
-        Fixes the draws and the permutation. Streams with equal ``seed`` and ``domain`` have their hot keys
-        in the same places whatever their exponents.
+        Seed of the draws and the permutation. Streams with equal ``seed`` and ``domain`` have the same hot keys,
+        whatever their exponents.
     permute
-        Whether hot keys lie anywhere in the key space, by a pseudo-random permutation of it. Otherwise
-        the hottest key is the first and frequency falls from there on.
+        True to scatter hot keys over the key space by a pseudo-random permutation. False to make the first key the
+        hottest, with frequency falling from there on.
     first
-        The smallest key: keys fill ``[first, first + domain)``.
+        Smallest key; keys fill ``[first, first + domain)``.
 
     Examples
     --------
@@ -103,12 +103,12 @@ class Zipf:
     References
     ----------
     W. Hörmann & G. Derflinger, Rejection-inversion to generate variates from monotone discrete
-    distributions, ACM TOMACS 6(3), 1996. The kernels are in `semistream.kernels.zipf`.
+    distributions, ACM TOMACS 6(3), 1996. The kernels are in `semistream.datasets.kernels`.
     """
 
     def __init__(self, exponent: float, domain: int, *, seed: int = 0, permute: bool = True, first: int = 0) -> None:
         try:
-            usable = bool(0 <= exponent <= MAX_EXPONENT)  # false for NaN, as every comparison with it
+            usable = bool(0 <= exponent <= MAX_EXPONENT)  # false for NaN, like every comparison with it
         except TypeError:
             usable = False
         if not usable:
@@ -125,21 +125,21 @@ class Zipf:
         state = np.random.SeedSequence(self.seed).generate_state(1 + 2 * _PERMUTATION_ROUNDS, np.uint64)
         self._stream_key = state[0]
         self._round_keys = state[1:].copy()
-        self._round_keys[1::2] |= np.uint64(1)  # only odd factors can be undone modulo a power of two
+        self._round_keys[1::2] |= np.uint64(1)  # only odd factors are invertible modulo a power of two
         self._total = harmonic(self.domain, self.exponent)
 
     @property
     def position(self) -> int:
-        """How many draws lie before the next one."""
+        """Number of draws before the next one."""
         return self._position
 
     def seek(self, position: int) -> Self:
-        """Make the draw at ``position`` (from 0) the next one; gives the stream itself."""
+        """Make the draw at ``position`` (from 0) the next one, and return the stream."""
         self._position = whole_number("position", position, least=0)
         return self
 
     def ranks(self, n: int) -> npt.NDArray[np.int64]:
-        """The next ``n`` draws as ranks: 1 is the most frequent key, ``domain`` the least."""
+        """Return the next ``n`` draws as ranks: 1 is the most frequent key, ``domain`` the least."""
         n = whole_number("n", n, least=0)
         out = np.empty(n, dtype=np.int64)
         if self.exponent == 0:
@@ -150,16 +150,16 @@ class Zipf:
         return out
 
     def keys(self, n: int) -> npt.NDArray[np.int64]:
-        """The next ``n`` draws as keys."""
+        """Return the next ``n`` draws as keys."""
         return self._to_keys(self.ranks(n))
 
     def hot_keys(self, n: int) -> npt.NDArray[np.int64]:
-        """The ``n`` most frequent keys, most frequent first; draws nothing."""
+        """Return the ``n`` most frequent keys, most frequent first; draws nothing."""
         n = whole_number("n", n, least=0, most=self.domain)
         return self._to_keys(np.arange(1, n + 1, dtype=np.int64))
 
     def keys_of(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The keys that have these ranks, each from 1 to ``domain``; draws nothing.
+        """Return the keys of these ranks, each from 1 to ``domain``; draws nothing.
 
         >>> Zipf(1.0, 1000, permute=False).keys_of(np.array([1, 1000])).tolist()
         [0, 999]
@@ -170,9 +170,9 @@ class Zipf:
         return self._to_keys(np.array(ranks, dtype=np.int64))
 
     def batches(self, rows: int, count: int | None = None, *, name: str = "key") -> Iterator[pa.RecordBatch]:
-        """Arrow batches of ``rows`` keys in column ``name``, and their positions in ``seq``.
+        """Return Arrow batches of ``rows`` keys in column ``name``, with their positions in ``seq``.
 
-        ``count`` batches, or without end if it is None.
+        Yields ``count`` batches, or never ends if ``count`` is None.
         """
         rows = whole_number("rows", rows, least=1)
         numbers = count_up() if count is None else range(whole_number("count", count, least=0))
@@ -184,7 +184,7 @@ class Zipf:
     @overload
     def probability(self, rank: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]: ...
     def probability(self, rank: int | npt.NDArray[np.int64]) -> float | npt.NDArray[np.float64]:
-        """P(a draw has this rank), for one rank or an array of them: k**-exponent over `harmonic`.
+        """Return the probability that a draw has this rank, for one rank or an array: k**-exponent over `harmonic`.
 
         >>> Zipf(1.0, 2).probability(1)
         0.6666666666666666
@@ -199,7 +199,7 @@ class Zipf:
         return weight / self._total
 
     def share(self, n: int) -> float:
-        """P(a draw is one of the ``n`` hottest keys): the hit rate of a perfect cache of ``n`` keys.
+        """Return the probability that a draw is among the ``n`` hottest keys: the hit rate of a perfect cache.
 
         >>> round(Zipf(1.0, 10**9).share(10**7), 2)  # one key in a hundred takes most of the stream
         0.78
@@ -210,7 +210,7 @@ class Zipf:
         return f"Zipf({self.exponent}, {self.domain}, seed={self.seed}, permute={self.permute}, first={self.first})"
 
     def _to_keys(self, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Turn the array of ranks into keys, in place."""
+        """Convert the array of ranks to keys in place."""
         if self.permute:
             permute_ranks(ranks, self.domain, self._bits, self._round_keys, self.first, ranks)
         else:
@@ -223,8 +223,8 @@ class Zipf:
 
 
 def check_key_name(name: str, *, taken: tuple[str, ...]) -> None:
-    """Refuse a key column that would hide one of the ``taken`` names."""
+    """Raise `InvalidArgument` if the key column's name is empty or one of ``taken``."""
     if not name or name in taken:
         raise InvalidArgument(
-            f"name is {name!r}; give the key column a name that is not empty nor {' or '.join(taken)}."
+            f"name is {name!r}; give the key column a non-empty name other than {' or '.join(taken)}."
         )

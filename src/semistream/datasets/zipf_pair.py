@@ -1,4 +1,4 @@
-"""ZipfPair: two streams of keys for window joins, whose hot keys are the same, unrelated or opposite."""
+"""ZipfPair: two streams of keys for window joins, with the same, unrelated or opposite hot keys."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from semistream.datasets.zipf import Zipf, check_key_name, whole_number
 from semistream.errors import InvalidArgument
 
 Correlation: TypeAlias = Literal["correlated", "uncorrelated", "anti-correlated"]
-_KEYS, _LEFT_DRAWS, _RIGHT_DRAWS, _RIGHT_KEYS = range(4)  # seeds that are drawn from the one given
+_KEYS, _LEFT_DRAWS, _RIGHT_DRAWS, _RIGHT_KEYS = range(4)  # indices of the four seeds derived from the given one
 
 
 class ZipfPair:
-    """Two endless streams of Zipf keys, one tuple of each at every instant, drawn independently of each other.
+    """Two endless, independent streams of Zipf keys with one tuple each per instant.
 
     Parameters
     ----------
     exponent
-        The skew of both streams, or of the left and of the right one: 0 is uniform, 1 is Zipf's law.
+        Skew of both streams, or a tuple with the skews of the left and the right one: 0 is uniform, 1 is Zipf's law.
     domain
-        How many different keys there are; the paper has 50, and 10 and 200 in 5.2.4.
+        Number of distinct keys. The paper uses 50, and 10 and 200 in 5.2.4.
     correlation
-        ``"correlated"``: the k-th most frequent key of the one is that of the other. ``"anti-correlated"``: it is the
-        k-th least frequent. ``"uncorrelated"``: hot keys lie anywhere, for each stream on its own.
+        ``"correlated"``: both streams have the same k-th most frequent key. ``"anti-correlated"``: the k-th most
+        frequent key of one is the k-th least frequent of the other. ``"uncorrelated"``: each stream's hot keys are
+        placed at random.
     seed
-        Fixes all draws. Keys are where they are for any exponents and correlations, so that runs can be compared.
+        Seed of the draws and of the hot keys. Runs of one seed are comparable: the left stream's hot keys are the
+        same for all exponents and correlations, and the right stream's for all exponents.
 
     Examples
     --------
@@ -45,8 +47,8 @@ class ZipfPair:
 
     References
     ----------
-    WINDOW 5.2: values are independent and identically distributed within each stream; 5.2.2 has the correlations, with
-    what they do to the number of results.
+    WINDOW 5.2: values are independent and identically distributed within each stream. 5.2.2 describes the
+    correlations and their effect on the number of results.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class ZipfPair:
         self.correlation = correlation
         state = np.random.SeedSequence(whole_number("seed", seed, least=0)).generate_state(4, np.uint64) >> np.uint64(1)
         seeds = [int(number) for number in state]
-        #: Where the keys of each stream lie: rank 1 is its most frequent. They are not drawn from.
+        #: Map ranks to keys, for each stream; rank 1 is its most frequent key. Nothing is drawn from these two.
         self.left = Zipf(of_left, domain, seed=seeds[_KEYS])
         self.right = Zipf(of_right, domain, seed=seeds[_RIGHT_KEYS if correlation == "uncorrelated" else _KEYS])
         self._left_draws = Zipf(of_left, domain, seed=seeds[_LEFT_DRAWS], permute=False)
@@ -73,11 +75,11 @@ class ZipfPair:
 
     @property
     def position(self) -> int:
-        """The next instant, from 0."""
+        """Number of the next instant, from 0."""
         return self._left_draws.position
 
     def keys(self, n: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The keys of the next ``n`` tuples of the left stream and of the right one."""
+        """Return the keys of the next ``n`` tuples, of the left and of the right stream."""
         left, right = self._left_draws.ranks(n), self._right_draws.ranks(n)
         if self.correlation == "anti-correlated":
             right = self.right.domain + 1 - right
@@ -86,9 +88,10 @@ class ZipfPair:
     def batches(
         self, rows: int, count: int | None = None, *, name: str = "key"
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-        """Arrow batches of ``rows`` tuples of both streams: the key in column ``name``, and the instant in ``time``.
+        """Return pairs of Arrow batches, left and right, of ``rows`` tuples each.
 
-        ``count`` of each, or without end if it is None.
+        Column ``name`` holds the key, column ``time`` the instant. Yields ``count`` pairs, or never ends if ``count``
+        is None.
         """
         rows = whole_number("rows", rows, least=1)
         numbers = count_up() if count is None else range(whole_number("count", count, least=0))

@@ -1,4 +1,4 @@
-"""Two streams joined in windows with less memory than they need, the optimum of that, and static join approximation."""
+"""Window joins of two streams in limited memory, their offline optimum, and static join approximation."""
 
 from semistream.windows.join.archive import Archive, FileArchive, MemoryArchive
 from semistream.windows.join.operator import POLICIES, WindowJoin

@@ -1,12 +1,9 @@
-"""Policy: which tuple leaves the memory of a window join when there is no room.
+"""Eviction policies: the order in which tuples leave the memory of a window join when it is full.
 
-PROB: keep the tuples whose partners are likeliest to arrive.
-
-LIFE: keep the tuples that would produce most if they stayed until they expire.
-
-EXPECTED: keep the tuples that will gain most over those that could take their places.
-
-RANDOM: evict any tuple, all being equally likely.
+- PROB keeps the tuples whose partners are most likely to arrive.
+- LIFE keeps the tuples that would produce most if they stayed until they expire.
+- EXPECTED keeps the tuples that will gain most over those that could replace them.
+- RANDOM evicts a uniformly random tuple.
 """
 
 from __future__ import annotations
@@ -25,43 +22,43 @@ from semistream.windows.streams.lengths import WindowLength
 
 @dataclass(frozen=True)
 class Policy(ABC):
-    """The least worthy tuple leaves; of tuples of equal worth the one that arrived first (WINDOW 4.2).
+    """Base class of eviction policies: the least worthy tuple leaves, and the oldest among equals (WINDOW 4.2).
 
-    A tuple that arrives is a candidate like those in memory. ``code`` is what the kernels call the policy.
+    Arriving tuples compete with those in memory. ``code`` identifies the policy in the kernels.
     """
 
     name: ClassVar[str]
     code: ClassVar[int]
     classes: ClassVar[int] = 1 << 20
-    """Values that are told apart exactly; where there are more, values within 3 % count as equal."""
+    """Most distinct values kept apart exactly; with more, values within 3 % of each other count as equal."""
 
-    def accept(self, windows: tuple[WindowLength, WindowLength]) -> None:  # noqa: B027  # most take any
-        """Refuse windows that the policy can make nothing of."""
+    def accept(self, windows: tuple[WindowLength, WindowLength]) -> None:  # noqa: B027  # most accept any
+        """Raise `InvalidArgument` if the policy cannot handle these windows."""
 
 
 @dataclass(frozen=True)
 class WeighingPolicy(Policy):
-    """A policy that goes by how likely partners are; ``probabilities`` says where that is known from."""
+    """A policy that ranks tuples by the probability of a partner; ``probabilities`` is the source of these numbers."""
 
     probabilities: Probabilities = field(default_factory=LearntProbabilities)
 
 
 def require_bounded(policy: Policy, windows: tuple[WindowLength, WindowLength]) -> None:
-    """Refuse windows without an end."""
+    """Raise `InvalidArgument` if a window is unbounded."""
     for side, window in zip(SIDES, windows, strict=True):
         if not window.bounded:
             raise InvalidArgument(
-                f"policy {policy.name!r} goes by what is left of a tuple's life, but the {side} window is unbounded; "
-                "give a window, or the policy 'prob' (WINDOW 6.2)."
+                f"policy {policy.name!r} ranks tuples by their remaining lifetime, but the {side} window is unbounded; "
+                "give a bounded window, or the policy 'prob' (WINDOW 6.2)."
             )
 
 
 @dataclass(frozen=True)
 class Prob(WeighingPolicy):
-    """A tuple is worth the probability that a tuple of the other stream is its partner, times the weight of a result.
+    """The PROB policy: a tuple is worth the probability of a partner in the other stream, times a result's weight.
 
-    The paper's PROB heuristic (WINDOW 4.2.1): p_S(r) for a tuple r of R. It takes no account of how long a tuple has to
-    live, and works for unbounded windows as it is (6.2). A constant number of steps for each tuple.
+    The paper's PROB heuristic (WINDOW 4.2.1): p_S(r) for a tuple r of R. It ignores the remaining lifetime, so it
+    also works for unbounded windows (6.2). Takes a constant number of steps per tuple.
 
     >>> Prob().name, Prob().probabilities
     ('prob', LearntProbabilities(half_life=None, refresh=None, width=None))
@@ -73,12 +70,12 @@ class Prob(WeighingPolicy):
 
 @dataclass(frozen=True)
 class Life(WeighingPolicy):
-    """A tuple is worth what it is to PROB times what is left of its life.
+    """The LIFE policy: a tuple is worth its PROB worth times its remaining lifetime.
 
-    The paper's LIFE heuristic (WINDOW 4.2.2): t * p_S(r). The paper does not say whether the instant at hand counts; it
-    does not here, as the tuple has met its partners of that instant, so that worth is what keeping it may still bring.
-    In a window of tuples what is left is counted in tuples of its own stream. Each eviction looks at all classes of
-    priority that are there, up to 4097.
+    The paper's LIFE heuristic (WINDOW 4.2.2): t * p_S(r). The paper does not say if t includes the current instant.
+    Here it does not: the tuple has already met its partners of that instant, so its worth is what keeping it may
+    still bring. In a window of tuples the lifetime counts tuples of the same stream. Each eviction examines all
+    non-empty priority classes, up to 4097.
     """
 
     name: ClassVar[str] = "life"
@@ -86,26 +83,28 @@ class Life(WeighingPolicy):
     classes: ClassVar[int] = 4096
 
     def accept(self, windows: tuple[WindowLength, WindowLength]) -> None:
-        """Refuse unbounded windows, in which no life has an end."""
+        """Raise `InvalidArgument` for unbounded windows, in which lifetimes never end."""
         require_bounded(self, windows)
 
 
 @dataclass(frozen=True)
 class Expected(WeighingPolicy):
-    """A tuple is worth the results that are to be expected of it while it stays, less those of what takes its place.
+    """The EXPECTED policy: a tuple is worth its expected results while it stays, less those of its replacement.
 
-    WINDOW 4.2.2 names the expected lifetime in memory as the better idea than LIFE's, and leaves it to future work.
-    LIFE overrates young tuples with unlikely partners, since these will not stay. But to multiply a probability with
-    the time that tuples of its kind have stayed is still worse than PROB: old tuples with likely partners make way for
-    young ones with less likely partners, while a place in memory earns what its tuple earns at each instant, however
-    long that tuple has to live. What a short life costs is only that the place must be filled again, and not with
-    better than the least worthy tuples that are kept. So a tuple with probability p and t instants to live is worth
-    ``(p - c) * min(t, h)``, where c is the price of a place, a moving mean (over 64 evictions or so) of the lowest
-    probability that is kept, and the horizon h an eighth of the longer window: beyond it a tuple near the margin is
-    not to be expected in memory any more. Tuples with p below c rank by p, below all others.
+    WINDOW 4.2.2 suggests the expected lifetime in memory as a better measure than LIFE's, and leaves it to future
+    work. LIFE overrates young tuples with unlikely partners, because these will not stay. But multiplying a
+    probability by the time that similar tuples have stayed is even worse than PROB: old tuples with likely partners
+    give way to young ones with less likely partners, although a place in memory earns at each instant what its tuple
+    earns, however long that tuple has to live. A short life costs only this: the place must be filled again, with a
+    tuple no better than the least worthy ones in memory.
 
-    Over the paper's grid (5.2) it keeps what PROB keeps, from 0.3 % less to 0.2 % more: with independent arrivals PROB
-    leaves next to nothing to gain without knowing the future. In windows without an end it is PROB.
+    A tuple with probability p and t instants to live is therefore worth ``(p - c) * min(t, h)``. c is the price of a
+    place, a moving average (over about 64 evictions) of the lowest probability kept. The horizon h is an eighth of
+    the longer window; beyond it, a tuple near the margin is unlikely to be still in memory. Tuples with p below c
+    rank by p, below all others.
+
+    Over the paper's grid (5.2) it keeps about as much as PROB, from 0.3 % less to 0.2 % more: with independent
+    arrivals, only knowledge of the future could gain much over PROB. In unbounded windows it is identical to PROB.
     """
 
     name: ClassVar[str] = "expected"
@@ -115,9 +114,10 @@ class Expected(WeighingPolicy):
 
 @dataclass(frozen=True)
 class Random(Policy):
-    """The paper's RAND (WINDOW 5.2): the state of the art before it, and the baseline of its experiments.
+    """The RANDOM policy: every tuple is equally likely to leave.
 
-    ``seed`` fixes the draws: equal streams lose equal tuples, however they are cut into batches, also after a restore.
+    The paper's RAND (WINDOW 5.2): the state of the art before it, and the baseline of its experiments. ``seed`` fixes
+    the draws: equal streams lose equal tuples, however they are cut into batches, even after a restore.
     """
 
     name: ClassVar[str] = "random"

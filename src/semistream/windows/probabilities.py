@@ -1,4 +1,4 @@
-"""Where policies take the probabilities of WINDOW 4.2 from: given, computed, or learnt from the past."""
+"""Sources of the probabilities that policies use (WINDOW 4.2): given, computed, or learnt from the past."""
 
 from __future__ import annotations
 
@@ -21,25 +21,31 @@ from semistream.windows.streams.match import RowCodes, WindowMatch
 Floats = npt.NDArray[np.float64]
 
 FREQUENCY_COLUMN = "frequency"
-"""The column of a table of frequencies that is not a key."""
+"""Name of the frequency column in a table of frequencies; the other columns are keys."""
 
 
 class Probabilities:
-    """How likely a tuple of a stream has a given key: p_R and p_S of WINDOW 4.2.1."""
+    """Source of the probability that a tuple of a stream has a given key: p_R and p_S of WINDOW 4.2.1."""
 
 
 @dataclass(frozen=True)
 class LearntProbabilities(Probabilities):
-    """Learnt from the past: a sketch of how often keys came in either stream, in which old counts decay.
+    """Probabilities learnt from past arrivals, by a sketch of each stream's key frequencies in which old counts decay.
 
-    The sketch is charged to the memory. What a tuple is worth is looked up when it arrives, and again for all tuples in
-    memory every ``refresh`` tuples: so it is never older than that. All this goes by the number of tuples, not by
-    batches. A key that did not come of late is worth nothing, and of those the youngest are kept. In a join by a band
-    the sketch counts cells, and what a tuple is worth is what it was when it arrived.
+    The sketch is charged to the memory. A tuple's probability is looked up on arrival, and again for all tuples in
+    memory every ``refresh`` tuples, so it is never older than that. All intervals count tuples, not batches. A key
+    not seen recently has probability 0; among tuples with such keys the youngest stay. In a band join the sketch
+    counts cells, and a tuple keeps the probability it had on arrival.
 
-    Parameters: ``half_life`` tuples (of both streams) after which a count is worth half, by default 4 for each tuple of
-    the memory's capacity; ``refresh`` by default a quarter of the half-life; ``width`` counters in each of the two rows
-    of a stream's sketch, a power of two, by default one for every four tuples of the memory.
+    Parameters
+    ----------
+    half_life
+        Tuples (of both streams) after which a count has lost half its weight. Default: 4 times the capacity in tuples.
+    refresh
+        Tuples between two look-ups for the tuples in memory. Default: a quarter of the half-life.
+    width
+        Counters in each of the two rows of a stream's sketch, a power of two. Default: one for every four tuples of
+        capacity.
     """
 
     half_life: int | None = None
@@ -57,7 +63,7 @@ class LearntProbabilities(Probabilities):
             )
 
     def sized(self, capacity: int) -> tuple[int, int, int]:
-        """Half-life, refresh and width for a memory of so many tuples."""
+        """Return half-life, refresh and width for a memory of ``capacity`` tuples."""
         half_life = self.half_life or max(4 * capacity, 256)
         refresh = self.refresh or max(half_life // 4, 1)
         width = self.width or max(64, 1 << max(capacity // 4 - 1, 0).bit_length())
@@ -66,13 +72,16 @@ class LearntProbabilities(Probabilities):
 
 @dataclass(frozen=True)
 class ComputedProbabilities(Probabilities):
-    """Computed by the user: ``function(side, batch)`` gives for each tuple of a batch the probability that a tuple of
-    the other stream is its partner. For predicates that are neither equality nor a band there is no other way."""
+    """Probabilities computed by a user function.
+
+    ``function(side, batch)`` returns, for each tuple of a batch, the probability that a tuple of the other stream is
+    its partner. This is the only source for predicates other than equality and bands.
+    """
 
     function: Callable[[Side, pa.RecordBatch], Any]
 
     def of_rows(self, side: int, batch: pa.RecordBatch) -> Floats:
-        """The probabilities of a batch, checked."""
+        """Return the probabilities of a batch, after checking their shape and values."""
         values = np.asarray(self.function(SIDES[side], batch), np.float64)
         if values.shape != (batch.num_rows,) or np.isnan(values).any():
             raise InvalidArgument(
@@ -84,10 +93,10 @@ class ComputedProbabilities(Probabilities):
 
 @dataclass(frozen=True, eq=False)
 class GivenProbabilities(Probabilities):
-    """Given for each key: ``left`` and ``right`` are tables with the key columns of that stream and `FREQUENCY_COLUMN`.
+    """Probabilities given per key: two tables with the key columns of the stream and `FREQUENCY_COLUMN`.
 
-    Only ratios matter. A key that is not in the table has probability 0. If one stream brings more tuples than the
-    other, give arrivals per instant rather than probabilities: that is what `of_streams` does.
+    Only ratios matter. A key missing from its table has probability 0. If one stream brings more tuples than the
+    other, give arrivals per instant instead of probabilities, as `of_streams` does.
 
     >>> stream = pa.table({"k": [1, 1, 2]})
     >>> GivenProbabilities.of_streams(stream, stream, on="k").left.to_pydict()
@@ -106,26 +115,29 @@ class GivenProbabilities(Probabilities):
             if values.null_count or pc.any(pc.is_nan(values)).as_py() or (least is not None and least < 0):
                 raise InvalidArgument(
                     f"{FREQUENCY_COLUMN!r} of the {side} probabilities has nulls, NaN or numbers below 0; "
-                    "give how often each key comes."
+                    "give the frequency of each key."
                 )
 
     @classmethod
     def of_streams(
         cls, left: pa.Table, right: pa.Table, *, on: str | Sequence[str] | Mapping[str, str]
     ) -> GivenProbabilities:
-        """Those of the whole streams, as in the paper's experiments (WINDOW 5.2): tuples of a key for each tuple of the
-        longer stream. ``on`` are the columns that the join compares, by equality or by a band."""
+        """Return the frequencies of the whole streams, as in the paper's experiments (WINDOW 5.2).
+
+        A frequency is the number of tuples with a key, divided by the length of the longer stream. ``on`` names the
+        columns that the join compares, by equality or by a band.
+        """
         pairs = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {n: n for n in on}
         most = max(left.num_rows, right.num_rows, 1)
         return cls(_frequencies(left, list(pairs), most), _frequencies(right, list(pairs.values()), most))
 
     def bind(self, condition: WindowMatch) -> tuple[_Frequencies, _Frequencies]:
-        """Frequencies by code, of the left and of the right stream."""
+        """Return the frequencies by code, of the left and of the right stream."""
         return _Frequencies.of(self.left, condition, 0), _Frequencies.of(self.right, condition, 1)
 
 
 class _Frequencies:
-    """How often the keys of one stream come, by their codes in ascending order."""
+    """Frequencies of one stream's keys, by code in ascending order."""
 
     def __init__(self, codes: Int64s, frequency: Floats) -> None:
         self.codes = codes
@@ -155,7 +167,7 @@ class _Frequencies:
         return cls(distinct, np.bincount(at, weights=frequency, minlength=distinct.size).astype(np.float64))
 
     def near(self, rows: RowCodes) -> Floats:
-        """For tuples of the other stream, how often partners of theirs come."""
+        """Return the frequency of partners for each of these tuples of the other stream."""
         if rows.cell.size or not rows.code.size:
             begin = np.searchsorted(self.codes, rows.low)
             end = np.searchsorted(self.codes, rows.high, side="right")

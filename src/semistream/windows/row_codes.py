@@ -1,4 +1,4 @@
-"""Row codes: rows of several tables as numbers that are equal where the rows are."""
+"""Row codes: rows of several tables encoded as integers, so that equal rows have equal codes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NULL = -1
 
 
 def row_codes(*tables: Rows, nulls_match: bool = False) -> list[Int64s]:
-    """A code for each row of each table, from 0 on without gaps; two rows have the same code if they are equal.
+    """Return a code for each row of each table, from 0 without gaps; rows have the same code exactly if they are equal.
 
-    NaN equals itself and -0.0 is 0.0, as everywhere in semistream. A null equals nothing, and a row with one has the
-    code -1; with ``nulls_match`` it equals a null, as multisets of rows need it. A table is one of Arrow's, or a column
-    of Arrow or NumPy.
+    NaN equals itself and -0.0 equals 0.0, as everywhere in semistream. A null equals nothing, and a row with a null
+    has code -1. With ``nulls_match`` nulls are equal, as comparing multisets of rows requires. A table is an Arrow
+    table or batch, or a single Arrow or NumPy column.
 
     >>> row_codes(np.array([7, 5, 7]), np.array([5, 9]))
     [array([0, 1, 0]), array([1, 2])]
@@ -59,12 +59,12 @@ def _columns(table: Rows) -> list[pa.ChunkedArray]:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values themselves: dictionaries may differ from chunk to chunk, and hold a value twice."""
+    """Decode dictionaries, which may differ between chunks and hold a value twice."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _encode(columns: tuple[pa.ChunkedArray, ...]) -> tuple[Int64s, npt.NDArray[np.bool_]]:
-    """Codes from 0 on of the values of columns under each other, and which are null (all have a code of their own)."""
+    """Encode stacked columns from 0, nulls with a code of their own; return the codes and a mask of the nulls."""
     kinds = {str(column.type): column.type for column in columns}
     if len(kinds) > 1:
         raise KeyTypeError(f"Columns to compare have the types {', '.join(kinds)}; cast them to one of these.")
@@ -84,7 +84,7 @@ def _encode(columns: tuple[pa.ChunkedArray, ...]) -> tuple[Int64s, npt.NDArray[n
 
 
 def _dense(values: npt.NDArray[Any]) -> Int64s:
-    """Numbers from 0 on in the order in which the values are first seen."""
+    """Number the values from 0 in the order of their first appearance."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     order = np.empty(first.size, dtype=np.int64)
     order[np.argsort(first)] = np.arange(first.size)

@@ -1,1 +1,1 @@
-"""The window join operator: rows kept by worth, results, archive and repair."""
+"""The window join operator: tuple memory, results, archive and repair."""

@@ -1,9 +1,9 @@
-"""Archives: where tuples go when they leave a window join, so that missing results can be produced later.
+"""Archives of the tuples that left a window join, from which `repair` produces missing results later.
 
-Semantic load smoothing (WINDOW 2.2): what could not be joined for want of memory or time is joined when there is some.
-A result is missing if one of its tuples had left, or never came to the join, when the other one arrived. To produce it
-both are needed, so every tuple is archived when it leaves, expired ones too, with its arrival number and that of the
-last tuple it met. `semistream.windows.repair` makes the missing results of an archive.
+Semantic load smoothing (WINDOW 2.2): tuples that could not be joined for lack of memory or time are joined later. A
+result is missing if one of its tuples had left, or never reached the join, when the other one arrived. Producing it
+needs both tuples. Every tuple, expired ones included, is therefore archived when it leaves, with its arrival number
+and that of the last tuple it met. `semistream.windows.repair` produces the missing results of an archive.
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from semistream.windows.streams.lengths import WindowLength
 TIME_COLUMN, ARRIVAL_COLUMN, UNTIL_COLUMN = "semistream time", "semistream arrival", "semistream until"
 _WINDOWS = "windows.json"
 NEVER = -1
-"""The last tuple met by a tuple that never came to the join."""
+"""Arrival number of the last tuple met, for a tuple that never reached the join."""
 
 
 @dataclass(frozen=True)
 class WindowChange:
-    """The windows that hold from an instant on."""
+    """The windows valid from an instant on."""
 
     instant: int
     windows: tuple[WindowLength, WindowLength]
 
 
 class Archive(ABC):
-    """Takes tuples with their instant, their arrival number, and the number of the last arrival that they met."""
+    """Store of departed tuples, each with its instant, its arrival number and that of the last tuple it met."""
 
     def __init__(self) -> None:
         self.changes: list[WindowChange] = []
 
     def begin(self, windows: tuple[WindowLength, WindowLength]) -> None:
-        """The windows that a join starts with; one that goes on with an archive changes nothing."""
+        """Record the initial windows of a join; does nothing for an archive already in use."""
         if not self.changes:
             self.change_windows(-(2**63), windows)
 
     def change_windows(self, instant: int, windows: tuple[WindowLength, WindowLength]) -> None:
-        """The windows that hold from an instant on."""
+        """Record the windows valid from an instant on."""
         if not self.changes or self.changes[-1].windows != windows:
             self.changes.append(WindowChange(instant, windows))
 
     def add(self, side: int, batch: pa.RecordBatch, time: Int64s, arrival: Int64s, until: Int64s) -> None:
-        """Take tuples of one stream that have left."""
+        """Add tuples of one stream that have left the join."""
         if not batch.num_rows:
             return
         own = [pa.array(time), pa.array(arrival), pa.array(until)]
@@ -65,11 +65,11 @@ class Archive(ABC):
 
     @abstractmethod
     def read(self, side: int, schema: pa.Schema) -> pa.Table:
-        """All that was archived of one stream with these columns: they, and the three of the archive."""
+        """Return all archived tuples of one stream: the columns of ``schema``, and the three of the archive."""
 
 
 class MemoryArchive(Archive):
-    """Keeps tuples in memory."""
+    """Archive in memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,14 +79,15 @@ class MemoryArchive(Archive):
         self._batches[side].append(batch)
 
     def read(self, side: int, schema: pa.Schema) -> pa.Table:
-        """All that was archived of one stream."""
+        """Return all archived tuples of one stream."""
         return pa.Table.from_batches(self._batches[side], schema=archived_schema(schema))
 
 
 class FileArchive(Archive):
-    """Writes tuples to a folder, as one Arrow IPC stream for each side, which any Arrow reader opens.
+    """Archive in a folder, with one Arrow IPC stream file per side that any Arrow reader can open.
 
-    Close it (or use ``with``) before another process reads it, by `open`. A folder that has an archive is refused.
+    Close it (or use ``with``) before another process reads it with `open`. A folder that already has an archive is
+    refused.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -99,20 +100,20 @@ class FileArchive(Archive):
 
     @classmethod
     def open(cls, folder: str | Path) -> FileArchive:
-        """An archive that is there, to read it."""
+        """Open an existing archive for reading."""
         archive = cls.__new__(cls)
         Archive.__init__(archive)
         archive.folder, archive._writers = Path(folder), [None, None]
         try:
             changes = json.loads((archive.folder / _WINDOWS).read_text())
         except FileNotFoundError:
-            raise InvalidArgument(f"{folder} has no archive: there is no {_WINDOWS} in it.") from None
+            raise InvalidArgument(f"{folder} has no archive: it contains no {_WINDOWS}.") from None
         for instant, left, right in changes:
             archive.changes.append(WindowChange(instant, (WindowLength(*left), WindowLength(*right))))
         return archive
 
     def change_windows(self, instant: int, windows: tuple[WindowLength, WindowLength]) -> None:
-        """The windows that hold from an instant on."""
+        """Record the windows valid from an instant on."""
         super().change_windows(instant, windows)
         changes = [[c.instant, *(astuple(window) for window in c.windows)] for c in self.changes]
         (self.folder / _WINDOWS).write_text(json.dumps(changes))
@@ -127,7 +128,7 @@ class FileArchive(Archive):
         writer.write_batch(batch)
 
     def read(self, side: int, schema: pa.Schema) -> pa.Table:
-        """All that was archived of one stream."""
+        """Return all archived tuples of one stream."""
         self.close()
         if not self._path(side).exists():
             return archived_schema(schema).empty_table()
@@ -135,7 +136,7 @@ class FileArchive(Archive):
             return pa.ipc.open_stream(source).read_all()
 
     def close(self) -> None:
-        """End the files."""
+        """Close the files."""
         for writer in self._writers:
             if writer is not None:
                 writer.close()
@@ -151,8 +152,8 @@ class FileArchive(Archive):
 
 
 def archived_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of a stream, and those that the archive adds."""
+    """Return the schema of a stream with the columns that the archive adds."""
     taken = {TIME_COLUMN, ARRIVAL_COLUMN, UNTIL_COLUMN} & set(schema.names)
     if taken:
-        raise InvalidArgument(f"the stream has columns that an archive keeps for itself: {sorted(taken)}; rename them.")
+        raise InvalidArgument(f"the stream has columns reserved for the archive: {sorted(taken)}; rename them.")
     return pa.schema([*schema, *(pa.field(name, pa.int64()) for name in (TIME_COLUMN, ARRIVAL_COLUMN, UNTIL_COLUMN))])

@@ -1,4 +1,4 @@
-"""Capacity: how many tuples, or bytes of them, a window join may keep."""
+"""Capacity: the number of tuples, or of bytes, that a window join may keep."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Allocation = Literal["fixed", "variable"]
 Memory = int | str | Mapping[str, int] | None
 
 ENDLESS = 2**62
-"""A capacity that is never reached."""
+"""Capacity without a limit."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Room for the tuples of each side, or if ``shared`` for those of both (``left`` is all of it).
+    """Room for the tuples of each side or, if ``shared``, of both sides together (``left`` then holds all of it).
 
-    ``unit_is_bytes`` says what it is counted in. ``reserved`` is what other structures take of it.
+    Counted in bytes if ``unit_is_bytes``, otherwise in tuples.
     """
 
     left: int
@@ -33,10 +33,11 @@ class Capacity:
     def of(
         cls, memory: Memory, allocation: str, *, reserved_bytes: int, least_tuple_bytes: int, sketch_tuples: int
     ) -> Capacity:
-        """Read a memory: a number of tuples, of each side, ``"64MB"``, or None for no limit.
+        """Parse ``memory``: tuples, tuples of each side, a size such as ``"64MB"``, or None for no limit.
 
-        Of bytes, ``reserved_bytes`` are taken off; of tuples, ``sketch_tuples``. Half of the rest is each side's if the
-        allocation is fixed (WINDOW 4.1), and any tuple may take any place if it is variable.
+        Subtracts ``reserved_bytes`` from a size in bytes, and ``sketch_tuples`` from a number of tuples. A fixed
+        allocation gives half of the rest to each side (WINDOW 4.1). A variable allocation shares it between all
+        tuples.
         """
         if allocation not in ("fixed", "variable"):
             raise InvalidArgument(f"allocation is {allocation!r}; give 'fixed' or 'variable'.")
@@ -51,8 +52,8 @@ class Capacity:
             if whole < least:
                 raise BudgetError(
                     f"memory is {memory!r} ({whole} bytes), too small for a window join: it needs {reserved_bytes} "
-                    "bytes for its priorities and statistics, and room for a tuple of each stream. Raise memory to "
-                    f"{least}, or give it in tuples.",
+                    "bytes for its priorities and statistics, and room for a tuple of each stream. Raise memory to at "
+                    f"least {least} bytes, or give a number of tuples.",
                     least_bytes=least,
                 )
             rest = whole - reserved_bytes
@@ -66,11 +67,11 @@ class Capacity:
 
     @property
     def limited(self) -> bool:
-        """Whether there is a limit."""
+        """True if there is a limit."""
         return self.left < ENDLESS
 
     def most_tuples(self, least_tuple_bytes: int) -> int:
-        """The most tuples that fit."""
+        """Return the largest number of tuples that fit."""
         units = self.left if self.shared else self.left + self.right
         return units // least_tuple_bytes if self.unit_is_bytes else units
 
@@ -78,8 +79,8 @@ class Capacity:
 def _of_each(memory: Mapping[str, int], allocation: str, sketch_tuples: int) -> tuple[int, int]:
     if set(memory) != set(SIDES) or allocation != "fixed":
         raise InvalidArgument(
-            f"memory is {dict(memory)} with allocation {allocation!r}; a mapping gives {{'left': ..., 'right': ...}} "
-            "tuples, and only a fixed allocation has them."
+            f"memory is {dict(memory)} with allocation {allocation!r}; a mapping must be {{'left': ..., 'right': ...}} "
+            "in tuples, and needs allocation='fixed'."
         )
     share = -(-sketch_tuples // 2)
     left, right = (_tuples(memory[side], f"memory of the {side} stream", 1, share) for side in SIDES)
@@ -87,7 +88,7 @@ def _of_each(memory: Mapping[str, int], allocation: str, sketch_tuples: int) -> 
 
 
 def _tuples(memory: object, name: str, least: int, sketch: int) -> int:
-    """Tuples of a memory that are left beside the sketch."""
+    """Return the tuples that ``memory`` leaves beside the sketch."""
     if isinstance(memory, int) and not isinstance(memory, bool) and least + sketch <= memory < ENDLESS:
         return memory - sketch
     more = f" and {sketch} more for the sketch of frequencies" if sketch else ""

@@ -1,4 +1,4 @@
-"""InstantJoin: what a window join does with tuples whose instants are complete."""
+"""InstantJoin: joins the tuples of complete instants."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ from semistream.windows.streams.arrivals import BEGINNING, Arrivals, ReadyRows, 
 from semistream.windows.streams.lengths import WindowLength
 from semistream.windows.streams.match import WindowMatch
 
-_USUAL_TUPLES = 65_536  # what learning is sized for where there is no limit
-_FIRST_SLOTS = 1 << 20  # the most that are made at once
-_COUNTER_BYTES = 2 * 2 * 4  # of a column of the sketch: two streams, two rows
+_USUAL_TUPLES = 65_536  # number of tuples that learning is sized for without a memory limit
+_FIRST_SLOTS = 1 << 20  # largest initial allocation
+_COUNTER_BYTES = 2 * 2 * 4  # of one sketch column: two streams, two rows
 
 
 class InstantJoin:
-    """The memory of a window join and its statistics; `WindowJoin` says what it does."""
+    """Memory and statistics of a window join; `WindowJoin` describes its behaviour."""
 
     def __init__(
         self,
@@ -131,30 +131,30 @@ class InstantJoin:
             archive.begin(windows)
 
     def keep_departed(self) -> None:
-        """Have the kernel note what leaves, if there is an archive for it."""
+        """Make the kernel record departing tuples if there is an archive."""
         self.memory.state[KEEP_DEPARTED] = self._archive is not None
 
     def set_windows(self, windows: tuple[WindowLength, WindowLength]) -> None:
         """Change the windows from the next instant on."""
         if self._cpu is not None and self._archive is not None:
             raise InvalidArgument(
-                "windows cannot change where a slow processor has an archive: tuples of one instant would be joined "
-                "under both. Make a new operator for the new windows."
+                "windows cannot change with a slow processor and an archive: tuples of one instant would be joined "
+                "under the old and the new windows. Make a new operator for the new windows."
             )
         kinds_change = [window.by_tuples for window in self.windows] != [window.by_tuples for window in windows]
         self.windows = windows
         self._write_limits()
-        if kinds_change:  # ages are counted otherwise
+        if kinds_change:  # ages are counted in another unit
             self._enlarge(self.memory.records.shape[0])
         self.note_windows()
 
     def set_memory(self, memory: Memory) -> None:
-        """Change the capacity, and evict what is over it."""
+        """Change the capacity, and evict the excess."""
         before, self.capacity = self.capacity, self._capacity(memory)
         self._write_limits()
         if before.unit_is_bytes != self.capacity.unit_is_bytes:
             self._count_anew()
-        if self._has_begun:  # a pass without new tuples does it; what is in the queue stays there
+        if self._has_begun:  # a pass without new tuples evicts; the queue stays as it is
             for _ in self._join(self.queue, int(self.memory.state[CLOCK]) + 1):
                 raise AssertionError("no tuple has arrived")
 
@@ -167,8 +167,8 @@ class InstantJoin:
             yield from self._join(ready, frontier)
 
     def expire(self, frontier: int) -> None:
-        """Let tuples go that have expired before ``frontier``, though none arrives that would push them out."""
-        if self._cpu is not None or not self._has_begun:  # what is in a queue is of an instant before
+        """Remove the tuples that have expired before ``frontier``, without waiting for an arrival to push them out."""
+        if self._cpu is not None or not self._has_begun:  # queued tuples belong to earlier instants
             return
         departed = self._room_for_departed(0)
         expire_tuples(self.memory, frontier, departed)
@@ -178,7 +178,7 @@ class InstantJoin:
             self._store(side, nothing[side], np.empty(0, np.int32))
 
     def archive_rest(self) -> None:
-        """Give the tuples that are in memory to the archive: the streams have ended."""
+        """Archive the tuples in memory at the end of the streams."""
         if self._archive is None:
             return
         tuples, _ = dump_tuples(self.memory)
@@ -189,7 +189,7 @@ class InstantJoin:
         self._archive_departed(departed, (no_rows(self._schemas[0]).batch, no_rows(self._schemas[1]).batch))
 
     def stats(self) -> WindowStats:
-        """Counts of all that arrived."""
+        """Return the counts of all tuples that have arrived."""
         state = self.memory.state
         left, right = (
             StreamCounts(
@@ -209,7 +209,11 @@ class InstantJoin:
         return bool(self.memory.state[COUNT] + self.memory.state[COUNT + 1])
 
     def _missing_estimate(self) -> float | None:
-        """Values of classes are arrivals of partners for each tuple of the longer stream; lives are instants."""
+        """Estimate the results lost to evictions; None for random eviction or unbounded windows.
+
+        The kernel sums class value times remaining life. A class value is in partners per tuple of the longer stream,
+        a life in instants; the rate of the longer stream converts the sum into results.
+        """
         state = self.memory.state
         if isinstance(self._policy, Random) or not all(window.bounded for window in self.windows):
             return None
@@ -259,18 +263,18 @@ class InstantJoin:
         return np.minimum(ROOMY_SLOT_BYTES + COPIES * row_bytes(batch), 2**31 - 1).astype(np.int32)
 
     def _store(self, side: int, batch: pa.RecordBatch, slots: Int32s) -> None:
-        """Keep the rows of tuples that are still in memory."""
+        """Store the rows of arriving tuples that are still in memory."""
         records, links = self.memory.records, self.memory.links
         here = (slots >= 0) & (records[slots, ORIGIN] == ~np.arange(slots.size)) & (records[slots, ARRIVAL] >= 0)
         here &= (links[slots, CLASS] & 1) == side
-        # A batch that is kept as it is may be a part of a larger one, which would be kept with it.
+        # An uncopied batch may be a slice of a larger one and would keep that alive; copy it if memory is in bytes.
         whole = here.all() and not self.capacity.unit_is_bytes
         kept = batch if whole else batch.take(pa.array(np.flatnonzero(here)))
         live = int(self.memory.state[LIVE + side])
         self.results.columns[side].add(kept, slots[here], records, links, live)
 
     def _count_anew(self) -> None:
-        """Give every tuple in memory the cost that it has in the unit of the capacity."""
+        """Recompute the cost of every tuple in memory in the unit of the capacity."""
         tuples, weights = dump_tuples(self.memory)
         for side in range(2):
             own = tuples[:, SIDE_COLUMN] == side
@@ -299,7 +303,7 @@ class InstantJoin:
             self._archive.add(side, self._rows_of(side, origin, arriving[side]), time, arrival, until)
 
     def _make_room(self, times: Int64s) -> None:
-        """See that there are slots for all tuples that can be in memory while these arrive."""
+        """Ensure slots for all tuples that can be in memory while these arrive."""
         live = int(self.memory.state[LIVE] + self.memory.state[LIVE + 1])
         most = self._most_tuples
         at_once = largest_instant(times) if self._cpu is None else times.size
@@ -322,16 +326,16 @@ class InstantJoin:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tuples in memory, of their rows, and of what is known about them."""
+        """Bytes of the tuples in memory, including their rows and statistics."""
         return nbytes(self.memory) + sum(store.nbytes for store in self.results.columns)
 
     def note_windows(self) -> None:
-        """Tell the archive which windows hold from now on."""
+        """Tell the archive the windows valid from the next instant on."""
         if self._archive is not None:
             self._archive.change_windows(int(self.memory.state[NOW]) + 1, self.windows)
 
     def cells(self, tuples: Int64s) -> Int64s:
-        """The cells of tuples that were dumped, empty if they are their codes."""
+        """Return the cells of dumped tuples; empty if cells are the codes."""
         cells = [self._condition.cells(side, np.ascontiguousarray(tuples[:, CODE_COLUMN])) for side in range(2)]
         return np.where(tuples[:, SIDE_COLUMN] == 0, cells[0], cells[1]) if cells[0].size else cells[0]
 
@@ -343,7 +347,7 @@ class InstantJoin:
             state[WINDOW + side], state[BY_TUPLES + side] = window.length, window.by_tuples
 
     def _tuples_meant(self, memory: Memory) -> int:
-        """About how many tuples a memory is meant for; what is wrong with it is said later."""
+        """Estimate the number of tuples that ``memory`` holds; `_capacity` validates it."""
         if isinstance(memory, str):
             columns = len(self._schemas[0]) + len(self._schemas[1])
             beside_classes = max(parse_bytes(memory) - self._worth.values.size * CLASS_BYTES, 0)

@@ -1,4 +1,4 @@
-"""WindowJoin: two streams joined in a sliding window, in a memory that may be too small for it."""
+"""WindowJoin: joins two streams in a sliding window, in memory that may be too small for it."""
 
 from __future__ import annotations
 
@@ -37,67 +37,71 @@ from semistream.windows.streams.result_weight import ResultWeight, Weight
 Results = Iterator[pa.RecordBatch]
 
 POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Prob, Life, Expected, Random)}
-"""The policies by name."""
+"""Policies by name."""
 
 
 class WindowJoin:
-    """Joins two streams, pushed batch by batch in any interleaving, within sliding windows.
+    """Join of two streams within sliding windows. Push their batches in any interleaving.
 
-    **Which pairs.** A tuple arrives at its event time, and is in its stream's window from then on: for ``window``
-    instants, its own included, so at instants t with ``t - window < time <= t`` (WINDOW 2.1); with `Tuples`, while it
-    is among that many latest tuples of its stream, all those of the instant at hand included; with None for ever. A
-    pair is a result if it fulfils the condition and, at the instant when the later of the two arrives, both are in
-    their windows. For windows of time that is ``0 <= l.time - r.time < right window`` or ``0 <= r.time - l.time < left
-    window``. It comes out once, and two tuples of one instant meet. (The formula in 2.1 sums from ``t - w - 1``,
-    against its own text, and counts pairs of one instant twice.)
+    **Pairs.** A tuple arrives at its event time and enters its stream's window. In a window of time it stays for
+    ``window`` instants, its own included: at instants t with ``t - window < time <= t`` (WINDOW 2.1). With `Tuples`
+    it stays while it is among that many latest tuples of its stream, counting all tuples of the current instant. With
+    None it stays for ever. A pair is a result if it fulfils the condition and both tuples are in their windows at the
+    instant when the later one arrives. For windows of time this means ``0 <= l.time - r.time < right window`` or
+    ``0 <= r.time - l.time < left window``. Each pair comes out once, and two tuples of one instant meet. (The formula
+    in 2.1 sums from ``t - w - 1``, which contradicts its own text, and counts pairs of one instant twice.)
 
-    **When.** Tuples wait until their instant is complete in both streams: until both have shown a later time (less
-    ``lateness``), or `advance` has said so. Then all tuples of the instant arrive together, and instants follow each
-    other in order. So results, evictions and statistics depend on the two streams only: not on how they are cut into
-    batches, nor on which is pushed first. Tuples of one instant are in the order left before right, and as pushed.
+    **Order.** Tuples wait until their instant is complete in both streams: until both have shown a later time (less
+    ``lateness``), or `advance` has declared it complete. Then all tuples of the instant arrive together, and instants
+    follow each other in order. Results, evictions and statistics therefore depend only on the two streams, not on how
+    they are cut into batches or which one is pushed first. Within an instant, left tuples come before right ones,
+    each in the order pushed.
 
-    **Exact** when the memory suffices: the results are those of a batch join by key and time. Otherwise ``policy`` says
-    who leaves: what comes out is a subset of the exact result, ``stats`` counts what left and estimates what is
-    missing, and an ``archive`` keeps what it takes to produce the rest later (`semistream.windows.repair`).
+    **Exactness.** If the memory suffices, the results are those of a batch join by key and time. Otherwise ``policy``
+    selects the tuples that leave, and the output is a subset of the exact result. ``stats`` counts the tuples that
+    left and estimates the missing results. An ``archive`` keeps the data to produce these later
+    (`semistream.windows.repair`).
 
-    Each call gives an iterator of results, which must be consumed to its end before the operator is driven on.
+    `push`, `advance` and `finish` return iterators of results. Consume each to its end before the next call.
 
     Parameters
     ----------
     left_schema, right_schema
-        The columns of the streams R and S.
+        Schemas of the streams R and S.
     on, band, where
-        What must hold: columns that are equal (a name, several, or a mapping from left to right), a `Band`, an Arrow
+        The join condition: equal columns (a name, several, or a mapping from left to right), a `Band`, an Arrow
         expression over the joined row, or several of these. Null keys match nothing.
     time
-        The column with event times (integers, dates or timestamps), or one for each stream. None: the instant of a
-        tuple is its position in its own stream, as in the paper, where one tuple of each arrives at every instant.
+        The column with event times (integers, dates or timestamps), or one for each stream. None: a tuple's instant
+        is its position in its own stream, as in the paper, where one tuple of each stream arrives at every instant.
     window
-        How long tuples live: instants (integer times), a timedelta or text such as ``"5 minutes"``, `Tuples`, or None;
-        one for both streams or ``{"left": ..., "right": ...}``. That of the left says how long left tuples live.
+        Lifetime of tuples: instants (integer times), a timedelta or text such as ``"5 minutes"``, `Tuples`, or None;
+        one for both streams or ``{"left": ..., "right": ...}``. The left window is the lifetime of left tuples.
     memory
-        The most tuples that are kept between instants (the paper's M), ``{"left": ..., "right": ...}`` for unequal
-        parts, a size in bytes as text such as ``"64MB"``, or None for no limit. Tuples that wait for their instant are
-        not in it.
+        The most tuples kept between instants (the paper's M), ``{"left": ..., "right": ...}`` for unequal parts, a
+        size in bytes as text such as ``"64MB"``, or None for no limit. Tuples that wait for their instant do not
+        count.
     policy
         `Prob`, `Life`, `Expected`, `Random`, or their names.
     allocation
-        ``"fixed"``: half of the memory for each stream; ``"variable"``: it is shared as worth decides (WINDOW 5.2.3).
+        ``"fixed"``: half of the memory for each stream. ``"variable"``: shared according to worth (WINDOW 5.2.3).
     lateness
-        How far, in instants or as a duration, tuples may be behind the latest one of their stream. Later ones are
-        counted and handed out by `take_late`. None: only `advance` says what is late.
+        Allowed delay of a tuple behind the latest one of its stream, in instants or as a duration. Later tuples are
+        counted, and returned by `take_late`. None: only `advance` makes tuples late.
     weight, weight_column
-        What a result is worth (`ResultWeight`), and the name of a column for it, if it is to come out.
+        The weight of a result (`ResultWeight`), and the name of an output column for it, if wanted.
     archive
-        Takes every tuple when it leaves.
+        Receives every tuple when it leaves.
     cpu
-        A `SlowCpu` serves so many tuples at an instant, and has a queue that drops the others. None: all are joined.
+        A `SlowCpu` that joins a limited number of tuples per instant and drops the excess from its queue. None: no
+        limit.
     suffix
-        For names of right columns that the left stream has too.
+        Appended to the names of right columns that the left stream has too.
     max_waiting
-        Tuples that may wait for the other stream before a push is refused: one that is silent would else hold all.
+        The most tuples that may wait for the other stream. Beyond it a push is refused, since a silent stream would
+        otherwise make the join hold everything.
     batch_rows
-        The most rows of a batch of results.
+        Most rows in a batch of results.
 
     Examples
     --------
@@ -170,33 +174,33 @@ class WindowJoin:
         self._failure: Exception | None = None
 
     def push(self, side: Side, batch: pa.RecordBatch) -> Results:
-        """Take a batch of one stream; gives the results of all instants that are complete by now."""
+        """Add a batch of one stream; return the results of all instants complete by now."""
         number = side_number(side)
         self._check(number, batch)
         times = None if self._time.names is None else self._time.instants(number, batch)
         waiting = sum(arrivals.waiting for arrivals in self._arrivals)
         if waiting + batch.num_rows > self._max_waiting and self._arrivals[1 - number].watermark <= self.frontier:
             raise InvalidArgument(
-                f"{waiting} tuples wait, and with the {batch.num_rows} of this batch they would be more than "
-                f"max_waiting, {self._max_waiting}: the {SIDES[1 - number]} stream is silent, or far behind. The batch "
-                f"was not taken: push that stream, tell by advance(time, side={SIDES[1 - number]!r}) how far it is, or "
-                "raise max_waiting."
+                f"{waiting} tuples wait, and the {batch.num_rows} of this batch would exceed max_waiting, "
+                f"{self._max_waiting}: the {SIDES[1 - number]} stream is silent, or far behind. The batch "
+                f"was not taken: push that stream, declare its progress by advance(time, side={SIDES[1 - number]!r}), "
+                "or raise max_waiting."
             )
         return self._drive("push", self._pushed(number, batch, times))
 
     def push_left(self, batch: pa.RecordBatch) -> Results:
-        """Take a batch of the left stream."""
+        """Add a batch of the left stream."""
         return self.push("left", batch)
 
     def push_right(self, batch: pa.RecordBatch) -> Results:
-        """Take a batch of the right stream."""
+        """Add a batch of the right stream."""
         return self.push("right", batch)
 
     def advance(self, time: Instant, side: Side | None = None) -> Results:
-        """Say that no tuple with an earlier time will come in a stream, or in both: a watermark from outside.
+        """Declare that a stream, or both, will bring no tuple before ``time``: an external watermark.
 
-        This is how a stream that is silent lets the other one go on. Earlier tuples that come nevertheless are late.
-        Without time columns the stream leaves out the instants up to then: its next tuple arrives at ``time``.
+        This lets the join go on while a stream is silent. Earlier tuples that come all the same are late. Without
+        time columns the stream skips the instants before ``time``, and its next tuple arrives at ``time``.
         """
         self._require_idle("advance")
         instant = self._time.instant(time)
@@ -205,16 +209,17 @@ class WindowJoin:
         return self._drive("advance", self._engine.arrive(self._arrivals, self.frontier))
 
     def expire(self) -> None:
-        """Let go of the tuples that have expired by the `frontier`, which else leave when the next one arrives.
+        """Remove the tuples that have expired by the `frontier`; otherwise they leave when the next tuple arrives.
 
-        No result and no eviction changes: whoever arrives next would push them out first. It is for streams that pause,
-        and whose tuples are to be in the archive, or out of the memory, nevertheless. (With a `SlowCpu` they wait.)
+        This changes no result and no eviction, because the next arrival would push them out first. Use it when
+        streams pause but expired tuples should move to the archive or free their memory. With a `SlowCpu` it does
+        nothing.
         """
         self._require_idle("expire")
         self._engine.expire(self.frontier)
 
     def finish(self) -> Results:
-        """The streams have ended: gives the results that are left. Nothing can be pushed after that."""
+        """End the streams and return the remaining results. Nothing can be pushed afterwards."""
         self._require_idle("finish")
         self._finished = True
         for arrivals in self._arrivals:
@@ -222,38 +227,42 @@ class WindowJoin:
         return self._drive("finish", self._ended())
 
     def set_window(self, window: Windows) -> None:
-        """Change the windows, with effect from the next instant on (WINDOW 6.1.1: varying window size).
+        """Change the windows from the next instant on (WINDOW 6.1.1: varying window size).
 
-        What has expired does not come back if a window grows: who is kept for the instant behind t is decided at t, by
-        the windows of t, and whom they cannot use then has left. So with a window of time that grows from w at t + 1,
-        those of t - w + 1 are missed, though 2.1 has them in the window at t and at t + 1: the paper is silent about
-        growing, and keeping them in case would cost every join two more tuples than the 2 w - 2 that are exact. To have
-        them too, let the window grow an instant earlier, before t is complete: results at t are the same, as what the
-        old window had let go is gone. `repair` and the archive go by the same rule.
+        Expired tuples do not come back if a window grows. The tuples kept for the instant after t are chosen at t, by
+        the windows valid at t; the others have left. If a window of time grows from w at t + 1, the tuples of
+        t - w + 1 are therefore missed, although 2.1 has them in the window at t and at t + 1. The paper does not
+        discuss growing windows, and keeping these tuples just in case would cost every join two tuples more than the
+        2 w - 2 sufficient to be exact. To include them, let the window grow one instant earlier, before t is
+        complete. The results at t stay the same, because the tuples outside the old window are already gone. `repair`
+        and the archive follow the same rule.
         """
         self._require_idle("set_window")
         self._engine.set_windows(self._windows(window))
 
     def set_memory(self, memory: Memory) -> None:
-        """Change the memory. If it shrinks, the least worthy tuples leave at once (WINDOW 6.1.1: varying memory), after
-        those that no later instant can use in the windows as they are now."""
+        """Change the memory (WINDOW 6.1.1: varying memory).
+
+        If it shrinks, tuples leave at once: first those that no later instant can use in the current windows, then
+        the least worthy ones.
+        """
         self._require_idle("set_memory")
         self._engine.set_memory(memory)
 
     @property
     def frontier(self) -> int:
-        """The instant before which everything has been joined, as far as times are complete."""
+        """First instant that is incomplete in a stream; everything before it has been joined."""
         return min(arrivals.watermark for arrivals in self._arrivals)
 
     def take_late(self, side: Side) -> list[pa.RecordBatch]:
-        """Hand out the tuples of a stream that came too late since this was last called; they are kept until then."""
+        """Return and clear the tuples of a stream that came too late since the last call."""
         late = self._late[side_number(side)]
         taken, late[:] = list(late), []
         return taken
 
     @property
     def stats(self) -> WindowStats:
-        """What became of every tuple, up to now."""
+        """Counts of all tuples and results so far."""
         stats = self._engine.stats()
         for number, side in enumerate(SIDES):
             counts: StreamCounts = getattr(stats, side)
@@ -263,20 +272,22 @@ class WindowJoin:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held for tuples in memory: their rows, and all that is known about them. Tuples that wait are not."""
+        """Bytes held for tuples in memory, including their rows and statistics, but not for waiting tuples."""
         return self._engine.nbytes
 
     def state(self) -> Tables:
-        """All that the operator knows, as Arrow tables: `restore` goes on from there as if nothing had happened."""
+        """Return the complete state as Arrow tables; an operator that restores it continues as if never interrupted."""
         self._require_idle("state")
         return pack_state(self._engine, self._arrivals, self._late, self._late_rows)
 
     def restore(self, tables: Tables) -> None:
-        """Take over the state of an operator that was made with the same parameters; windows and memory that were
-        changed since come with it. This one must be new."""
+        """Load the state of an operator with the same parameters into this one, which must be new.
+
+        Windows and memory changed since construction are part of the state.
+        """
         self._require_idle("restore")
         if any(arrivals.rows for arrivals in self._arrivals):
-            raise InvalidArgument("this operator has taken tuples already; restore a new one, of equal parameters.")
+            raise InvalidArgument("this operator has taken tuples already; restore a new one with the same parameters.")
         unpack_state(tables, self._engine, self._arrivals, self._late, self._late_rows)
 
     def _windows(self, window: Windows) -> tuple[WindowLength, WindowLength]:

@@ -1,4 +1,4 @@
-"""repair: the results that a window join missed, from the archive of what left it."""
+"""repair: produce the results that a window join missed, from its archive."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ def repair(
     where: pc.Expression | None = None,
     suffix: str = "_right",
 ) -> Iterator[pa.RecordBatch]:
-    """The results that are missing from those of a join which has finished, and had this archive.
+    """Return the missing results of a finished join, from the archive it filled.
 
-    Together with what the join gave they are the exact result, each of them once (WINDOW 2.2: load smoothing). The
-    condition must be the join's. Tuples that came too late are in neither: they were handed out. It is a window join of
-    the archived tuples without a limit of memory, of which only those pairs are kept whose tuples did not meet; changes
-    of the windows are made again at the instants at which they were made. The archive is read and sorted in memory.
+    Together with the join's output they are the exact result, each pair once (WINDOW 2.2: load smoothing). The
+    condition must be that of the join. Late tuples are in neither: `WindowJoin.take_late` returned them.
+
+    Repair is a window join of the archived tuples without a memory limit, restricted to pairs that did not meet.
+    Window changes are repeated at their original instants. The archive is read and sorted in memory.
 
     >>> from semistream.windows import MemoryArchive, WindowJoin
     >>> stream, archive = pa.schema([("k", pa.int64())]), MemoryArchive()
@@ -51,7 +52,7 @@ def repair(
         where=_missed(suffix) if where is None else where & _missed(suffix),
         time=TIME_COLUMN,
         window=_as_given(archive.changes[0].windows),
-        policy="random",  # nobody leaves, so there is nothing to learn
+        policy="random",  # nothing is evicted, so there is nothing to learn
         lateness=None,
         suffix=suffix,
         max_waiting=2**62,
@@ -68,7 +69,7 @@ def repair(
 
 
 def _missed(suffix: str) -> pc.Expression:
-    """Whether one of the two never came to the join, or had left when the other one arrived."""
+    """Return the condition that two tuples did not meet: one never came to the join, or left before the other came."""
     arrival, until = pc.field(ARRIVAL_COLUMN), pc.field(UNTIL_COLUMN)
     other_arrival, other_until = pc.field(ARRIVAL_COLUMN + suffix), pc.field(UNTIL_COLUMN + suffix)
     never = (until == NEVER) | (other_until == NEVER)

@@ -1,4 +1,4 @@
-"""ResultRows: joined rows out of pairs of tuples, whose columns are gathered once, and late."""
+"""ResultRows: builds joined rows from pairs of tuples, gathering each column once and as late as possible."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Batches = tuple[pa.RecordBatch, pa.RecordBatch]
 
 
 class ResultRows:
-    """Checks candidate pairs, weighs results, and makes their rows; ``columns`` are those of the tuples in memory."""
+    """Builder of result rows: checks candidate pairs and weighs results. ``columns`` stores the tuples in memory."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ResultRows:
         self.total_weight = 0.0
 
     def joined(self, left: Int64s, right: Int64s, arriving: Batches) -> pa.RecordBatch:
-        """The rows of pairs of origins that fulfil the condition; origins below 0 are rows of ``arriving``."""
+        """Return the joined rows of the pairs that fulfil the condition; origins below 0 are rows of ``arriving``."""
         if self._condition.must_check:
             own, other = self._gather(left, right, arriving, self._checked)
             holds = self._condition.holds(own, other, left.size)

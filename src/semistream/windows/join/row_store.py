@@ -1,7 +1,4 @@
-"""RowStore: the columns of the tuples in memory, of one stream.
-
-Bytes that rows take, row by row: what a memory in bytes charges for a tuple's columns.
-"""
+"""RowStore: the columns of one stream's tuples in memory, and the size of each row in bytes."""
 
 from __future__ import annotations
 
@@ -17,14 +14,13 @@ from semistream.kernels.array_types import Int32s, Int64s
 from semistream.windows.kernels.held_rows import ARRIVAL, CLASS, ORIGIN
 
 COPIES = 3
-"""Times the bytes of its rows that a store takes at most: as much again in rows that have left, and as much while they
-are sorted out."""
+"""Largest memory of a store, in multiples of its live rows: live rows, as many dead ones, and a copy during a merge."""
 
 _SLACK_ROWS = 1024
 
 
 class _Tier:
-    """Rows that were stored together: number ``first + i`` is row ``i`` of the batch, and was put into ``slots[i]``."""
+    """Rows stored together: row ``i`` of the batch has number ``first + i`` and was put into ``slots[i]``."""
 
     def __init__(self, first: int, batch: pa.RecordBatch, slots: Int32s) -> None:
         self.first = first
@@ -37,11 +33,11 @@ class _Tier:
 
 
 class RowStore:
-    """Rows in tiers of falling sizes, each at least twice the next, by numbers that their slots keep as origins.
+    """Rows in tiers of decreasing size, each at least twice the next. Slots refer to rows by number, as their origins.
 
-    A row is gone when its slot has another origin. Tiers that have come to be of like size are merged, and all of them
-    when half of the rows are gone: a row is copied a few times in its life, and rows that are gone take no more memory
-    than those that are there.
+    A row is dead when its slot has another origin. Tiers of similar size are merged, and all tiers are merged when
+    half of the rows are dead. A row is therefore copied only a few times in its life, and dead rows never take more
+    memory than live ones.
     """
 
     def __init__(self, schema: pa.Schema, side: int) -> None:
@@ -52,16 +48,16 @@ class RowStore:
 
     @property
     def rows(self) -> int:
-        """Rows that are kept, with those that are gone."""
+        """Rows held, dead ones included."""
         return sum(tier.slots.size for tier in self._tiers)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows that are kept."""
+        """Bytes of the rows held."""
         return sum(tier.batch.nbytes + tier.slots.nbytes for tier in self._tiers)
 
     def add(self, batch: pa.RecordBatch, slots: Int32s, records: Int64s, links: Int32s, live: int) -> None:
-        """Store the rows of tuples that are in these slots; ``live`` is how many tuples of the side are in memory."""
+        """Store the rows of the tuples in these slots; ``live`` is the number of the side's tuples in memory."""
         if batch.num_rows:
             self._append(batch, slots, records)
         if self.rows > 2 * live + _SLACK_ROWS:
@@ -70,19 +66,19 @@ class RowStore:
             self._merge(len(self._tiers) - 2, records, links)
 
     def relocate(self, records: Int64s, links: Int32s) -> None:
-        """Tuples have moved to other slots, with their origins."""
+        """Update the slots after tuples have moved to other slots, with their origins."""
         slots = np.flatnonzero((records[:, ARRIVAL] >= 0) & ((links[:, CLASS] & 1) == self._side)).astype(np.int32)
         origins = records[slots, ORIGIN]
         for tier in self._tiers:
             here = (origins >= tier.first) & (origins < tier.first + tier.slots.size)
-            tier.slots = np.zeros_like(tier.slots)  # of rows that are gone: a slot that has another origin
+            tier.slots = np.zeros_like(tier.slots)  # dead rows point to a slot with another origin
             tier.slots[origins[here] - tier.first] = slots[here]
 
     def gather(self, origins: Int64s, arriving: pa.RecordBatch, columns: Sequence[str]) -> list[pa.Array]:
-        """Columns of rows by their origins: numbers of stored rows, or ``~i`` for row ``i`` of ``arriving``."""
+        """Return columns of rows by origin: the number of a stored row, or ``~i`` for row ``i`` of ``arriving``."""
         sources = [tier.batch for tier in self._tiers]
         firsts = np.array([tier.first for tier in self._tiers], np.int64)
-        source = np.searchsorted(firsts, origins, side="right") - 1  # -1 is what arrives
+        source = np.searchsorted(firsts, origins, side="right") - 1  # -1 means arriving
         rows = origins - firsts[source] if firsts.size else origins.copy()
         new = origins < 0
         rows[new] = ~origins[new]
@@ -91,7 +87,7 @@ class RowStore:
             batch = arriving if present.size == 0 or present[0] < 0 else sources[present[0]]
             at = pa.array(rows)
             return [batch.column(name).take(at) for name in columns]
-        source = source.astype(np.int16)  # tiers are few, and numbers of 16 bits are sorted by radix
+        source = source.astype(np.int16)  # tiers are few, and 16-bit numbers are sorted by radix
         order = np.argsort(source, kind="stable")
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
@@ -111,7 +107,7 @@ class RowStore:
         self._tiers.append(tier)
 
     def _merge(self, begin: int, records: Int64s, links: Int32s) -> None:
-        """Make one tier of those from ``begin`` on, of the rows that are not gone."""
+        """Merge the tiers from ``begin`` on into one, dropping dead rows."""
         merged, self._tiers = self._tiers[begin:], self._tiers[:begin]
         batches, slots = [], []
         for tier in merged:
@@ -128,7 +124,7 @@ Sizes = npt.NDArray[np.int64]
 
 
 def row_bytes(batch: pa.RecordBatch) -> Sizes:
-    """Bytes of each row, as Arrow stores it: the same whatever batch the row is in.
+    """Return the bytes of each row in Arrow's layout, independent of the batch it is in.
 
     >>> row_bytes(pa.record_batch({"k": pa.array([1, 2]), "s": ["a", "long"]})).tolist()
     [15, 18]
@@ -140,7 +136,7 @@ def row_bytes(batch: pa.RecordBatch) -> Sizes:
 
 
 def _sizes(array: pa.Array) -> Sizes | int:
-    """Bytes of each value: with its bit of validity, counted as a byte, and its offsets."""
+    """Return the bytes of each value, including its offsets and its validity bit (counted as one byte)."""
     type_ = array.type
     if is_a.is_dictionary(type_):
         return 1 + int(type_.index_type.bit_width) // 8
@@ -154,7 +150,7 @@ def _sizes(array: pa.Array) -> Sizes | int:
     if is_a.is_struct(type_):
         fields = [np.asarray(_sizes(array.field(i)), np.int64) for i in range(type_.num_fields)]
         return np.asarray(sum(fields, np.int64(1)), np.int64)
-    if is_a.is_nested(type_):  # lists, maps and views of lists: what their values take, by the list they belong to
+    if is_a.is_nested(type_):  # lists, maps and list views: the size of their values
         lists = array.cast(pa.large_list(pa.struct(list(type_)))) if is_a.is_map(type_) else array
         lists = lists.cast(pa.large_list(lists.type.value_type))
         parents = np.asarray(pc.list_parent_indices(lists), np.int64)

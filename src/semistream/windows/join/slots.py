@@ -1,4 +1,4 @@
-"""JoinMemory: the arrays that the kernels of a window join work on, as large as its capacity asks for."""
+"""Allocation and transfer of the arrays that hold the tuples of a window join."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from semistream.windows.kernels.held_rows import (
 from semistream.windows.kernels.priorities import DUMPED_COLUMNS, load_tuples, mark_words
 
 SLOT_BYTES = 64 + 16 + 72 + 8
-"""Bytes that a tuple takes besides its columns: its slot, its share of the buckets and rings, and of the pool."""
+"""Bytes per tuple besides its columns: its slot, and its share of the buckets, the rings and the pool."""
 
 ROOMY_SLOT_BYTES = 360
-"""The same where memory is in bytes: slots are added by the quarter, and for a moment there are the old ones too."""
+"""Same for a memory in bytes: slots grow by a quarter at a time, and old and new ones coexist for a moment."""
 
 CLASS_BYTES = 2 * (4 + 4 + 8) + 8 + 1
-"""Bytes that a class of priority takes."""
+"""Bytes per priority class."""
 
 _LEAST_SLOTS = 64
 
 
 def make_memory(slots: int, values: Floats, *, sketch_width: int, weighted: bool, pooled: bool) -> WindowMemory:
-    """Empty arrays for so many tuples. ``values`` are those of the classes, ascending."""
+    """Return empty arrays for at least ``slots`` tuples; ``values`` are the values of the classes, ascending."""
     size = max(_LEAST_SLOTS, slots)
     buckets = 1 << (size - 1).bit_length()
     ring = 1 << (size + size // 2 - 1).bit_length()
     classes = values.size
-    # A cache line for each slot: a fresh array of this size starts at a page's 16th byte, so it is cut to fit.
+    # Align slots to cache lines: a fresh array of this size starts at the 16th byte of a page, so cut off the front.
     raw = np.zeros(size * WORDS + WORDS, np.int64)
     skip = (-raw.ctypes.data % 64) // 8
     records = raw[skip : skip + size * WORDS].reshape(size, WORDS)
@@ -75,7 +75,7 @@ def make_memory(slots: int, values: Floats, *, sketch_width: int, weighted: bool
 
 
 def dump_tuples(memory: WindowMemory) -> tuple[Int64s, Floats]:
-    """The tuples in memory in the order of arrival, as `load_tuples` takes them, and their weights."""
+    """Return the tuples in memory in order of arrival, in the format of `load_tuples`, and their weights."""
     slots = np.flatnonzero(memory.records[:, ARRIVAL] >= 0)
     slots = slots[np.argsort(memory.records[slots, ARRIVAL], kind="stable")]
     tuples = np.empty((slots.size, DUMPED_COLUMNS), np.int64)
@@ -89,7 +89,10 @@ def dump_tuples(memory: WindowMemory) -> tuple[Int64s, Floats]:
 
 
 def enlarge(memory: WindowMemory, slots: int, tuples: Int64s, cells: Int64s, weights: Floats) -> WindowMemory:
-    """The same memory with room for more tuples: those of `dump_tuples`; ``cells`` are empty if they are the codes."""
+    """Return a copy of the memory with more slots and these tuples (from `dump_tuples`).
+
+    Empty ``cells`` mean that cells are the codes.
+    """
     larger = make_memory(
         slots,
         memory.values,
@@ -103,12 +106,12 @@ def enlarge(memory: WindowMemory, slots: int, tuples: Int64s, cells: Int64s, wei
 
 
 def nbytes(memory: WindowMemory) -> int:
-    """Bytes of all arrays; links are the records."""
+    """Return the bytes of all arrays; ``links`` shares the memory of ``records``."""
     return sum(array.nbytes for array in memory) - memory.links.nbytes
 
 
 def take_over(new: WindowMemory, old: WindowMemory) -> None:
-    """Copy all that does not depend on the number of slots, and count no tuple."""
+    """Copy everything that does not depend on the number of slots, and reset the counts of tuples in memory."""
     new.counters[:], new.sums[:] = old.counters, old.sums
     free = new.state[FREE]
     new.state[:] = old.state

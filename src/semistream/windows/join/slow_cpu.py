@@ -1,4 +1,4 @@
-"""SlowCpu: a processor that cannot join tuples as fast as they arrive, and the queue in front of it (WINDOW 2.3)."""
+"""SlowCpu: a processor too slow to join all arriving tuples, and the queue in front of it (WINDOW 2.3)."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ _MOST_TERMS = 10**6
 
 @dataclass(frozen=True)
 class SlowCpu:
-    """The slow CPU case: ``service`` tuples of both streams are joined at every instant, in the order of arrival.
+    """The slow CPU case: ``service`` tuples of both streams are joined per instant, in order of arrival.
 
-    Tuples wait in a queue of at most ``queue`` of them between instants; those that are over it are dropped, and never
-    come to the join, which joins the others as if they were the streams, with its own memory and policy. What is
-    dropped from the queue and what is evicted from memory is counted apart. Time that is not used is lost, but for one
-    tuple's worth: a processor that waits takes the next tuple at once.
+    At most ``queue`` tuples wait between instants. The excess is dropped and never reaches the join, which treats the
+    other tuples as its streams, with its own memory and policy. Statistics count drops from the queue and evictions
+    from memory separately. Unused time is lost, except for one tuple's worth: an idle processor takes the next tuple
+    at once.
 
-    - ``model="modular"``: the queue has a policy of its own, ``drop``, and knows nothing of the memory. ``"prob"``
-      drops the tuple whose partners are least likely (as with PROB the older one of equals), and shares the statistics
-      with the join's policy: its probabilities. ``"random"``, ``"oldest"`` and ``"newest"`` share nothing.
-    - ``model="integrated"``: the queue knows what is in memory. It drops the tuple that would bring least: the partners
-      that are in memory now, which it would meet when it is served, and those to be expected in the rest of its life.
-      The paper names this model and gives no algorithm. ``drop`` means nothing here.
+    - ``model="modular"``: the queue has its own policy, ``drop``, and knows nothing of the memory. ``"prob"`` drops
+      the tuple with the least likely partners (the older one among equals, as in PROB) and uses the probabilities of
+      the join's policy. ``"random"``, ``"oldest"`` and ``"newest"`` need no statistics.
+    - ``model="integrated"``: the queue knows the memory. It drops the tuple that would bring least: its partners now
+      in memory, which it would meet when served, plus its expected partners in the rest of its life. The paper names
+      this model but gives no algorithm. ``drop`` is ignored.
 
-    Each drop looks at all tuples in the queue. Windows must be of time: a window of tuples would hold others than those
-    of the exact join when some are dropped.
+    Each drop examines all tuples in the queue. Windows must be of time: if tuples are dropped, a window of tuples
+    would hold other tuples than in the exact join.
 
     >>> SlowCpu(service=1.5, queue=100).rate
     Fraction(3, 2)
@@ -66,24 +66,26 @@ class SlowCpu:
             raise InvalidArgument(f"drop is {self.drop!r}; give one of {', '.join(map(repr, _DROPS))}.")
         if isinstance(self.service, bool | str) or not 0 < self.service < _MOST_TERMS or self.rate <= 0:
             raise InvalidArgument(
-                f"service is {self.service!r}; give the tuples that are joined at an instant, more than a millionth "
+                f"service is {self.service!r}; give the number of tuples joined per instant, more than a millionth "
                 f"and less than {_MOST_TERMS}."
             )
 
     @property
     def rate(self) -> Fraction:
-        """Tuples served at an instant, as a ratio of small numbers."""
+        """Tuples served per instant, as a fraction of small integers."""
         return Fraction(self.service).limit_denominator(_MOST_TERMS)
 
     @property
     def code(self) -> int:
-        """What the kernels call the way to drop tuples."""
+        """Code of the drop rule in the kernels."""
         return DROP_BY_PARTNERS if self.model == "integrated" else _DROPS[self.drop]
 
     def accept(self, policy: Policy, windows: tuple[WindowLength, WindowLength]) -> None:
-        """Refuse what a queue cannot be combined with."""
+        """Raise `InvalidArgument` if a queue cannot be combined with this policy or these windows."""
         if any(window.by_tuples for window in windows):
-            raise InvalidArgument("a slow CPU drops tuples, and windows of tuples would differ; give windows of time.")
+            raise InvalidArgument(
+                "a slow CPU drops tuples, which would change windows of tuples; give windows of time."
+            )
         if self.code in (DROP_LEAST_PROBABLE, DROP_BY_PARTNERS) and not isinstance(policy, WeighingPolicy):
             raise InvalidArgument(
                 f"the queue drops by probability (model {self.model!r}), but policy {policy.name!r} knows none; give "

@@ -1,4 +1,4 @@
-"""The state of a window join as Arrow tables, and back: exact, with statistics and random draws."""
+"""State of a window join as Arrow tables, and back. The round trip is exact, including statistics and random draws."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMAT = 1
 
 
 def pack_state(engine: InstantJoin, arrivals: Sequence[Arrivals], late: Late, late_rows: Sequence[int]) -> Tables:
-    """Tables by name: for each side the rows in memory, waiting and late; the tuples' numbers; what was learnt."""
+    """Return tables by name: for each side the rows in memory, waiting, queued and late; tuple records; statistics."""
     memory = engine.memory
     tuples, weights = dump_tuples(memory)
     tables: dict[str, pa.Table] = {}
@@ -66,7 +66,7 @@ def pack_state(engine: InstantJoin, arrivals: Sequence[Arrivals], late: Late, la
 def unpack_state(
     tables: Tables, engine: InstantJoin, arrivals: Sequence[Arrivals], late: Late, late_rows: list[int]
 ) -> None:
-    """Put a state into an operator that is new."""
+    """Load a state into a new operator."""
     numbers = _numbers(tables)
     old = engine.memory
     tuples = np.column_stack([tables["tuples"].column(str(i)).to_numpy() for i in range(DUMPED_COLUMNS)])
@@ -75,12 +75,12 @@ def unpack_state(
     state = tables["state"].column(0).to_numpy()
     for word, what in ((POLICY, "policy"), (LEARNT, "source of probabilities"), (QUEUE_MODEL, "queue")):
         if state[word] != old.state[word]:
-            raise InvalidArgument(f"the state is that of an operator with another {what}. Make one with the same.")
+            raise InvalidArgument(f"the state is from an operator with another {what}. Make one with the same.")
     for side, own in zip(SIDES, arrivals, strict=True):
         if tables[f"{side} memory"].schema.names != own.schema.names:
             raise InvalidArgument(
                 f"the state has the columns {tables[f'{side} memory'].schema.names} in its {side} stream, this "
-                f"operator {own.schema.names}."
+                f"operator {own.schema.names}. Make one with the same columns."
             )
     for found, wanted, what in (
         (sketch.size, old.counters.size, "counters of its sketch"),
@@ -91,8 +91,8 @@ def unpack_state(
     ):
         if found != wanted:
             raise InvalidArgument(
-                f"the state has {found} {what}, this operator {wanted}: it was made with other parameters. Make one "
-                "with those of the operator whose state this is."
+                f"the state has {found} {what}, this operator {wanted}: their parameters differ. Make an operator with "
+                "the parameters of the one that wrote the state."
             )
     memory = make_memory(
         max(old.records.shape[0], tuples.shape[0] + 2),
@@ -124,7 +124,7 @@ def unpack_state(
 
 
 def _restore_rows(engine: InstantJoin, side: int, tuples: Int64s, rows: pa.Table) -> None:
-    """Store the columns of a side's tuples, which were loaded into slots one after the other."""
+    """Store the columns of a side's tuples, which were loaded into consecutive slots."""
     slots = np.flatnonzero(tuples[:, SIDE_COLUMN] == side).astype(np.int32)
     memory = engine.memory
     engine.results.columns[side].add(_batch(rows), slots, memory.records, memory.links, slots.size)
@@ -138,7 +138,7 @@ def _numbers(tables: Tables) -> dict[str, Any]:
         for part in ("memory", "waiting", "waiting times", "queue", "queue times", "late")
     }
     if missing := wanted - set(tables):
-        raise InvalidArgument(f"the state lacks the tables {sorted(missing)}; give all that state() gave.")
+        raise InvalidArgument(f"the state lacks the tables {sorted(missing)}; give all tables that state() returned.")
     numbers = json.loads(tables["numbers"].column(0)[0].as_py())
     if numbers["format"] != FORMAT:
         raise InvalidArgument(f"the state has format {numbers['format']}; this version reads {FORMAT}.")

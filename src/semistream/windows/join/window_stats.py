@@ -1,4 +1,4 @@
-"""WindowStats: what became of every tuple of a window join."""
+"""WindowStats: counts of the tuples and results of a window join."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass
 class StreamCounts:
-    """Tuples of one stream. Every one that came in is in exactly one of the other counts.
+    """Tuples of one stream. Each of the ``rows_in`` tuples is in exactly one of the other counts.
 
-    ``late`` came after the allowed lateness and were handed out; ``waiting`` have an instant that is not complete;
-    ``queued`` wait for a slow processor, ``dropped`` left its queue and never came to the join (`SlowCpu`);
-    ``null_keys`` cannot match; ``in_memory`` are kept now; ``expired`` left their window; ``evicted`` left before, for
-    want of memory.
+    ``late`` tuples came after the allowed lateness and were handed out. ``waiting`` tuples belong to an incomplete
+    instant. ``queued`` tuples wait for a slow processor; ``dropped`` ones left its queue without reaching the join
+    (`SlowCpu`). ``null_keys`` cannot match. ``in_memory`` tuples are held now. ``expired`` tuples left their window;
+    ``evicted`` ones left earlier, for lack of memory.
     """
 
     rows_in: int = 0
@@ -28,11 +28,11 @@ class StreamCounts:
 
 @dataclass
 class WindowStats:
-    """Counts of both streams, results with their total weight, and an estimate of the results that evictions cost.
+    """Counts of both streams, results and their total weight, and an estimate of the results lost to evictions.
 
-    The estimate adds up, for each evicted tuple, the partners that were to be expected in the rest of its life (or if
-    results have weights, the weight of these), by the policy's own probabilities. It is None where these are not known
-    (policy ``random``, unbounded windows), and knows nothing of what a queue has dropped.
+    The estimate sums, over all evicted tuples, the expected partners in the rest of their life (or their weight, if
+    results have weights), by the policy's own probabilities. It is None if these are unknown (policy ``random``,
+    unbounded windows), and excludes losses from tuples dropped by a queue.
     """
 
     left: StreamCounts = field(default_factory=StreamCounts)
@@ -42,5 +42,5 @@ class WindowStats:
     missing_estimate: float | None = 0.0
 
     def as_dict(self) -> dict[str, object]:
-        """All counts by name."""
+        """Return all counts by name."""
         return asdict(self)

@@ -1,4 +1,4 @@
-"""Worth: the class of priority that each tuple arrives with."""
+"""Worth: assigns a priority class to each arriving tuple."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class NewTuples:
-    """Tuples of one stream that arrive: their rows, their codes, and what a result of each is worth (None: alike)."""
+    """Arriving tuples of one stream: their rows, their codes, and the weight of a result of each (None: all equal)."""
 
     side: int
     batch: pa.RecordBatch
@@ -30,17 +30,17 @@ class NewTuples:
 
 
 class Worth(ABC):
-    """Values of the classes, ascending, and the class of each tuple as it arrives (None: the kernel learns it)."""
+    """Classifier of arriving tuples; ``values`` are the values of the classes, ascending."""
 
     values: Floats
 
     @abstractmethod
     def classes(self, tuples: NewTuples) -> Int32s | None:
-        """The classes of tuples."""
+        """Return the class of each tuple, or None if the kernel learns it."""
 
     @staticmethod
     def of(policy: Policy, condition: WindowMatch, *, weighted: bool) -> Worth:
-        """How tuples are weighed under a policy."""
+        """Return the classifier for a policy."""
         if not isinstance(policy, WeighingPolicy):
             return _Alike()
         source = policy.probabilities
@@ -53,7 +53,7 @@ class Worth(ABC):
 
 
 class _Alike(Worth):
-    """All tuples are alike."""
+    """One class for all tuples."""
 
     values = np.zeros(1)
 
@@ -62,7 +62,7 @@ class _Alike(Worth):
 
 
 class _Learnt(Worth):
-    """The kernel learns what tuples are worth."""
+    """Classes learnt by the kernel."""
 
     def __init__(self) -> None:
         self.values = grid_values()
@@ -72,7 +72,7 @@ class _Learnt(Worth):
 
 
 class _Computed(Worth):
-    """A function of the user says it."""
+    """Classes of values from a user function."""
 
     def __init__(self, source: ComputedProbabilities) -> None:
         self._source = source
@@ -83,7 +83,7 @@ class _Computed(Worth):
 
 
 class _Given(Worth):
-    """Tables say it: a class for each value that can come, if these are known and not more than ``most``."""
+    """Classes of values from tables: one class per distinct value if these are known and at most ``most``."""
 
     def __init__(self, source: GivenProbabilities, condition: WindowMatch, *, most: int) -> None:
         both = self._frequencies = source.bind(condition)
@@ -101,7 +101,7 @@ class _Given(Worth):
 
 
 class _ClassTable:
-    """The classes of keys, by their codes; 0 for a key that is not there."""
+    """Classes of keys by their codes; 0 for unknown keys."""
 
     def __init__(self, codes: Int64s, classes: Int64s) -> None:
         self._codes = np.ascontiguousarray(codes)

@@ -1,1 +1,1 @@
-"""Kernels of the window join."""
+"""Numba kernels of the window join."""

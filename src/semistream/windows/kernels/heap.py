@@ -1,13 +1,13 @@
-"""The queue in front of a window join whose processor is slow (WINDOW 2.3): who is served, and who is dropped.
+"""Queue in front of a window join with a slow processor (WINDOW 2.3): serves tuples, and drops the excess.
 
-``SERVICE`` tuples are served in ``SERVICE_PER`` instants; what is not used is not saved, but for one tuple's worth.
-Tuples are served in the order of arrival. At an instant, those that arrive enter the queue, then as many are served as
-there is time for, and when these have been joined, as many are dropped as the queue is over its limit, least worthy
-first, of equally worthy ones the one that arrived first.
+The processor serves ``SERVICE`` tuples in ``SERVICE_PER`` instants, in order of arrival. Unused time is lost, except
+for one tuple's worth. At each instant the arriving tuples enter the queue, and the processor serves as many as it has
+time for. After these are joined, the queue drops its excess over the limit: the least worthy first, and the oldest
+among equals.
 
-``cursor`` has, besides what `semistream.kernels.window_join` keeps there, the first row that has not arrived, the first
-that may be in the queue, how many are served so far, and the time up to which there is to be served. Rows in the queue
-are those from ``FRONT`` to ``ARRIVED`` that are marked so in ``rows.queued``.
+``cursor`` holds the five words of `semistream.windows.kernels.join_instant`, and then: the first row that has not
+arrived, the first row that may be queued, the number of rows served so far, and the end (exclusive) of the time to
+serve. The queue consists of the rows from ``FRONT`` to ``ARRIVED`` marked in ``rows.queued``.
 """
 
 import numpy as np
@@ -46,8 +46,8 @@ from semistream.windows.kernels.priorities import next_random
 from semistream.windows.kernels.sketch import estimate, observe
 
 FOREVER = np.iinfo(np.int64).max
-NEVER = -1  # the last tuple met by one that did not come to the join
-ARRIVED, FRONT, SERVED, UNTIL = range(5, 9)  # of a cursor
+NEVER = -1  # arrival number of the last tuple met by a tuple that never reached the join
+ARRIVED, FRONT, SERVED, UNTIL = range(5, 9)  # words of a cursor
 CURSOR_WORDS = 9
 DEPARTED_COLUMNS = 5
 
@@ -56,7 +56,7 @@ NO_QUEUE, DROP_LEAST_PROBABLE, DROP_AT_RANDOM, DROP_OLDEST, DROP_NEWEST, DROP_BY
 
 @part
 def note_passing(memory: WindowMemory, rows: WindowRows, row: int, arrival: int, until: int, departed: Int64s) -> None:
-    """Note a tuple that leaves without having been in memory."""
+    """Record a tuple that leaves without having been in memory, if departures are kept."""
     state = memory.state
     if state[KEEP_DEPARTED]:
         at = state[DEPARTED]
@@ -67,7 +67,7 @@ def note_passing(memory: WindowMemory, rows: WindowRows, row: int, arrival: int,
 
 @part
 def _probability(memory: WindowMemory, rows: WindowRows, row: int) -> float:
-    """What a tuple is worth to PROB: the partners to be expected at an instant."""
+    """Return the worth of a tuple under PROB: the expected partners per instant."""
     if rows.class_.size:
         return memory.values[rows.class_[row]]
     other, weight = 1 - np.int64(rows.side[row]), rows.weight[row] if rows.weight.size else 1.0
@@ -82,7 +82,7 @@ def _probability(memory: WindowMemory, rows: WindowRows, row: int) -> float:
 
 @rare_part
 def _partners(memory: WindowMemory, rows: WindowRows, row: int) -> int:
-    """Tuples in memory that a queued one would join."""
+    """Count the tuples in memory that a queued tuple would join."""
     other, found, ranged = 1 - np.int64(rows.side[row]), 0, rows.cell.size > 0
     code, buckets = rows.code[row], memory.heads.shape[1]
     low, high = (rows.low[row], rows.high[row]) if ranged else (code, code)
@@ -101,7 +101,7 @@ def _partners(memory: WindowMemory, rows: WindowRows, row: int) -> int:
 
 @part
 def _worth(memory: WindowMemory, rows: WindowRows, row: int) -> float:
-    """What is lost if a queued tuple is dropped, by the model of the queue."""
+    """Return the loss if a queued tuple is dropped, by the model of the queue."""
     state = memory.state
     model, side = state[QUEUE_MODEL], np.int64(rows.side[row])
     if model == DROP_LEAST_PROBABLE:
@@ -145,9 +145,9 @@ def _drop_one(memory: WindowMemory, rows: WindowRows, cursor: Int64s, departed: 
 
 @part
 def _serve(memory: WindowMemory, rows: WindowRows, cursor: Int64s, served: Int64s, instants: int) -> None:
-    """Work for some instants."""
+    """Serve queued tuples for ``instants`` instants and append them to ``served``."""
     state = memory.state
-    # More than it takes to serve all would be lost, and could overflow.
+    # Cap the credit at what serves the whole queue: the rest would be lost anyway, and could overflow.
     enough = state[SERVICE_PER] * (state[QUEUED] + 1) // state[SERVICE] + 1
     state[CREDIT] += state[SERVICE] * min(instants, enough)
     while state[CREDIT] >= state[SERVICE_PER] and state[QUEUED] > 0:
@@ -164,7 +164,7 @@ def _serve(memory: WindowMemory, rows: WindowRows, cursor: Int64s, served: Int64
 
 @rare_part
 def serve_more(memory: WindowMemory, rows: WindowRows, cursor: Int64s, served: Int64s, departed: Int64s) -> bool:
-    """Go on until some tuples are served, which are added to ``served``; gives whether there were any."""
+    """Run the queue until it serves a tuple, and append these rows to ``served``; return False if it serves none."""
     state, before = memory.state, cursor[SERVED]
     while True:
         if state[DROP_DUE]:

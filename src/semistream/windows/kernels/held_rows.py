@@ -1,16 +1,14 @@
-"""The memory of a window join: tuples of two streams in slots, found by key, by age and by priority.
+"""Memory of a window join: tuples of two streams in slots, found by key, by age and by priority.
 
-A slot is one row of ``records``, 64 bytes, so that a tuple is one line of the processor's cache; ``links`` is the same
-memory in words of 32 bits. ``ARRIVAL`` is -1 in a slot that is free. Three structures lie over the slots, each for
-either side:
+`WindowMemory` holds the tuples in memory, `WindowRows` the arriving ones. A slot is one row of ``records``, 64 bytes,
+so a tuple fills one CPU cache line. ``links`` is the same memory as 32-bit words. ``ARRIVAL`` is -1 in a free slot.
+Three structures cover the slots, one of each per side:
 
-- buckets of a hash table: ``heads[side, bucket]`` is the youngest tuple, ``AFTER`` the next older one. ``BEFORE`` is
-  the next younger one, or ``~bucket`` of the youngest.
-- a ring of tuples in the order of arrival, from which the expired ones are taken. A tuple that left before stays in the
-  ring until its turn comes: its arrival is not that of the slot any more.
-- a chain for each class of priority, oldest first (`semistream.kernels.window_classes`), or a pool to draw from.
-
-Tuples of two streams as the kernels of a window join take them.
+- Buckets of a hash table: ``heads[side, bucket]`` is the youngest tuple, ``AFTER`` the next older one. ``BEFORE`` is
+  the next younger one, or ``~bucket`` for the youngest.
+- A ring of tuples in order of arrival, from which expired tuples are removed. An evicted tuple stays in the ring
+  until its turn comes; its arrival number then differs from that of its slot.
+- A chain for each priority class, oldest first (`semistream.windows.kernels.priorities`), or a pool for random draws.
 """
 
 from typing import NamedTuple
@@ -25,10 +23,10 @@ Floats = npt.NDArray[np.float64]
 Counters = npt.NDArray[np.float32]
 
 WORDS = 8  # 64-bit words of a slot
-CODE, TIME, POSITION, ARRIVAL, ORIGIN = range(5)  # words of 64 bits
-BEFORE, AFTER, OLDER, YOUNGER, CLASS, COST = range(10, 16)  # words of 32 bits; CLASS is class << 1 | side
+CODE, TIME, POSITION, ARRIVAL, ORIGIN = range(5)  # 64-bit words
+BEFORE, AFTER, OLDER, YOUNGER, CLASS, COST = range(10, 16)  # 32-bit words; CLASS is class << 1 | side
 
-# What `state` holds; of names with a side's place behind them, that of the left is given.
+# Indices into `state`. A name that exists for both sides is the index of the left one; the right one follows it.
 LIVE, USED, SEEN, COUNT, RING_START, RING_COUNT, EXPIRED, EVICTED, HOPELESS = range(0, 18, 2)
 FREE, ARRIVALS, NOW, RANDOM, REFRESH_AT, DECAY_AT, DEPARTED = range(18, 25)
 POLICY, VARIABLE, LEARNT, HALF_LIFE, REFRESH, KEEP_DEPARTED = range(25, 31)
@@ -36,14 +34,14 @@ CAPACITY, WINDOW, BY_TUPLES = range(31, 37, 2)
 DROPPED = 37
 QUEUE_MODEL, QUEUE_LIMIT, QUEUED, SERVICE, SERVICE_PER, CREDIT, CLOCK, DROP_DUE = range(39, 47)
 STATE_WORDS = 47
-UNBOUNDED = -1  # as a window
-# What `sums` holds of each side: tuples that the sketch counts, results that evicted tuples may have cost, and what the
-# least worthy tuple that is kept is worth, in the mean.
+UNBOUNDED = -1  # value of a window
+# Indices into `sums`, for each side: tuples counted by the sketch, estimated results lost to evictions, and the moving
+# average of the lowest worth kept.
 TOTAL, LOST, PRICE = range(0, 6, 2)
 SUMS = 6
 
-# Kernels that are given these arrays do not count references to them: numba would do so whenever one is named, by
-# instructions that lock memory, and a tuple would take four times as long. They allocate nothing, so nothing is lost.
+# Kernels with these arrays do not count references. Numba would do so at every mention of an array, by atomic
+# instructions, and a tuple would take four times as long. The kernels allocate nothing, so nothing leaks.
 kernel = njit(cache=True, nogil=True, _nrt=False)
 part = njit(inline="always", _nrt=False)
 rare_part = njit(_nrt=False)
@@ -52,28 +50,28 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class WindowMemory(NamedTuple):
-    """The arrays; first dimensions of two are the sides. ``sums`` and ``state`` are indexed by the names above."""
+    """Arrays of the memory. A first dimension of two is the side. The names above index ``sums`` and ``state``."""
 
     records: Int64s
     links: Int32s
     heads: Int32s
     ring: Int32s
     ring_arrivals: Int64s
-    first: Int32s  # of each class, the oldest tuple
+    first: Int32s  # oldest tuple of each class
     last: Int32s
-    head_age: Int64s  # of each class, the time (or position) of the oldest tuple
-    marks: UInt64s  # which classes have tuples, a bit each, and which words of these have bits, and so on
-    values: Floats  # of each class
+    head_age: Int64s  # time (or position) of the oldest tuple of each class
+    marks: UInt64s  # one bit per non-empty class, then one bit per non-zero word, and so on
+    values: Floats  # value of each class
     pool: Int32s
-    weights: Floats  # of each slot, what a result of the tuple is worth; empty if all are worth the same
-    counters: Counters  # the sketch: side, row, column
+    weights: Floats  # weight of a result of each slot's tuple; empty if all weigh the same
+    counters: Counters  # sketch: side, row, column
     sums: Floats
     state: Int64s
 
 
 @part
 def bucket_of(cell: int, buckets: int) -> np.int64:
-    """The bucket of a cell, of a power of two of buckets."""
+    """Return the bucket of a cell; ``buckets`` is a power of two."""
     mixed = np.uint64(cell) * _GOLDEN
     mixed ^= mixed >> np.uint64(32)
     return np.int64(mixed & np.uint64(buckets - 1))
@@ -81,7 +79,7 @@ def bucket_of(cell: int, buckets: int) -> np.int64:
 
 @part
 def link_to_bucket(memory: WindowMemory, side: int, slot: int, bucket: int) -> None:
-    """Put a tuple in front of its bucket."""
+    """Insert a tuple at the front of a bucket."""
     links = memory.links
     younger_head = memory.heads[side, bucket]
     links[slot, BEFORE] = ~bucket
@@ -93,7 +91,7 @@ def link_to_bucket(memory: WindowMemory, side: int, slot: int, bucket: int) -> N
 
 @part
 def unlink_from_bucket(memory: WindowMemory, side: int, slot: int) -> None:
-    """Take a tuple out of its bucket."""
+    """Remove a tuple from its bucket."""
     links = memory.links
     before, after = links[slot, BEFORE], links[slot, AFTER]
     if before < 0:
@@ -106,7 +104,7 @@ def unlink_from_bucket(memory: WindowMemory, side: int, slot: int) -> None:
 
 @part
 def take_slot(memory: WindowMemory) -> int:
-    """A free slot; there must be one. Free slots are chained by ``AFTER``."""
+    """Return a free slot; there must be one. ``AFTER`` chains the free slots."""
     slot = memory.state[FREE]
     memory.state[FREE] = memory.links[slot, AFTER]
     return slot
@@ -114,7 +112,7 @@ def take_slot(memory: WindowMemory) -> int:
 
 @part
 def free_slot(memory: WindowMemory, slot: int) -> None:
-    """Give a slot back."""
+    """Return a slot to the free ones."""
     memory.records[slot, ARRIVAL] = -1
     memory.links[slot, AFTER] = memory.state[FREE]
     memory.state[FREE] = slot
@@ -122,7 +120,7 @@ def free_slot(memory: WindowMemory, slot: int) -> None:
 
 @rare_part
 def _compact_ring(memory: WindowMemory, side: int) -> None:
-    """Leave only the tuples that are there: at most half of the ring."""
+    """Remove the tuples that have left; the rest fill at most two thirds of the ring."""
     state, ring, arrivals = memory.state, memory.ring[side], memory.ring_arrivals[side]
     start, mask, kept = state[RING_START + side], ring.size - 1, 0
     for i in range(state[RING_COUNT + side]):
@@ -136,7 +134,7 @@ def _compact_ring(memory: WindowMemory, side: int) -> None:
 
 @part
 def append_to_ring(memory: WindowMemory, side: int, slot: int, arrival: int) -> None:
-    """Note a tuple as the youngest of its side."""
+    """Append a tuple to the ring as the youngest of its side."""
     state = memory.state
     size = memory.ring.shape[1]
     if state[RING_COUNT + side] == size:
@@ -148,7 +146,7 @@ def append_to_ring(memory: WindowMemory, side: int, slot: int, arrival: int) -> 
 
 @part
 def oldest_in_ring(memory: WindowMemory, side: int) -> int:
-    """The oldest tuple of a side, -1 if there is none; what left before is taken off the ring."""
+    """Return the oldest tuple of a side, or -1 if there is none; remove tuples that have left from the ring's start."""
     state, mask = memory.state, memory.ring.shape[1] - 1
     while state[RING_COUNT + side] > 0:
         at = state[RING_START + side]
@@ -162,14 +160,16 @@ def oldest_in_ring(memory: WindowMemory, side: int) -> int:
 
 @part
 def age_of(memory: WindowMemory, side: int, slot: int) -> int:
-    """What a tuple's lifetime is counted from: its time, or its position in a window of tuples."""
+    """Return the start of a tuple's lifetime: its time, or its position in a window of tuples."""
     return memory.records[slot, POSITION if memory.state[BY_TUPLES + side] else TIME]
 
 
 @part
 def remaining_life(memory: WindowMemory, side: int, age: int) -> int:
-    """Instants after this one at which a tuple of this age can still meet partners (in a window of tuples: how many
-    more of its own stream it outlives), at least 0; unbounded is the greatest number."""
+    """Return how long a tuple of this age can still meet partners: at least 0, and the largest integer if unbounded.
+
+    Counted in instants after this one, or in a window of tuples, in further tuples of its own stream that it outlives.
+    """
     state = memory.state
     window = state[WINDOW + side]
     if window == UNBOUNDED:
@@ -181,7 +181,7 @@ def remaining_life(memory: WindowMemory, side: int, age: int) -> int:
 
 @part
 def is_expired(memory: WindowMemory, side: int, age: int, now: int) -> bool:
-    """Whether a tuple of this age is outside of its side's window at instant ``now``."""
+    """True if a tuple of this age is outside its side's window at instant ``now``."""
     state = memory.state
     window = state[WINDOW + side]
     if window == UNBOUNDED:
@@ -192,12 +192,14 @@ def is_expired(memory: WindowMemory, side: int, age: int, now: int) -> bool:
 
 
 class WindowRows(NamedTuple):
-    """Tuples in the order of (time, side, position). Arrays that are empty: all can match; cells and bounds are the
-    codes; the sketch finds the classes; weights are 1; costs are 1; there is no queue.
+    """Arriving tuples in the order of (time, side, position).
 
-    ``number`` counts the tuples of a side from 0. A tuple is stored in ``cell``, and its partners are in the cells of
-    the other side from ``first_cell`` to ``last_cell``, with codes from ``low`` to ``high``. ``queued`` marks those
-    that wait in a queue.
+    ``number`` counts the tuples of a side from 0. A tuple is stored in ``cell``; its partners are in the other side's
+    cells from ``first_cell`` to ``last_cell``, with codes from ``low`` to ``high``. ``queued`` marks tuples that wait
+    in a queue.
+
+    Some arrays may be empty. Then all tuples can match (``possible``), cells and bounds equal the codes, classes come
+    from the sketch (``class_``), weights and costs are 1, and there is no queue (``queued``).
     """
 
     side: Bytes

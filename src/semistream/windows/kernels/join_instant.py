@@ -1,10 +1,10 @@
-"""One pass over tuples of two streams in the order of their times: expire, probe, admit, evict.
+"""One pass over the tuples of two streams in time order: expire, probe, admit, evict.
 
-The tuples of one instant arrive together (WINDOW 2.1, 6.1.1). First what has expired by then leaves; then each of them
-is joined with the other side's tuples in memory and with those that arrive with it, and enters the memory; at last what
-no later instant can use leaves, and then as many as the memory is over its capacity, least worthy first, new ones like
-old ones. So the memory holds more than its capacity only while an instant lasts: the "two additional buffer cells for
-the new arriving tuple of each stream" of 2.3, and as many more as arrive at once.
+The tuples of one instant arrive together (WINDOW 2.1, 6.1.1). First, expired tuples leave. Then each arriving tuple
+is joined with the other side's tuples, both those in memory and those arriving with it, and enters the memory. Last,
+the tuples leave that no later instant can use, and then the least worthy ones, new or old, until the capacity holds.
+The memory exceeds its capacity only during an instant: by the "two additional buffer cells for the new arriving tuple
+of each stream" of 2.3, and by more if more tuples arrive at once.
 """
 
 import numpy as np
@@ -99,7 +99,7 @@ def _remove(memory: WindowMemory, side: int, slot: int) -> None:
 
 @part
 def expire(memory: WindowMemory, now: int, departed: Int64s) -> None:
-    """Take out what is outside of its window at an instant."""
+    """Remove the tuples outside their window at instant ``now``."""
     for side in range(2):
         if memory.state[WINDOW + side] == UNBOUNDED:
             continue
@@ -113,7 +113,7 @@ def expire(memory: WindowMemory, now: int, departed: Int64s) -> None:
 
 @kernel
 def expire_tuples(memory: WindowMemory, now: int, departed: Int64s) -> None:
-    """Take out what is outside of its window at an instant at which nothing arrives; ``departed`` as in `join_rows`."""
+    """Remove the tuples outside their window at an instant without arrivals; ``departed`` as in `join_rows`."""
     expire(memory, now, departed)
 
 
@@ -133,7 +133,7 @@ def _evict(memory: WindowMemory, side: int, slot: int, departed: Int64s) -> None
 
 @part
 def _fit(memory: WindowMemory, departed: Int64s) -> None:
-    """Evict the least worthy tuples until the capacity holds: that of each side, or that of both together."""
+    """Evict the least worthy tuples until the capacity holds, of each side or of both together."""
     state = memory.state
     if state[VARIABLE]:
         while state[USED] + state[USED + 1] > state[CAPACITY]:
@@ -180,7 +180,7 @@ def _admit(memory: WindowMemory, rows: WindowRows, row: int, placed: Int32s) -> 
 
 @rare_part
 def _reclassify(memory: WindowMemory) -> None:
-    """Give every tuple the class that the sketch now says, and keep classes in the order of arrival."""
+    """Move every tuple to the class of its current estimate; classes stay in order of arrival."""
     state = memory.state
     for side in range(2):
         for class_ in range(memory.values.size):
@@ -201,7 +201,7 @@ def _reclassify(memory: WindowMemory) -> None:
 
 @rare_part
 def _learn_more(memory: WindowMemory, by_code: bool) -> None:
-    """After an instant: forget by half, and look again at what the tuples in memory are worth, when it is time."""
+    """Decay the sketch and reclassify the tuples in memory, if due. Called after each instant."""
     state = memory.state
     if state[ARRIVALS] >= state[DECAY_AT]:
         decay(memory)
@@ -213,7 +213,7 @@ def _learn_more(memory: WindowMemory, by_code: bool) -> None:
 
 
 @kernel
-def join_rows(  # noqa: PLR0915  # one pass, whose state would have to be handed from part to part
+def join_rows(  # noqa: PLR0915  # one pass; parts would have to pass its state on
     memory: WindowMemory,
     rows: WindowRows,
     cursor: Int64s,
@@ -223,13 +223,14 @@ def join_rows(  # noqa: PLR0915  # one pass, whose state would have to be handed
     out_left: Int64s,
     out_right: Int64s,
 ) -> tuple[int, bool]:
-    """Pairs of origins of a left and a right tuple; gives how many, and whether it is over or the output was full.
+    """Write the origins of joined pairs to ``out_left`` and ``out_right``; return their number, and True when done.
 
-    The origin of a tuple is what its slot says: where its row is kept, or ``~number`` of one that came in ``rows``.
-    ``placed[side, number]`` takes the slot that a row got. ``departed`` takes (side, origin, arrival, until, time) of
-    what leaves, if that is asked for: ``until`` is the arrival number of the last tuple it met, `FOREVER` if it
-    expired. ``cursor`` says where to go on. If the processor is slow, ``served`` has as many places as there are rows,
-    and takes those that a queue lets through (`semistream.kernels.window_queue`).
+    False means that the output is full: call again to go on from ``cursor``. The origin of a tuple is stored in its
+    slot: the number of its stored row, or ``~number`` if it arrived in ``rows``. ``placed[side, number]`` receives
+    the slot of each row. ``departed`` receives (side, origin, arrival, until, time) of each tuple that leaves, if
+    ``KEEP_DEPARTED`` is set. ``until`` is the arrival number of the last tuple it met, or `FOREVER` if it expired.
+    With a slow processor, ``served`` has one entry per row and receives the rows that the queue lets through
+    (`semistream.windows.kernels.heap`).
     """
     state, records, links = memory.state, memory.records, memory.links
     found, buckets, ranged = 0, memory.heads.shape[1], rows.cell.size > 0
@@ -237,8 +238,8 @@ def join_rows(  # noqa: PLR0915  # one pass, whose state would have to be handed
     turn, phase, slot, cell, end = cursor[0], cursor[1], cursor[2], cursor[3], cursor[4]
     while True:
         if phase == _BEGIN:
-            # The end of the instant before, also if that was in another call, or the capacity has changed since.
-            if not queued:  # others of that instant may still be in the queue
+            # Finish the previous instant, even if it was in another call or the capacity has changed since.
+            if not queued:  # other tuples of that instant may still be in the queue
                 expire(memory, state[NOW] + 1, departed)
             _fit(memory, departed)
             if state[LEARNT]:

@@ -1,4 +1,7 @@
-"""Look up the class of a key by its code: a hash table, as a search among a million codes misses the cache 20 times."""
+"""Hash table from key codes to priority classes.
+
+A binary search among a million codes would miss the CPU cache 20 times.
+"""
 
 import numpy as np
 from numba import njit
@@ -16,7 +19,7 @@ def _slot_of(code: int, size: int) -> np.int64:
 
 @njit(cache=True, nogil=True)
 def index_codes(codes: Int64s, slots: Int32s) -> None:
-    """Enter the positions of different codes into ``slots``: a power of two of them, all -1, and more than codes."""
+    """Enter the positions of distinct codes into ``slots``: a power of two of them, all -1, and more than codes."""
     for i in range(codes.size):
         at = _slot_of(codes[i], slots.size)
         while slots[at] >= 0:
@@ -26,7 +29,7 @@ def index_codes(codes: Int64s, slots: Int32s) -> None:
 
 @njit(cache=True, nogil=True)
 def find_classes(wanted: Int64s, codes: Int64s, slots: Int32s, classes: Int32s, out: Int32s) -> None:
-    """The classes of codes, 0 for those that are not there."""
+    """Write the class of each wanted code to ``out``, 0 for unknown codes."""
     for i in range(wanted.size):
         at = _slot_of(wanted[i], slots.size)
         out[i] = 0

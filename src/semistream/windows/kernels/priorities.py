@@ -1,12 +1,13 @@
-"""Classes of priority: who is to leave the memory of a window join first.
+"""Priority classes: find the tuple that leaves the memory of a window join first.
 
-Tuples with one value stand in one class, oldest first, as ties go to the younger (WINDOW 4.2). So the first of a class
-is the one of it that leaves first, under every policy here: by the class alone (PROB), by the class and what is left of
-the tuple's life (LIFE, EXPECTED). ``marks`` says which classes have tuples: a bit for
-each class, above them a bit for each word with a bit, up to a level of one word. The lowest class is found by looking
-at one word of each level: no heap is needed, and a tuple that expires leaves its class at equal cost.
+Tuples of equal value form a class. A class is ordered oldest first, because ties favour the younger tuple (WINDOW
+4.2). The first tuple of a class is therefore the first of its class to leave under every policy: by the class alone
+(PROB), or by the class and the remaining lifetime (LIFE, EXPECTED). ``marks`` records the non-empty classes: one bit
+per class, above these one bit per non-zero word, and so on up to a level of one word. Finding the lowest class reads
+one word per level. No heap is needed, and a tuple that expires leaves its class at the same cost.
 
-Put tuples that were in the memory of a window join into a new, empty one: it grows, or a state is restored.
+`load_tuples` enters the tuples of an earlier memory into a new, empty one, when the memory grows or a state is
+restored.
 """
 
 import numpy as np
@@ -45,21 +46,21 @@ from semistream.windows.kernels.held_rows import (
 
 BY_CLASS, BY_LIFE, BY_EXPECTED, AT_RANDOM = range(4)  # policies
 
-_STEP_BITS = 5  # classes of an octave: 2**5, so that values of a class differ by 3 % at most
+_STEP_BITS = 5  # 2**5 classes per octave, so values of a class differ by at most 3 %
 _OCTAVES = 64  # below and above 1
 _SHIFT = 52 - _STEP_BITS
 _BEFORE_FIRST = ((1023 - _OCTAVES) << _STEP_BITS) - 1
 GRID_CLASSES = (2 * _OCTAVES << _STEP_BITS) + 1
-"""Classes of the grid: none for what is not positive, then steps of an octave's 32nd from 2**-64 to 2**64."""
+"""Classes of the grid: class 0 for zero and negative values, then 32 steps per octave from 2**-64 to 2**64."""
 
 _ONE = np.uint64(1)
-_LEARNING = 1.0 / 64  # of the price of a place, by each eviction
-_HORIZON = 1.0 / 8  # of the longer window: how far ahead a gain counts
-_BELOW_PRICE = 1e-9  # so that all that gain nothing rank below what gains, and by their value
+_LEARNING = 1.0 / 64  # weight of one eviction in the price of a place
+_HORIZON = 1.0 / 8  # share of the longer window over which a gain counts
+_BELOW_PRICE = 1e-9  # ranks tuples without a gain below all others, and by their value
 
 
 def mark_words(classes: int) -> int:
-    """Words that ``marks`` takes for so many classes.
+    """Return the number of words that ``marks`` needs for this many classes.
 
     >>> mark_words(64), mark_words(65)
     (1, 3)
@@ -73,7 +74,7 @@ def mark_words(classes: int) -> int:
 
 @kernel
 def grid_class(value: float) -> np.int64:
-    """The class of a value in the grid: its order is that of the values, up to 3 %."""
+    """Return the class of a value in the grid; classes have the order of the values, up to 3 %."""
     if not value > 0.0:
         return np.int64(0)
     class_: np.int64 = (np.float64(value).view(np.int64) >> _SHIFT) - _BEFORE_FIRST
@@ -82,13 +83,13 @@ def grid_class(value: float) -> np.int64:
 
 @kernel
 def grid_classes(values: Floats, out: Int32s) -> None:
-    """The classes of many values."""
+    """Write the class of each value to ``out``."""
     for i in range(values.size):
         out[i] = grid_class(values[i])
 
 
 def grid_values() -> Floats:
-    """The least value of each class of the grid.
+    """Return the smallest value of each class of the grid.
 
     >>> grid_values()[[0, 64 * 32 + 1, 65 * 32 + 1]].tolist()
     [0.0, 1.0, 2.0]
@@ -124,14 +125,14 @@ def _unmark(memory: WindowMemory, side: int, class_: int) -> None:
 
 @part
 def _lowest_class(memory: WindowMemory, side: int) -> np.int64:
-    """The lowest class with tuples, -1 if there is none."""
+    """Return the lowest non-empty class, or -1 if all are empty."""
     marks = memory.marks[side]
-    level = marks.size - 1  # where the top level begins, which is one word
+    level = marks.size - 1  # start of the top level, which has one word
     if marks[level] == 0:
         return np.int64(-1)
     at = np.int64(trailing_zeros(marks[level]))
     while level > 0:
-        below, words = 0, (memory.values.size + 63) >> 6  # the level below the one at hand
+        below, words = 0, (memory.values.size + 63) >> 6  # the level below the current one
         while below + words < level:
             below, words = below + words, (words + 63) >> 6
         at = (at << 6) + np.int64(trailing_zeros(marks[below + at]))
@@ -141,7 +142,7 @@ def _lowest_class(memory: WindowMemory, side: int) -> np.int64:
 
 @part
 def enter_class(memory: WindowMemory, side: int, slot: int, class_: int) -> None:
-    """Add a tuple, the youngest of its side, to its class, or to the pool that is drawn from."""
+    """Add a tuple, the youngest of its side, to its class, or to the pool for random draws."""
     links, state = memory.links, memory.state
     links[slot, CLASS] = class_ << 1 | side
     if state[POLICY] == AT_RANDOM:
@@ -161,7 +162,7 @@ def enter_class(memory: WindowMemory, side: int, slot: int, class_: int) -> None
 
 @part
 def leave_class(memory: WindowMemory, side: int, slot: int) -> None:
-    """Take a tuple out of its class or pool."""
+    """Remove a tuple from its class or pool."""
     links, state = memory.links, memory.state
     if state[POLICY] == AT_RANDOM:
         at, end = links[slot, OLDER], state[LIVE + side] - 1
@@ -187,7 +188,7 @@ def leave_class(memory: WindowMemory, side: int, slot: int) -> None:
 
 @part
 def learn_price(memory: WindowMemory, side: int) -> None:
-    """After an eviction: move the price of a place towards what the least worthy tuple that stayed is worth to PROB."""
+    """Move the price of a place towards the PROB worth of the least worthy tuple that stayed, after an eviction."""
     lowest = _lowest_class(memory, side)
     if memory.state[VARIABLE]:
         side, other = 0, _lowest_class(memory, 1 - side)
@@ -198,7 +199,7 @@ def learn_price(memory: WindowMemory, side: int) -> None:
 
 @rare_part
 def _least_valuable_class(memory: WindowMemory, side: int) -> tuple[np.int64, float]:
-    """The class whose oldest tuple has the least worth, by LIFE or EXPECTED, and that worth; -1 if there is none."""
+    """Return the class whose oldest tuple is worth least by LIFE or EXPECTED, and that worth; -1 if all are empty."""
     found, least, found_arrival = np.int64(-1), np.inf, np.int64(0)
     expected, price = memory.state[POLICY] == BY_EXPECTED, memory.sums[PRICE + (0 if memory.state[VARIABLE] else side)]
     horizon = np.float64(max(memory.state[WINDOW], memory.state[WINDOW + 1])) * _HORIZON
@@ -224,7 +225,7 @@ def _least_valuable_class(memory: WindowMemory, side: int) -> tuple[np.int64, fl
 
 @part
 def next_random(memory: WindowMemory, below: int) -> np.int64:
-    """SplitMix64 (Steele, Lea & Flood, 2014); the bias of a remainder is below 2**-32 for any pool."""
+    """Draw an integer in [0, below) by SplitMix64 (Steele, Lea & Flood, 2014); the modulo bias is below 2**-32."""
     z = np.uint64(memory.state[RANDOM]) + np.uint64(0x9E3779B97F4A7C15)
     memory.state[RANDOM] = np.int64(z)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -235,7 +236,7 @@ def next_random(memory: WindowMemory, below: int) -> np.int64:
 
 @part
 def least_of(memory: WindowMemory, side: int) -> tuple[int, float]:
-    """The tuple of a side that is to leave first and its worth, -1 if there is none."""
+    """Return the tuple of a side that leaves first, and its worth; -1 if the side is empty."""
     policy = memory.state[POLICY]
     if policy == AT_RANDOM:
         live = memory.state[LIVE + side]
@@ -249,7 +250,7 @@ def least_of(memory: WindowMemory, side: int) -> tuple[int, float]:
 
 @rare_part
 def least_of_both(memory: WindowMemory) -> tuple[int, int]:
-    """The side and the tuple that is to leave first where the sides share their memory."""
+    """Return the side and slot of the tuple that leaves first, if both sides share the memory."""
     live = memory.state[LIVE], memory.state[LIVE + 1]
     if memory.state[POLICY] == AT_RANDOM:
         drawn = next_random(memory, live[0] + live[1])
@@ -271,9 +272,9 @@ DUMPED_COLUMNS = 9
 
 @kernel
 def load_tuples(memory: WindowMemory, tuples: Int64s, cells: Int64s, weights: Floats) -> None:
-    """Enter tuples in the order of their arrival, each where it was: in its class, and in its place of the pool.
+    """Enter tuples in order of arrival, each at its old place: its class, or its position in the pool.
 
-    ``tuples`` has a row for each, with the columns named above; ``cells`` are theirs, empty if they are their codes.
+    ``tuples`` has one row per tuple, with the columns named above. ``cells`` holds their cells; empty means the codes.
     """
     records, links, state = memory.records, memory.links, memory.state
     for i in range(tuples.shape[0]):

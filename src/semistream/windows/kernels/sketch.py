@@ -1,8 +1,8 @@
-"""How often keys came of late: a count-min sketch for each stream, whose counts decay.
+"""Recent key frequencies: a count-min sketch for each stream, with decaying counts.
 
-Of the two counters of a key only the lesser is raised (conservative update; Estan & Varghese, SIGCOMM 2002), so that an
-estimate is never too low, and too high only if other keys share both counters. All counters are halved from time to
-time: keys that were frequent long ago are forgotten.
+Of a key's two counters only the smaller is raised (conservative update; Estan & Varghese, SIGCOMM 2002). An estimate
+is therefore never too low, and too high only if other keys share both counters. All counters are halved from time to
+time, which forgets keys that were frequent long ago.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def _places(cell: int, width: int) -> tuple[np.int64, np.int64]:
 
 @part
 def observe(memory: WindowMemory, side: int, cell: int) -> None:
-    """Count a tuple of a stream."""
+    """Count one tuple of a stream."""
     counters = memory.counters[side]
     one, other = _places(cell, counters.shape[1])
     count = min(counters[0, one], counters[1, other]) + np.float32(1)
@@ -34,7 +34,7 @@ def observe(memory: WindowMemory, side: int, cell: int) -> None:
 
 @part
 def estimate(memory: WindowMemory, side: int, cell: int) -> float:
-    """How often a cell came in a stream of late."""
+    """Return the recent frequency of a cell in a stream."""
     counters = memory.counters[side]
     one, other = _places(cell, counters.shape[1])
     return np.float64(min(counters[0, one], counters[1, other]))

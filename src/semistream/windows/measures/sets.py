@@ -1,9 +1,9 @@
-"""Set measures: how near an approximate result is to the exact one, both multisets of rows (WINDOW 2.2).
+"""Set measures: similarity of an approximate and an exact result as multisets of rows (WINDOW 2.2).
 
-Each takes two tables with the same columns, the approximate result X and the exact one Y, and counts equal rows: with
-c_X(v) and c_Y(v) copies of a row v, the intersection has the lesser of both, the union the greater. Nulls are equal to
-each other here. If X is a subset of Y, as it is for an equi-join that dropped tuples, all but `overlap` (always 1) say
-the same: the more rows, the better.
+Each measure takes two tables with the same columns, the approximate result X and the exact result Y. With c_X(v) and
+c_Y(v) copies of a row v, the intersection has the smaller number of copies and the union the larger. Nulls are equal
+to each other here. If X is a subset of Y, as for an equi-join that dropped tuples, all measures except `overlap`
+(then always 1) agree: more rows are better.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class _Sizes:
 
 
 def same_columns(approximate: pa.Table, exact: pa.Table) -> None:
-    """Refuse tables that do not have the same columns in the same order."""
+    """Raise `InvalidArgument` unless both tables have the same columns in the same order."""
     if approximate.schema.names != exact.schema.names:
         raise InvalidArgument(
             f"The approximate result has the columns {approximate.schema.names}, the exact one {exact.schema.names}; "
-            "select the same, in the same order."
+            "select the same columns in the same order."
         )
 
 
 def max_subset_error(approximate: pa.Table, exact: pa.Table) -> int:
-    """MAX-subset: how many rows are missing. The approximate result must be a subset, or there is no such error.
+    """Return the MAX-subset error: the number of missing rows. Raises if the approximate result is not a subset.
 
     >>> max_subset_error(pa.table({"key": [1, 2]}), pa.table({"key": [1, 2, 2, 3]}))
     2
@@ -51,14 +51,14 @@ def max_subset_error(approximate: pa.Table, exact: pa.Table) -> int:
     sizes = _Sizes.of(approximate, exact)
     if sizes.both < sizes.x:
         raise InvalidArgument(
-            f"{sizes.x - sizes.both} of the {sizes.x} rows are not in the exact result; MAX-subset is for subsets "
-            "of it. Use symmetric_difference."
+            f"{sizes.x - sizes.both} of the {sizes.x} rows are not in the exact result; MAX-subset needs a subset. "
+            "Use symmetric_difference."
         )
     return sizes.y - sizes.x
 
 
 def symmetric_difference(approximate: pa.Table, exact: pa.Table) -> int:
-    """|X - Y| + |Y - X|: rows that should not be there, and rows that are missing; for a subset the MAX-subset error.
+    """Return |X - Y| + |Y - X|: wrong rows plus missing rows. For a subset this is the MAX-subset error.
 
     >>> symmetric_difference(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2, 2]}))
     3
@@ -68,7 +68,7 @@ def symmetric_difference(approximate: pa.Table, exact: pa.Table) -> int:
 
 
 def matching(approximate: pa.Table, exact: pa.Table) -> int:
-    """Matching coefficient |X ∩ Y|.
+    """Return the matching coefficient |X ∩ Y|.
 
     >>> matching(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2, 2]}))
     1
@@ -77,7 +77,7 @@ def matching(approximate: pa.Table, exact: pa.Table) -> int:
 
 
 def dice(approximate: pa.Table, exact: pa.Table) -> float:
-    """Dice coefficient 2 |X ∩ Y| / (|X| + |Y|), from 0 to 1; 1 for two empty tables.
+    """Return the Dice coefficient 2 |X ∩ Y| / (|X| + |Y|), from 0 to 1; 1 for two empty tables.
 
     >>> dice(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2]}))
     0.5
@@ -87,7 +87,7 @@ def dice(approximate: pa.Table, exact: pa.Table) -> float:
 
 
 def jaccard(approximate: pa.Table, exact: pa.Table) -> float:
-    """Jaccard coefficient |X ∩ Y| / (|X| + |Y| - |X ∩ Y|), from 0 to 1; 1 for two empty tables.
+    """Return the Jaccard coefficient |X ∩ Y| / (|X| + |Y| - |X ∩ Y|), from 0 to 1; 1 for two empty tables.
 
     >>> jaccard(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2, 7, 7]}))
     0.5
@@ -97,7 +97,7 @@ def jaccard(approximate: pa.Table, exact: pa.Table) -> float:
 
 
 def cosine(approximate: pa.Table, exact: pa.Table) -> float:
-    """Cosine coefficient |X ∩ Y| / sqrt(|X| |Y|), from 0 to 1; 1 for two empty tables, 0 if only one is empty.
+    """Return the cosine coefficient |X ∩ Y| / sqrt(|X| |Y|), from 0 to 1; 1 if both tables are empty, 0 if only one is.
 
     >>> cosine(pa.table({"key": [1]}), pa.table({"key": [1, 2, 3, 4]}))
     0.5
@@ -107,7 +107,7 @@ def cosine(approximate: pa.Table, exact: pa.Table) -> float:
 
 
 def overlap(approximate: pa.Table, exact: pa.Table) -> float:
-    """Overlap coefficient |X ∩ Y| / min(|X|, |Y|), from 0 to 1; 1 if one is a subset of the other, as an empty one is.
+    """Return the overlap coefficient |X ∩ Y| / min(|X|, |Y|), from 0 to 1; 1 for subsets, including empty ones.
 
     >>> overlap(pa.table({"key": [1, 2]}), pa.table({"key": [1, 2, 3, 4]}))
     1.0

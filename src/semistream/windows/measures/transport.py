@@ -1,8 +1,9 @@
-"""Transport measures: how far an approximate result is from the exact one if rows that differ may still be near.
+"""Transport measures: the distance of an approximate result from the exact one, if different rows may be similar.
 
-Both need a distance between rows. By default it is Euclidean: numbers, dates and times differ by what lies between
-them, other values by 1 if they are not equal; a null, or NaN, differs from a value by 1. Another distance is a function
-of two tables that gives a matrix, a line for each row of the first and a column for each of the second.
+Both measures need a distance between rows. The default is Euclidean: numbers, dates and times differ by their
+difference, other values by 1 if they are not equal, and a null or NaN differs from a value by 1. A custom distance is
+a function of two tables that returns a matrix, with a line for each row of the first and a column for each row of the
+second.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MOST_ENTRIES = 10**7
 
 
 def euclidean(one: pa.Table, other: pa.Table) -> Matrix:
-    """The default distance.
+    """Return the default distance between the rows of two tables.
 
     >>> euclidean(pa.table({"x": [0, 3], "name": ["a", "b"]}), pa.table({"x": [0], "name": ["a"]})).round(3).tolist()
     [[0.0], [3.162]]
@@ -39,7 +40,7 @@ def euclidean(one: pa.Table, other: pa.Table) -> Matrix:
             squares += values[:, None] != others[None, :]
             continue
         left, right = _numbers(a), _numbers(b)
-        with np.errstate(invalid="ignore"):  # infinity is at no distance from itself
+        with np.errstate(invalid="ignore"):  # infinity has distance 0 from itself
             apart = np.square(left[:, None] - right[None, :])
         one_null = np.isnan(left)[:, None] != np.isnan(right)[None, :]
         squares += np.where(one_null, 1.0, np.nan_to_num(apart, nan=0.0, posinf=np.inf))
@@ -47,21 +48,23 @@ def euclidean(one: pa.Table, other: pa.Table) -> Matrix:
 
 
 def earth_movers_distance(approximate: pa.Table, exact: pa.Table, distance: Distance = euclidean) -> float:
-    """EMD: the least work, rows times distance, that turns the approximate result into as many rows of the exact one.
+    """Return the EMD: the least work (rows times distance) to turn the approximate result into rows of the exact one.
 
-    The exact result has at least as many rows; those that nothing is moved to cost nothing, so it is 0 for a subset.
+    The exact result must have at least as many rows. Rows that receive nothing cost nothing, so the EMD of a subset
+    is 0.
 
     >>> earth_movers_distance(pa.table({"x": [1, 5]}), pa.table({"x": [2, 5, 9]}))
     1.0
 
     References
     ----------
-    WINDOW 2.2, after Rubner, Tomasi & Guibas (1998), who divide the work by the rows moved: here it is not divided.
+    WINDOW 2.2, after Rubner, Tomasi & Guibas (1998). They divide the work by the number of rows moved; this function
+    does not.
     """
     if approximate.num_rows > exact.num_rows:
         raise InvalidArgument(
             f"The approximate result has {approximate.num_rows} rows, the exact one {exact.num_rows}; the earth "
-            "mover's distance is to a table of as many rows or more. Exchange them."
+            "mover's distance needs at least as many rows in the exact one. Exchange them."
         )
     if approximate.num_rows == 0:
         return 0.0
@@ -82,36 +85,36 @@ def earth_movers_distance(approximate: pa.Table, exact: pa.Table, distance: Dist
 
 
 def surplus(weights: Matrix, left_edges: Int64s, right_edges: Int64s) -> float:
-    """What `match_and_compare` makes of a cover by default: its weights, and 1 for each edge beyond one at a row."""
+    """Return the default score of a cover: its weights, plus 1 for each edge beyond the first at a row."""
     return float(weights.sum() + (left_edges - 1).sum() + (right_edges - 1).sum())
 
 
 def match_and_compare(
     approximate: pa.Table, exact: pa.Table, distance: Distance = euclidean, combine: Combine = surplus
 ) -> float:
-    """MAC: match each row of both results with at least one of the other as cheaply as can be, and weigh the matches.
+    """Return the MAC: the score of a cheapest matching of each row of both results with a row of the other.
 
-    The cover of least total distance is taken, and of those one with the fewest edges. ``combine`` gets the distances
-    of its edges, and how many of them meet at each row of the approximate and of the exact result. It is 0 for equal
-    tables, and infinite if just one is empty, as then nothing can be matched.
+    Takes a cover of least total distance, with the fewest edges among these. ``combine`` receives the distances of
+    its edges, and the number of edges at each row of the approximate and of the exact result. The score is 0 for
+    equal tables, and infinite if exactly one is empty, because then nothing can be matched.
 
     >>> match_and_compare(pa.table({"x": [1, 5]}), pa.table({"x": [1, 5, 7]}))  # 7 with 5, which then has two
     3.0
 
     References
     ----------
-    WINDOW 2.2, after Ioannidis & Poosala (1999). WINDOW says what MAC depends on, the weights of the cover's edges and
-    the number of edges at each node, but not how; the default `surplus` is our choice.
+    WINDOW 2.2, after Ioannidis & Poosala (1999). WINDOW says that MAC depends on the weights of the cover's edges and
+    the number of edges at each node, but not how. The default `surplus` is our choice.
     """
     same_columns(approximate, exact)
     if not approximate.num_rows or not exact.num_rows:
         return 0.0 if approximate.num_rows == exact.num_rows else np.inf
     away = _distances(approximate, exact, distance)
     n, m = away.shape
-    edge_cost, _ = whole_costs(away.ravel(), 4 * (n + m + 1) ** 2)  # room for what comes next
-    edge_cost = edge_cost * (n + m) + 1  # of covers with equal weight, the fewest edges: there are fewer than n + m
+    edge_cost, _ = whole_costs(away.ravel(), 4 * (n + m + 1) ** 2)  # leaves room for the next line
+    edge_cost = edge_cost * (n + m) + 1  # fewest edges among covers of equal weight: there are fewer than n + m
     hub, left, right = n + m, np.arange(n), n + np.arange(m)
-    # Each left row sends one unit and each right row takes one; more come from the hub and go back to it.
+    # Each left row sends one unit and each right row takes one. Extra units come from the hub and return to it.
     tails = np.concatenate([np.repeat(left, m), np.full(n, hub), right])
     heads = np.concatenate([np.tile(right, n), left, np.full(m, hub)])
     flows, _ = least_cost_flow(
@@ -134,8 +137,8 @@ def _distances(left: pa.Table, right: pa.Table, distance: Distance) -> Matrix:
     away = np.asarray(distance(left, right), dtype=np.float64)
     if away.shape != (left.num_rows, right.num_rows) or not (away >= 0).all():
         raise InvalidArgument(
-            f"distance gave a matrix of shape {away.shape}, least {away.min(initial=0)}, for {left.num_rows} by "
-            f"{right.num_rows} rows; return a number of 0 or more for each pair of rows."
+            f"distance returned a matrix of shape {away.shape}, smallest entry {away.min(initial=0)}, for "
+            f"{left.num_rows} by {right.num_rows} rows; return a number of at least 0 for each pair of rows."
         )
     return away
 
@@ -156,7 +159,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _numbers(column: pa.ChunkedArray) -> Matrix:
-    """Values as floats, null as NaN; dates and times as the number of their units."""
+    """Return values as floats: nulls as NaN, dates and times as counts of their unit."""
     kind = column.type
     if pa.types.is_temporal(kind):
         column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())

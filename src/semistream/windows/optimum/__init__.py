@@ -1,1 +1,1 @@
-"""The offline optimum: the best that any policy could have kept, by min-cost flow."""
+"""The offline optimum: the most results that any eviction policy could have kept, by min-cost flow."""

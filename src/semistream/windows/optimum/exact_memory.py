@@ -1,4 +1,4 @@
-"""Exact memory: how many tuples a window join must be able to keep to lose nothing."""
+"""Exact memory: the number of tuples that a window join must be able to keep to lose nothing."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def exact_memory(
     unit: Unit = "time",
     allocation: Allocation = "fixed",
 ) -> int:
-    """The least memory in tuples in which a `WindowJoin` of streams with these times evicts nobody, whatever the keys.
+    """Return the least memory, in tuples, with which a `WindowJoin` of streams with these times evicts no tuple.
 
-    Times are whole instants in ascending order; ``window``, ``unit`` and ``allocation`` are those of `optimal_offline`.
-    Tuples with null keys are counted like others, though they need no place.
+    The result holds for all keys. Times are whole instants in ascending order. ``window``, ``unit`` and
+    ``allocation`` are those of `optimal_offline`. Tuples with null keys count too, although they need no memory.
 
-    With one tuple of each stream at every instant it is 2 w - 2, not 2 w: what arrives is seen in any case, and what
-    no later instant can use need not be kept (WINDOW 5.2.1, footnote 1).
+    With one tuple of each stream at every instant it is 2 w - 2, not 2 w: arriving tuples are always seen, and tuples
+    that no later instant can use need not be kept (WINDOW 5.2.1, footnote 1).
 
     >>> exact_memory(np.arange(5600), np.arange(5600), window=400)
     798
@@ -42,12 +42,12 @@ def exact_memory(
     )
     if allocation == "variable":
         return int((of_left + of_right).max(initial=0))
-    # Of an odd memory the left stream has the larger half.
+    # The left stream has the larger half of an odd memory.
     return int(max(2 * of_left.max(initial=0) - 1, 2 * of_right.max(initial=0), 0))
 
 
 def _kept_after(times: Times, window: int | None, unit: Unit, instants: Times) -> Int64s:
-    """How many tuples of a stream are kept after each of the ``instants``, for what may arrive at the next unit."""
+    """Return the number of tuples of a stream kept after each instant, for arrivals one time unit later."""
     arrived = np.searchsorted(times, instants, side="right")
     if window is None:
         return arrived

@@ -1,7 +1,4 @@
-"""Chains: tuples of a stream with the instants at which they gain, as the flow graph of a window join takes them.
-
-Slots: how many tuples fit into memory, and from which instant on.
-"""
+"""Parts of the flow graph of a window join: chains of tuples with their gains, and memory slots over time."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from semistream.windows.row_codes import NULL
 
 @dataclass(frozen=True)
 class ChainArcs:
-    """Arcs of chains, and which of them each entry and the exit of each match has, -1 for none."""
+    """Arcs of chains, and the arc of each entry and of each match's exit (-1: none)."""
 
     tails: Int32s
     heads: Int32s
@@ -32,9 +29,9 @@ class ChainArcs:
 
 @dataclass(frozen=True)
 class Chains:
-    """Tuples ``rows`` of a stream, chain by chain, and the instants and gains of their matches, chain by chain.
+    """Tuples ``rows`` of a stream grouped into chains, and the instants and gains of the matches of each chain.
 
-    The arrays are those of `semistream.kernels.window_flow`.
+    `semistream.windows.optimum.kernels` describes the arrays.
     """
 
     rows: Int64s
@@ -47,16 +44,16 @@ class Chains:
 
     @classmethod
     def by_key(cls, codes: Int64s, side: Arrivals, other_codes: Int64s, other: Arrivals, counted: Bools) -> Chains:
-        """One chain for each key, for an equi-join whose tuples expire in the order of arrival: O(tuples) in all.
+        """Return one chain per key, for an equi-join whose tuples expire in order of arrival; O(tuples) in total.
 
-        All tuples with a key gain at the instants at which the other stream brings that key, one result for each
-        tuple that it brings; ``counted`` says at which instants results count.
+        All tuples with a key gain at the instants at which the other stream brings that key: one result for each
+        tuple it brings. ``counted`` marks the instants whose results count.
         """
         span = max(1, counted.size)
         places, gain = np.unique((other_codes * span + other.at)[other_codes != NULL], return_counts=True)
         match_code, match_at = np.divmod(places, span)
         keys = np.unique(match_code)
-        rows = np.argsort(codes, kind="stable")  # rows are in the order of arrival already
+        rows = np.argsort(codes, kind="stable")  # rows are already in order of arrival
         rows = rows[np.isin(codes[rows], keys)]
         bounds = np.append(keys, np.iinfo(np.int64).max)
         return cls(
@@ -71,7 +68,7 @@ class Chains:
 
     @classmethod
     def by_row(cls, rows: Int64s, partner_at: Int64s, worth: Int64s, side: Arrivals, instants: int) -> Chains:
-        """One chain for each tuple, for pairs of any kind: ``rows[i]`` gains ``worth[i]`` at ``partner_at[i]``."""
+        """Return one chain per tuple, for arbitrary pairs: ``rows[i]`` gains ``worth[i]`` at ``partner_at[i]``."""
         span = max(1, instants)
         places, inverse = np.unique(rows * span + partner_at, return_inverse=True)
         gain = np.zeros(places.size, dtype=np.int64)
@@ -84,11 +81,11 @@ class Chains:
 
     @property
     def exact(self) -> int:
-        """The gain of all if no tuple is dropped before it expires."""
+        """Total gain if no tuple is dropped before it expires."""
         return int(total_gain(self.entry_ptr, self.entry_at, self.entry_end, self.match_ptr, self.match_at, self.gain))
 
     def arcs(self, first_node: int) -> ChainArcs:
-        """The arcs, with node ``first_node + j`` for match j and the instants as the nodes of the timeline."""
+        """Return the arcs. Node ``first_node + j`` is match j, and the instants are the nodes of the timeline."""
         most = self.rows.size + 2 * self.match_at.size
         tails, heads = np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int32)
         capacities, costs = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
@@ -100,7 +97,7 @@ class Chains:
         return ChainArcs(tails[:n], heads[:n], capacities[:n], costs[:n], entry_arc, exit_arc)
 
     def kept_until(self, arcs: ChainArcs, flows: Int64s, side: Arrivals) -> Int64s:
-        """The last instant at which each tuple of the stream is in memory, from the flows of the chains' arcs."""
+        """Return the last instant of each tuple of the stream in memory, from the flows of the chains' arcs."""
         until = self.entry_at.copy()
         follow_chains(
             self.entry_ptr, self.entry_at, self.match_ptr, self.match_at, arcs.entry_arc, arcs.exit_arc, flows, until
@@ -115,9 +112,9 @@ Allocation: TypeAlias = Literal["fixed", "variable"]
 
 
 def pools_of(memory: Slots | tuple[Slots, Slots], allocation: Allocation) -> list[Slots]:
-    """The memory of each pool of tuples: one for both streams if it is shared, else the left's and the right's.
+    """Return the memory of each pool of tuples: one shared by both streams, or the left one's and the right one's.
 
-    The paper has M / 2 for each; of an odd M the left stream gets the one that is over, as in `Capacity`.
+    The paper gives M / 2 to each. For an odd M the left stream gets the extra slot, as in `Capacity`.
 
     >>> pools_of(10, "variable"), pools_of(11, "fixed"), pools_of((3, {0: 5, 60: 2}), "fixed")
     ([10], [6, 5], [3, {0: 5, 60: 2}])
@@ -130,7 +127,7 @@ def pools_of(memory: Slots | tuple[Slots, Slots], allocation: Allocation) -> lis
         raise InvalidArgument(f"allocation is {allocation!r}; give 'fixed' or 'variable'.")
     if isinstance(memory, tuple):
         if len(memory) != 2:
-            raise InvalidArgument(f"memory has {len(memory)} parts; give two: of the left stream, of the right.")
+            raise InvalidArgument(f"memory has {len(memory)} parts; give two, for the left and the right stream.")
         return list(memory)
     if not isinstance(memory, Mapping):
         return list(_halves(memory))
@@ -139,12 +136,12 @@ def pools_of(memory: Slots | tuple[Slots, Slots], allocation: Allocation) -> lis
 
 
 def change_times(memory: Slots) -> list[float]:
-    """When it changes."""
+    """Return the times at which the memory changes."""
     return list(memory) if isinstance(memory, Mapping) else []
 
 
 def slots_at(memory: Slots, instants: Times) -> Int64s:
-    """How many tuples fit from each of the ``instants`` on.
+    """Return the number of slots from each of the ``instants`` on.
 
     >>> slots_at({0: 5, 60: 2}, np.array([0, 59, 60, 61])).tolist()
     [5, 5, 2, 2]
@@ -155,7 +152,7 @@ def slots_at(memory: Slots, instants: Times) -> Int64s:
     if not since or (instants.size and since[0] > instants[0]):
         raise InvalidArgument(
             f"memory begins at {since[0] if since else 'no time'}, after the first tuple at {instants[:1].tolist()}; "
-            "give how much there is from then on."
+            "give the memory from then on."
         )
     slots = np.array([_whole(memory[time]) for time in since], dtype=np.int64)
     return slots[np.searchsorted(np.array(since), instants, side="right") - 1]
@@ -163,7 +160,7 @@ def slots_at(memory: Slots, instants: Times) -> Int64s:
 
 def _whole(slots: Any) -> int:
     if isinstance(slots, bool) or not isinstance(slots, int | np.integer) or not 0 <= slots < 2**63:
-        raise InvalidArgument(f"memory is {slots!r}; give a whole number of tuples, or a mapping of times to such.")
+        raise InvalidArgument(f"memory is {slots!r}; give a whole number of tuples, or a mapping from times to such.")
     return int(slots)
 
 

@@ -1,9 +1,9 @@
-"""Chains of the flow graph of a window join: tuples that gain at the same instants share one.
+"""Chains in the flow graph of a window join. Tuples that gain at the same instants share a chain.
 
-Chain g holds the tuples ``entry_ptr[g]:entry_ptr[g + 1]`` in the order of arrival, which is also that in which they
-expire, and the instants ``match_ptr[g]:match_ptr[g + 1]`` at which each tuple of the chain that is in memory gains
-``gain``. Node ``first_node + j`` stands for match j. A unit of flow is a slot of memory: it leaves the timeline where a
-tuple arrives, runs from match to match, and goes back to the timeline at the instant after which the tuple is dropped.
+Chain g holds the tuples ``entry_ptr[g]:entry_ptr[g + 1]`` in order of arrival, which is also their order of expiry.
+Its matches are ``match_ptr[g]:match_ptr[g + 1]``: the instants at which each of its tuples in memory gains ``gain``.
+Node ``first_node + j`` stands for match j. A unit of flow is a slot of memory. It leaves the timeline where a tuple
+arrives, runs from match to match, and returns to the timeline at the instant after which the tuple is dropped.
 """
 
 from numba import njit
@@ -27,11 +27,11 @@ def link_chains(
     entry_arc: Int64s,
     exit_arc: Int64s,
 ) -> int:
-    """Write the arcs of all chains, and which of them each entry and the exit of each match has, -1 if none.
+    """Write the arcs of all chains, and the arc of each entry and of each match's exit (-1: none); return their number.
 
-    Gives their number, at most ``entry_at.size + 2 * match_at.size``. From a match to the next go as many units as
-    there are tuples that were there at the one and have not expired at the other. Which of them stay is all one, as
-    they gain the same: a younger one could always have taken the place of an older one when it arrived.
+    The number is at most ``entry_at.size + 2 * match_at.size``. The arc from a match to the next has room for the
+    tuples that had arrived before the first and have not expired at the second. It does not matter which of them
+    stay, because they gain the same: a younger one could always have replaced an older one when it arrived.
     """
     arcs = 0
     entry_arc[:] = -1
@@ -77,7 +77,7 @@ def link_chains(
 def total_gain(
     entry_ptr: Int64s, entry_at: Int64s, entry_end: Int64s, match_ptr: Int64s, match_at: Int64s, gain: Int64s
 ) -> int:
-    """What all chains gain if no tuple is ever dropped before it expires."""
+    """Return the gain of all chains if no tuple is dropped before it expires."""
     total = 0
     for g in range(entry_ptr.size - 1):
         arrived = expired = entry_ptr[g]
@@ -101,10 +101,10 @@ def follow_chains(
     flows: Int64s,
     until: Int64s,
 ) -> None:
-    """The last instant at which each tuple is in memory, that of its arrival if it is never kept, from the flows.
+    """Compute from the flows the last instant of each tuple in memory; its arrival if it is never kept.
 
-    Of a chain, the youngest tuples are kept, as many as flow says: one that arrives while the number stays the same
-    takes the place of the oldest, or is that itself.
+    A chain keeps its youngest tuples, as many as the flow says. If a tuple arrives and the number does not grow, the
+    oldest one leaves, which may be the new tuple itself.
     """
     for g in range(entry_ptr.size - 1):
         oldest = entry_ptr[g]

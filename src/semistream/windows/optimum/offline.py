@@ -1,4 +1,4 @@
-"""OPT-offline: the most that any policy could make of a window join in a given memory, by minimum-cost flow."""
+"""OPT-offline: the most results of a window join under any policy in a given memory, by minimum-cost flow."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Val: TypeAlias = Callable[[Int64s, Int64s], npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class OfflineOptimum:
-    """What OPT-offline gives.
+    """Result of OPT-offline.
 
-    ``results`` is the most that can be had, and ``exact`` what a join with enough memory has: numbers of pairs, or
-    their weight. ``left_until`` and ``right_until`` are the schedule: the last time at which each tuple is in memory
-    when others arrive, its own time of arrival if it is never kept. ``arcs`` is the size of the flow graph.
+    ``results`` is the optimum, ``exact`` the result of a join with enough memory; both are numbers of pairs, or their
+    weight. ``left_until`` and ``right_until`` are the schedule: the last time at which each tuple is in memory when
+    others arrive, or its arrival time if it is never kept. ``arcs`` is the size of the flow graph.
     """
 
     results: float
@@ -38,7 +38,7 @@ class OfflineOptimum:
 
     @property
     def missed(self) -> float:
-        """What is lost for want of memory, whatever the policy."""
+        """Results lost for lack of memory under every policy."""
         return self.exact - self.results
 
 
@@ -56,47 +56,49 @@ def optimal_offline(
     val: Val | None = None,
     count_from: float | None = None,
 ) -> OfflineOptimum:
-    """The most results that a window join of two known streams can give in a memory of so many tuples, and how.
+    """Return the most results that a window join of two known streams can have in limited memory, and the schedule.
 
-    The model is the paper's fast CPU (WINDOW 2.1, 2.3), and that of `WindowJoin`: no policy gives more in the same
-    memory. All that arrives at an instant t arrives together. First, what has left the window is gone: a tuple that
-    arrived at i, with window w, is there while t < i + w. Then each arriving tuple joins the other stream's tuples that
-    are in memory, and those that arrive with it: for this it needs no memory, as it is always seen. Last, it is decided
-    which tuples, old and new, stay in memory until the next instant: at most ``memory`` of both streams, or each
-    stream's part of it. What is dropped does not come back. Of all schedules of this kind, the one returned gives the
-    most.
+    The model is the paper's fast CPU (WINDOW 2.1, 2.3) and that of `WindowJoin`: no policy has more results in the
+    same memory. All tuples of an instant t arrive together. First, expired tuples leave: with window w, a tuple that
+    arrived at i is in the window while t < i + w. Then each arriving tuple joins the other stream's tuples in memory,
+    and those that arrive with it. It needs no memory for this, so it is always seen. Last, the tuples to keep until
+    the next instant are chosen, old or new: at most ``memory`` of both streams, or of each stream's part. Dropped
+    tuples do not come back. The returned schedule has the most results of all schedules of this kind.
 
     Parameters
     ----------
     left, right
-        The keys of the two streams, in the order of arrival: an Arrow or NumPy column, or a table of key columns.
-        Nulls never match.
+        Keys of the two streams, in order of arrival: an Arrow or NumPy column, or a table of key columns. Nulls never
+        match.
     window
-        How long a tuple can join, in units of time: also one for each stream, an array with one for each tuple, or
-        None for an unbounded join. A window that changes is one for each tuple: in 6.1.1 that in force when it arrives;
-        for `WindowJoin.set_window`, which holds for the tuples in memory too (6.2), until it is first outside.
+        Lifetime of a tuple in units of time; one for both streams, one for each, an array with one for each tuple, or
+        None for an unbounded join. Give a changing window as one for each tuple. In 6.1.1 this is the window in force
+        on arrival; for `WindowJoin.set_window`, which also affects the tuples in memory (6.2), it is the time until
+        the tuple is first outside.
     memory
-        How many tuples fit; a mapping such as ``{0: 400, 60: 100}`` says from which time on. Fixed allocation halves
-        it, the left stream having one more if it is odd, or takes a tuple of two for the left and the right stream.
+        Number of tuples that fit. A mapping such as ``{0: 400, 60: 100}`` gives it from each time on. Fixed
+        allocation halves it, with one more for the left stream if it is odd, or takes a pair for the left and the
+        right stream.
     allocation
         ``"fixed"``, or ``"variable"``: the streams share the memory in any ratio.
     unit
-        ``"time"``, or ``"tuples"``: the window is the last so many tuples of the same stream at each instant, all that
-        arrive then included. If these are more, the first of them are in no window, and join nothing.
+        ``"time"``, or ``"tuples"``: the window holds the latest tuples of the same stream at each instant, including
+        all that arrive then. If more arrive than it holds, the first of these are in no window and join nothing.
     left_times, right_times
-        When each tuple arrives, ascending: several may at once, or none for long (6.1.1). By default one a time unit.
+        Arrival times, ascending; several tuples may arrive at once, or none for a while (6.1.1). Default: one per
+        time unit.
     pairs
-        For any other predicate (6.1.2): row numbers (left, right) of the pairs that satisfy it. Those not in one
-        window do not count. Keys are not looked at then.
+        Row numbers (left, right) of the matching pairs, for any other predicate (6.1.2). Pairs outside a window do
+        not count. Keys are then ignored.
     val
-        What pairs are worth (6.1.3): called with arrays of left and of right rows. Whole numbers are added up exactly;
-        others are rounded to 50 bits or so of the largest first. Negative ones are what a tuple costs that is kept.
+        Weights of pairs (6.1.3): a function of arrays of left and right rows. Whole numbers are summed exactly;
+        others are first rounded to about 50 bits of the largest. A negative weight is the cost of keeping a tuple.
     count_from
-        Results before this time do not count: the paper's warm-up (5.2).
+        Ignore results before this time: the paper's warm-up (5.2).
 
     Examples
     --------
-    The paper's Fig. 3: of seven results two are missed. Sharing the memory saves one of them.
+    The paper's Fig. 3: two of seven results are missed. Sharing the memory saves one of them.
 
     >>> r, s = np.array([1, 1, 1, 3, 2]), np.array([2, 3, 1, 1, 3])
     >>> best = optimal_offline(r, s, window=3, memory=2)
@@ -107,12 +109,13 @@ def optimal_offline(
 
     Notes
     -----
-    WINDOW 4.1 has a node for each tuple at each instant, O(w N) of them. Here a slot of memory is a unit of flow on a
-    timeline with a node for each instant; it leaves it where a tuple arrives, and comes back where it is dropped, which
-    need only be at instants at which it gains: O(N + matches) arcs. In an equi-join all tuples with a key gain at the
-    same instants and can share one chain: O(N) arcs, whatever the window, and 10**5 tuples a stream take about a minute
-    (``benchmarks/window_optimum.py``). Both have the optimum of the paper's graph, which has no solution where memory
-    holds a whole window and more (M >= 2 w), all its arcs having capacity 1.
+    The graph of WINDOW 4.1 has a node for each tuple at each instant: O(w N). Here a slot of memory is a unit of flow
+    on a timeline with one node per instant. It leaves the timeline where a tuple arrives and returns where the tuple
+    is dropped, which need only be at an instant at which it gains: O(N + matches) arcs. In an equi-join, all tuples
+    with a key gain at the same instants and can share one chain: O(N) arcs for every window, and 10**5 tuples per
+    stream take about a minute (``benchmarks/window_optimum.py``). Both graphs have the optimum of the paper's graph.
+    The paper's graph has no solution if memory holds at least a whole window (M >= 2 w), because all its arcs have
+    capacity 1.
     """
     codes = row_codes(left, right) if pairs is None else []
     times = arrival_times("left", left_times, len(left)), arrival_times("right", right_times, len(right))
@@ -144,7 +147,7 @@ def optimal_offline(
 
 
 def _count_beside(left_codes: Int64s, right_codes: Int64s, line: Timeline, counted: Bools) -> int:
-    """How many pairs of tuples with equal codes arrive at the same instant."""
+    """Count the pairs of tuples with equal codes that arrive at the same instant."""
     span = max(1, line.instants.size)
     sides = ((left_codes, line.left.at), (right_codes, line.right.at))
     shown = [(codes * span + at)[(codes >= 0) & counted[at]] for codes, at in sides]
@@ -156,12 +159,12 @@ def _count_beside(left_codes: Int64s, right_codes: Int64s, line: Timeline, count
 def _chains_of_pairs(
     pairs: WindowPairs, line: Timeline, val: Val | None, counted: Bools
 ) -> tuple[Chains, Chains, int, float | None]:
-    """A chain for each tuple, what pairs that arrive together are worth, and what a unit of that is, None for 1."""
+    """Return chains of single tuples, the worth of pairs that arrive together, and the worth of one unit (None: 1)."""
     left_at, right_at = line.left.at[pairs.left], line.right.at[pairs.right]
     values = np.ones(len(pairs), dtype=np.int64) if val is None else np.asarray(val(pairs.left, pairs.right))
     if values.shape != (len(pairs),) or values.dtype.kind not in "iufb":
         raise InvalidArgument(
-            f"val gave {values.dtype} of shape {values.shape} for {len(pairs)} pairs; return a number for each of them."
+            f"val returned {values.dtype} of shape {values.shape} for {len(pairs)} pairs; return a number for each."
         )
     size = line.instants.size
     at_once = max(int(np.bincount(side.at).max(initial=1)) for side in (line.left, line.right))  # gains that add up
@@ -176,11 +179,11 @@ def _chains_of_pairs(
 
 
 def _solve(members: list[tuple[Chains, Arrivals]], slots: Int64s) -> tuple[int, list[Int64s], int]:
-    """The most that streams gain which share ``slots`` at each instant, their tuples' last instants, and the arcs."""
+    """Return the largest gain of streams that share ``slots``, the last instants of their tuples, and the arcs."""
     n = slots.size
     if n < 2:
         return 0, [side.at for _, side in members], 0
-    slots = np.minimum(slots[:-1], sum(side.at.size for _, side in members))  # no more can ever be used
+    slots = np.minimum(slots[:-1], sum(side.at.size for _, side in members))  # more slots than tuples are never used
     nodes, parts = n, []
     for chains, _ in members:
         parts.append(chains.arcs(nodes))
@@ -202,11 +205,11 @@ def _solve(members: list[tuple[Chains, Arrivals]], slots: Int64s) -> tuple[int, 
 
 
 def _idle_arcs(instants: int) -> tuple[Int32s, Int32s]:
-    """Arcs of the timeline, for slots that hold nothing: from an instant to the next, and over 4, 16, 64, ... at once.
+    """Return the arcs of the timeline for empty slots: from an instant to the next, and over 4, 16, 64, ... at once.
 
-    Whatever flow there is between two instants, all of it is what supplies have put in before: as many units as there
-    are slots. So idle arcs need no bound of their own, and longer ones change nothing but the time that the solver
-    takes, to a third at 10**5 instants: it moves units along short paths.
+    All flow between two instants comes from earlier supplies, which equal the number of slots. Idle arcs therefore
+    need no capacity of their own. The longer ones only save time, because the solver moves units along short paths:
+    at 10**5 instants it takes a third of the time.
     """
     tails = [np.arange(0, instants - stride, stride, dtype=np.int32) for stride in _STRIDES]
     heads = [tail + np.int32(stride) for tail, stride in zip(tails, _STRIDES, strict=True)]

@@ -1,4 +1,4 @@
-"""Window pairs: all pairs of tuples that a window join without any bound on memory gives."""
+"""Window pairs: the pairs of tuples that a window join with unlimited memory produces."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class WindowPairs:
         return self.left.size
 
     def chosen(self, which: Bools) -> WindowPairs:
-        """Those of which ``which`` is true."""
+        """Return the pairs for which ``which`` is true."""
         return WindowPairs(self.left[which], self.right[which])
 
     def within(self, line: Timeline) -> WindowPairs:
-        """Those of which both are in their windows when the younger arrives."""
+        """Return the pairs whose tuples are both in their windows when the younger one arrives."""
         now = np.maximum(line.left.at[self.left], line.right.at[self.right])
         return self.chosen((now < line.left.end[self.left]) & (now < line.right.end[self.right]))
 
@@ -42,9 +42,9 @@ def window_pairs(
     left_times: npt.ArrayLike | None = None,
     right_times: npt.ArrayLike | None = None,
 ) -> WindowPairs:
-    """All pairs of rows with equal keys that are in one window: the exact result of a sliding-window join.
+    """Return all pairs of rows with equal keys in one window: the exact result of a sliding-window join.
 
-    Parameters and window are those of `optimal_offline`. Pairs come in no promised order.
+    Parameters and window are those of `optimal_offline`. The order of the pairs is unspecified.
 
     >>> pairs = window_pairs(np.array([1, 1, 1, 3, 2]), np.array([2, 3, 1, 1, 3]), window=3)
     >>> sorted(zip(pairs.left.tolist(), pairs.right.tolist()))
@@ -64,7 +64,7 @@ def count_window_pairs(
     left_times: npt.ArrayLike | None = None,
     right_times: npt.ArrayLike | None = None,
 ) -> int:
-    """How many `window_pairs` there are: the size of the exact result, without making it. O(n log n) in the tuples.
+    """Return the number of `window_pairs`, the size of the exact result, in O(n log n) and without producing it.
 
     >>> count_window_pairs(np.zeros(10**5, int), np.zeros(10**5, int), window=None)
     10000000000
@@ -72,7 +72,7 @@ def count_window_pairs(
     line = _line(left, right, window, unit, left_times, right_times)
     codes = row_codes(left, right)
     left_codes, right_codes = codes_in_window(codes[0], line.left), codes_in_window(codes[1], line.right)
-    older_left = (left_codes, line.left.at, line.left.end, right_codes, line.right.at)  # or of the same instant
+    older_left = (left_codes, line.left.at, line.left.end, right_codes, line.right.at)  # or from the same instant
     older_right = (right_codes, line.right.at + 1, line.right.end, left_codes, line.left.at)
     return sum(int(_partner_places(*side, line.instants.size)[2].sum()) for side in (older_left, older_right))
 
@@ -90,7 +90,7 @@ def _line(
 
 
 def equal_pairs(left_codes: Int64s, right_codes: Int64s, line: Timeline) -> WindowPairs:
-    """The pairs with equal codes of which both are in their windows when the younger arrives."""
+    """Return the pairs with equal codes whose tuples are both in their windows when the younger one arrives."""
     left_codes, right_codes = codes_in_window(left_codes, line.left), codes_in_window(right_codes, line.right)
     older_left = _younger_partners(left_codes, line.left, right_codes, line.right, line.instants.size)
     right, left = _younger_partners(right_codes, line.right, left_codes, line.left, line.instants.size)
@@ -99,21 +99,21 @@ def equal_pairs(left_codes: Int64s, right_codes: Int64s, line: Timeline) -> Wind
 
 
 def codes_in_window(codes: Int64s, side: Arrivals) -> Int64s:
-    """``codes``, with `NULL` for tuples that are in no window."""
+    """Return ``codes`` with `NULL` for tuples in no window."""
     return np.where(side.in_window, codes, NULL)
 
 
 def given_pairs(pairs: tuple[npt.ArrayLike, npt.ArrayLike], left_rows: int, right_rows: int) -> WindowPairs:
-    """Pairs that a user gives, checked: rows that are there, and no pair twice."""
+    """Return pairs given by the user, after checking that the rows exist and no pair occurs twice."""
     if len(pairs) != 2:
-        raise InvalidArgument(f"pairs has {len(pairs)} parts; give two: rows of the left stream, and of the right.")
+        raise InvalidArgument(f"pairs has {len(pairs)} parts; give two, rows of the left and of the right stream.")
     left, right = _row_numbers("left", pairs[0], left_rows), _row_numbers("right", pairs[1], right_rows)
     if left.size != right.size:
         raise InvalidArgument(f"pairs has {left.size} left and {right.size} right rows; give as many of each.")
     numbers, counts = np.unique(left * max(1, right_rows) + right, return_counts=True)
     if numbers.size < left.size:
         pair = divmod(int(numbers[counts > 1][0]), right_rows)
-        raise InvalidArgument(f"pairs has {pair} twice; give each pair of rows once, with its weight if need be.")
+        raise InvalidArgument(f"pairs has {pair} twice; give each pair of rows once, with a weight if needed.")
     return WindowPairs(left, right)
 
 
@@ -124,21 +124,21 @@ def _row_numbers(name: str, rows: npt.ArrayLike, most: int) -> Int64s:
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise InvalidArgument(f"{name} rows of pairs are {array.dtype} of {array.ndim} dimensions; give row numbers.")
     if array.min() < 0 or array.max() >= most:
-        raise InvalidArgument(f"pairs names {name} row {array.max()}, lowest {array.min()}; there are 0 to {most - 1}.")
+        raise InvalidArgument(f"pairs has {name} row {array.max()}, lowest {array.min()}; rows are 0 to {most - 1}.")
     return array.astype(np.int64)
 
 
 def _younger_partners(
     codes: Int64s, side: Arrivals, other_codes: Int64s, other: Arrivals, instants: int
 ) -> tuple[Int64s, Int64s]:
-    """Pairs of a row and a partner in the other stream that arrives later, before the row leaves the window."""
+    """Return pairs of a row and a partner in the other stream that arrives later, before the row leaves the window."""
     return _partners(codes, side.at + 1, side.end, other_codes, other.at, instants)
 
 
 def _partners(
     codes: Int64s, begin: Int64s, end: Int64s, other_codes: Int64s, other_at: Int64s, instants: int
 ) -> tuple[Int64s, Int64s]:
-    """Pairs of a row and a row of the other stream that has its code and arrives in [begin, end)."""
+    """Return pairs of a row and a row of the other stream with the same code that arrives in [begin, end)."""
     order, low, found = _partner_places(codes, begin, end, other_codes, other_at, instants)
     rows = np.repeat(np.arange(codes.size), found)
     offsets = np.arange(rows.size) - np.repeat(np.cumsum(found) - found, found)
@@ -148,7 +148,7 @@ def _partners(
 def _partner_places(
     codes: Int64s, begin: Int64s, end: Int64s, other_codes: Int64s, other_at: Int64s, instants: int
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """The other stream's rows by code and instant, and where the partners of each row begin in it, and how many."""
+    """Return the other stream's rows by code and instant, and the start and number of each row's partners in it."""
     span = instants + 1
     places = other_codes * span + other_at
     order = np.argsort(places, kind="stable")

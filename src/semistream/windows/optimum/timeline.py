@@ -1,4 +1,4 @@
-"""Timeline: the instants at which two streams' tuples arrive, and until when each of them can still join."""
+"""Timeline: the instants at which the tuples of two streams arrive, and the end of each tuple's window."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Unit: TypeAlias = Literal["time", "tuples"]
 
 @dataclass(frozen=True)
 class Arrivals:
-    """A stream's tuples in the order of arrival.
+    """Tuples of a stream in order of arrival.
 
-    ``at`` is the number of the instant at which each arrives, and ``end`` that of the first instant at which it has
-    left the window, or the number of instants if it never does. They are the same for a tuple that is in no window at
-    all: one of a window of tuples, of which more came with it than the window has.
+    ``at`` is the number of the instant at which each tuple arrives. ``end`` is the number of the first instant at
+    which it has left the window, or the number of instants if it never does. Both are equal for a tuple that is in no
+    window: in a window of tuples, if more tuples arrived with it than the window holds.
     """
 
     at: Int64s
@@ -31,18 +31,18 @@ class Arrivals:
 
     @property
     def expire_in_order(self) -> bool:
-        """Whether no tuple leaves the window before one that arrived earlier."""
+        """True if no tuple leaves the window before one that arrived earlier."""
         return bool((np.diff(self.end) >= 0).all())
 
     @property
     def in_window(self) -> Bools:
-        """Which tuples are in the window when they arrive: the others join nothing."""
+        """Mask of the tuples in the window on arrival; the others join nothing."""
         return self.end > self.at
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """``instants`` are the times at which something happens, each once, in order; the rest counts in them."""
+    """Two streams on one time axis; ``instants`` holds each time of an event once, in order, and the rest index it."""
 
     instants: Times
     left: Arrivals
@@ -57,7 +57,7 @@ class Timeline:
         unit: Unit = "time",
         changes: Iterable[float] = (),
     ) -> Timeline:
-        """Line up two streams with one ``window``, or one each; ``changes`` are other times at which something happens.
+        """Line up two streams with one ``window``, or one each; ``changes`` are the times of further events.
 
         >>> line = Timeline.of(np.array([0, 1, 4]), np.array([1, 9]), window=4)
         >>> line.instants.tolist(), line.left.at.tolist(), line.left.end.tolist()
@@ -69,7 +69,7 @@ class Timeline:
         windows = window if isinstance(window, tuple) else (window, window)
         if len(windows) != 2:
             raise InvalidArgument(
-                f"window has {len(windows)} parts; give one, or two: of the left stream, of the right."
+                f"window has {len(windows)} parts; give one, or two for the left and the right stream."
             )
         sides = (("left", left_times, windows[0]), ("right", right_times, windows[1]))
         left, right = (_arrivals(name, times, length, unit, instants) for name, times, length in sides)
@@ -77,7 +77,7 @@ class Timeline:
 
 
 def arrival_times(name: str, times: npt.ArrayLike | None, rows: int) -> Times:
-    """``times`` as an array for ``rows`` tuples; without any, one tuple arrives at each of the instants 0, 1, 2, ..."""
+    """Return ``times`` as an array for ``rows`` tuples; None means one tuple at each of the instants 0, 1, 2, ..."""
     if times is None:
         return np.arange(rows, dtype=np.int64)
     array = np.asarray(times)
@@ -94,7 +94,7 @@ def arrival_times(name: str, times: npt.ArrayLike | None, rows: int) -> Times:
             f"{name} has {rows} tuples and times of shape {array.shape}; give one time for each tuple."
         )
     if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise InvalidArgument(f"{name} times hold {array[~np.isfinite(array)][0]}; give finite ones.")
+        raise InvalidArgument(f"{name} times contain {array[~np.isfinite(array)][0]}; give finite ones.")
     late = np.flatnonzero(np.diff(array) < 0)
     if late.size:
         at = int(late[0])
@@ -118,8 +118,8 @@ def _arrivals(name: str, times: Times, window: Window, unit: Unit, instants: Tim
         with np.errstate(over="ignore"):
             expiry = times + length
         end = np.searchsorted(instants, expiry)
-        end[expiry < times] = instants.size  # beyond what 64 bits count
-        end = np.maximum(end, at + 1)  # below what a float tells apart
+        end[expiry < times] = instants.size  # beyond 64 bits
+        end = np.maximum(end, at + 1)  # a window below the resolution of floats still covers the tuple's own instant
     elif unit == "tuples":
         if length.dtype.kind == "f":
             raise InvalidArgument(f"window of {name} is {window!r} tuples; give a whole number.")

@@ -1,1 +1,1 @@
-"""The two streams: arrivals, event time, window lengths, and which pairs match."""
+"""The two streams of a window join: arrivals, event time, window lengths and join conditions."""

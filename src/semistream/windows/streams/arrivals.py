@@ -1,7 +1,4 @@
-"""Arrivals: the tuples of one stream that wait until their instant is complete.
-
-Tuples of both streams whose instants are complete, in the order of time, as the kernels take them.
-"""
+"""Arrivals: tuples that wait until their instant is complete, and their merge in time order for the kernels."""
 
 from __future__ import annotations
 
@@ -20,43 +17,43 @@ from semistream.windows.streams.match import RowCodes
 from semistream.windows.streams.result_weight import Floats
 
 BEGINNING = -(2**63)
-"""Before all instants: the watermark of a stream of which nothing is known."""
+"""Watermark of a stream without any rows: earlier than all instants."""
 
-_COPY_BELOW = 4  # what is left of a batch is copied when it is less than one in so many of its rows
+_COPY_BELOW = 4  # copy the rest of a batch if it is less than a quarter of its rows
 
 
 @dataclass(frozen=True)
 class ReadyRows:
-    """Tuples of one stream in the order of their times; those of one time in the order they were pushed in."""
+    """Tuples of one stream in time order; tuples of equal time keep the order in which they were pushed."""
 
     batch: pa.RecordBatch
     times: Int64s
 
     def taken(self, numbers: Int64s) -> ReadyRows:
-        """Some of them."""
+        """Return the rows with these numbers."""
         return ReadyRows(self.batch.take(pa.array(numbers)), self.times[numbers])
 
     def followed_by(self, others: ReadyRows) -> ReadyRows:
-        """These, and then others that are not earlier."""
+        """Return these rows followed by ``others``, which must not be earlier."""
         if not self.times.size or not others.times.size:
             return self if self.times.size else others
         return ReadyRows(pa.concat_batches([self.batch, others.batch]), np.concatenate([self.times, others.times]))
 
 
 def no_rows(schema: pa.Schema) -> ReadyRows:
-    """None at all."""
+    """Return zero rows with this schema."""
     arrays = [pa.array([], field.type) for field in schema]
     return ReadyRows(pa.RecordBatch.from_arrays(arrays, schema=schema), np.empty(0, np.int64))
 
 
 class Arrivals:
-    """Takes rows in any order, sorts out those that come too late, and gives out the others in the order of time.
+    """Buffer that takes rows in any order, rejects late ones, and returns the others in time order.
 
-    ``watermark`` is the time before which no more rows are expected: the greatest time seen less ``lateness``
-    (None: nothing follows from the rows), or what `advance` was told, if that is greater. A row is late if its time is
-    before the watermark that the rows before it have made: this depends on the stream alone, not on how it is cut into
-    batches, nor on the other stream. If ``numbered``, times are the rows' positions in the stream, and none is late;
-    what `advance` is told are positions that are left out.
+    ``watermark`` is the time before which no more rows are expected: the largest time seen less ``lateness`` (None:
+    rows imply nothing), or the time given to `advance` if that is later. A row is late if its time is before the
+    watermark set by the rows before it. This depends only on the stream, not on how it is cut into batches or on the
+    other stream. If ``numbered``, times are the positions of the rows in the stream, and no row is late; `advance`
+    then skips positions.
     """
 
     def __init__(self, schema: pa.Schema, *, lateness: int | None, numbered: bool) -> None:
@@ -70,12 +67,12 @@ class Arrivals:
         self.waiting = 0
         self._batches: list[pa.RecordBatch] = []
         self._times: list[Int64s] = []
-        self._least = LAST_INSTANT + 1  # of the times that wait
+        self._least = LAST_INSTANT + 1  # smallest waiting time
         self._in_order = False
 
     @property
     def watermark(self) -> int:
-        """The time before which all rows have come."""
+        """Time before which all rows have come."""
         if self.numbered:
             return self.next_number
         if self.lateness is None or self.greatest == BEGINNING:
@@ -83,12 +80,12 @@ class Arrivals:
         return max(self.greatest - self.lateness, self.told)
 
     def advance(self, instant: int) -> None:
-        """No more rows come before this time."""
+        """Declare that no more rows come before this time."""
         self.told = max(self.told, instant)
         self.next_number = max(self.next_number, instant)
 
     def take(self, batch: pa.RecordBatch, times: Int64s | None) -> pa.RecordBatch:
-        """Keep rows until they are ready; gives those that are late. ``times`` is None if rows are numbered."""
+        """Buffer the rows of a batch and return the late ones. ``times`` is None if rows are numbered."""
         if times is None:
             times = np.arange(self.next_number, self.next_number + batch.num_rows, dtype=np.int64)
             self.next_number += batch.num_rows
@@ -108,18 +105,18 @@ class Arrivals:
         return late
 
     def ready(self, frontier: int) -> ReadyRows:
-        """Take out the rows with times before ``frontier``."""
+        """Remove and return the rows with times before ``frontier``."""
         if frontier <= self._least:
             return no_rows(self.schema)
         batch, times = self._batches[0], self._times[0]
-        if len(self._batches) > 1:  # one that is left from the last time is in order
+        if len(self._batches) > 1:  # a single remainder of the previous call is in order
             batch, times = pa.concat_batches(self._batches), np.concatenate(self._times)
         if not (self._in_order and len(self._batches) == 1) and not in_order(times):
             order = np.argsort(times, kind="stable")
             batch, times = batch.take(pa.array(order)), times[order]
         cut = int(np.searchsorted(times, frontier))
         rest, rest_times = batch.slice(cut), times[cut:]
-        if rest.num_rows * _COPY_BELOW < batch.num_rows:  # let go of the batch it was a part of
+        if rest.num_rows * _COPY_BELOW < batch.num_rows:  # release the batch it was a slice of
             rest, rest_times = rest.take(pa.array(np.arange(rest.num_rows))), rest_times.copy()
         self._batches, self._times, self._least, self.waiting = [], [], LAST_INSTANT + 1, 0
         self._keep(rest, rest_times)
@@ -135,13 +132,13 @@ class Arrivals:
             self.waiting += batch.num_rows
 
     def held(self) -> ReadyRows:
-        """The rows that wait, in the order they are kept in."""
+        """Return the waiting rows in buffer order."""
         if not self._batches:
             return no_rows(self.schema)
         return ReadyRows(pa.concat_batches(self._batches), np.concatenate(self._times))
 
     def hold(self, rows: ReadyRows) -> None:
-        """Keep rows that `held` gave."""
+        """Buffer rows returned by `held`."""
         self._keep(rows.batch, rows.times)
 
 
@@ -156,13 +153,13 @@ def merge_rows(
     costs: Sequence[Int32s | None],
     queued: int | None = None,
 ) -> WindowRows:
-    """The rows of the left and the right stream by (time, side, position); each side is in the order of time.
+    """Merge the rows of the left and the right stream by (time, side, position); each side must be in time order.
 
-    If there is a queue, ``queued`` is how many of the first are in it.
+    With a queue, the first ``queued`` rows are in it.
     """
     sizes = [side.size for side in times]
     all_times = np.concatenate(times)
-    # Two runs in order: a stable sort merges them in one pass.
+    # A stable sort merges two sorted runs in one pass.
     order = np.argsort(all_times, kind="stable") if all(sizes) else None
 
     def merged(parts: Sequence[npt.NDArray[Scalar] | None], empty: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
@@ -191,7 +188,7 @@ def merge_rows(
 
 
 def largest_instant(times: Int64s) -> int:
-    """How many tuples arrive at the instant at which most do; times are in order.
+    """Return the largest number of tuples at one instant; times must be in order.
 
     >>> largest_instant(np.array([1, 1, 1, 2, 5, 5]))
     3

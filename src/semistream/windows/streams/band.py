@@ -1,4 +1,4 @@
-"""Band: two columns that differ by at most epsilon (WINDOW 6.1.2), and the cells in which such values lie."""
+"""Band: a condition that two columns differ by at most epsilon (WINDOW 6.1.2), and the cells of nearby values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MOST = 2**62
 
 @dataclass(frozen=True)
 class Band:
-    """``abs(left - right) <= epsilon``: numbers, or dates and times with a duration.
+    """Condition ``abs(left - right) <= epsilon`` on numbers, or on dates and times with a duration.
 
-    Integers, decimals and times differ by exact arithmetic, floats as float64 does; null and NaN are near nothing.
+    Integers, decimals and times are subtracted exactly, floats in float64. Null and NaN match nothing.
 
     >>> Band("x", "x", 5).distance
     Fraction(5, 1)
@@ -39,11 +39,11 @@ class Band:
     def __post_init__(self) -> None:
         duration = duration_seconds(self.epsilon)
         if duration is None and (isinstance(self.epsilon, bool | str | timedelta) or not 0 <= self.epsilon < np.inf):
-            raise InvalidArgument(f"epsilon is {self.epsilon!r}; give a number or a duration that is not negative.")
+            raise InvalidArgument(f"epsilon is {self.epsilon!r}; give a non-negative number or duration.")
 
     @property
     def is_duration(self) -> bool:
-        """Whether epsilon is a time."""
+        """True if epsilon is a duration."""
         return isinstance(self.epsilon, str | timedelta)
 
     @property
@@ -55,25 +55,25 @@ class Band:
 
 @dataclass(frozen=True)
 class BandSide:
-    """One side of a band: its own values as codes in cells, and the cells of the other side that are near them.
+    """One side of a band: the cells of its own values, and the cells of nearby values on the other side.
 
-    Cells are as wide as a range of partners, so that partners lie in two or three of them.
+    A cell is as wide as a range of partners, so partners lie in two or three cells.
     """
 
     column: str
     type_: pa.DataType
     other_type: pa.DataType
-    comparison: Comparison  # of this side's values with the other's type
+    comparison: Comparison  # of this side's values with the other side's type
     cell_width: int  # in codes of this side, 0 for floats
     other_width: int
-    span: float  # width of a cell of floats; 0: cells are codes
+    span: float  # width of a cell of floats; 0 if cells are codes
 
     @classmethod
     def pair(cls, band: Band, left: pa.DataType, right: pa.DataType) -> tuple[BandSide, BandSide]:
-        """The left and the right side."""
+        """Return the left and the right side."""
         there = within(left, right, band.distance, is_duration=band.is_duration, strict=False)
         back = within(right, left, band.distance, is_duration=band.is_duration, strict=False)
-        # Floats of different widths are all float64 in codes.
+        # The codes of floats of all widths are those of float64.
         span = 2.0 * float(band.distance) if family_of(left) is Family.FLOAT else 0.0
         widths = _cell_width(back, right), _cell_width(there, left)
         return (
@@ -82,21 +82,21 @@ class BandSide:
         )
 
     def codes(self, array: pa.Array) -> tuple[Codes, Mask | None]:
-        """Codes in the order of the values, and which rows can match."""
+        """Return codes in the order of the values, and a mask of the rows that can match."""
         values = exact_values(array, self.type_)
         assert isinstance(values, OrderedValues)
         return values.codes, values.possible
 
     def cells(self, codes: Codes) -> Int64s:
-        """The cells of this side's codes."""
+        """Return the cells of this side's codes."""
         return _cells(codes, self.cell_width, self.span)
 
     def ranges(self, array: pa.Array) -> CodeRanges:
-        """The codes of the other side that are near."""
+        """Return the ranges of the other side's codes near these values."""
         return self.comparison.ranges(array)
 
     def other_cells(self, codes: Codes) -> Int64s:
-        """The cells of the other side's codes."""
+        """Return the cells of the other side's codes."""
         return _cells(codes, self.other_width, self.span)
 
 
@@ -111,7 +111,7 @@ def _cells(codes: Codes, width: int, span: float) -> Int64s:
 
 
 def _cell_width(comparison: Comparison, other: pa.DataType) -> int:
-    """Codes that are near one value of the type ``other``, in the type that ``comparison`` looks into."""
+    """Return the number of codes near one value of type ``other``, in the type that ``comparison`` searches."""
     if family_of(comparison.relation_type) is Family.FLOAT:
         return 0
     other = value_type(other)

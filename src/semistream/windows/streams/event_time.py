@@ -1,6 +1,6 @@
-"""EventTime: the time columns of two streams as instants on one axis of whole numbers.
+"""EventTime: the time columns of two streams as instants on one integer axis.
 
-The two streams of a window join, by name and by number.
+Also defines the two sides of a window join, by name and by number.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEFT, RIGHT = 0, 1
 
 
 def side_number(side: str) -> int:
-    """0 for the left stream, 1 for the right one.
+    """Return 0 for the left stream, 1 for the right one.
 
     >>> side_number("right")
     1
@@ -44,10 +44,10 @@ Length = int | timedelta | str
 Instant = int | date | datetime
 
 LAST_INSTANT = 2**62
-"""Instants are between -2**62 and 2**62, so that differences of them do not overflow."""
+"""Bound of instants, which are between -2**62 and 2**62 so that their differences do not overflow."""
 
 LONGEST = 2**61
-"""The longest window and lateness."""
+"""Longest window and lateness, in instants."""
 
 _DAY_S = 86_400
 _SECONDS = {
@@ -60,9 +60,9 @@ _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 
 @dataclass(frozen=True)
 class EventTime:
-    """The columns ``names`` of the two streams say when a tuple arrives; None: its position in its own stream does.
+    """Event time of two streams: the columns ``names``, or if None the position of a tuple in its own stream.
 
-    ``type_`` is the type both are brought to: int64, date32, or timestamps of the finer of the two units. An instant is
+    ``type_`` is the common type of both: int64, date32, or timestamps of the finer of the two units. An instant is
     one unit of it. Without columns the streams are those of WINDOW 2.1: one tuple of each at every instant.
 
     >>> time = EventTime.of(pa.schema([("at", pa.timestamp("ms"))]), pa.schema([("at", pa.timestamp("us"))]), "at")
@@ -75,7 +75,7 @@ class EventTime:
 
     @classmethod
     def of(cls, left: pa.Schema, right: pa.Schema, time: TimeColumns) -> EventTime:
-        """Read which columns are meant: one name for both streams, or ``{"left": ..., "right": ...}``."""
+        """Parse the time columns: one name for both streams, or ``{"left": ..., "right": ...}``."""
         if time is None:
             return cls(None, pa.int64())
         if isinstance(time, Mapping) and set(time) != set(SIDES):
@@ -89,7 +89,7 @@ class EventTime:
         return cls(names, _common_type(names, types[0], types[1]))
 
     def instants(self, side: int, batch: pa.RecordBatch) -> Int64s:
-        """When the rows of a batch arrive. There must be time columns."""
+        """Return the instants at which the rows of a batch arrive. There must be time columns."""
         assert self.names is not None
         name, column = self.names[side], batch.column(self.names[side])
         if column.null_count:
@@ -112,7 +112,7 @@ class EventTime:
         return codes
 
     def instant(self, value: Instant) -> int:
-        """The instant that a user means by a number, a date or a datetime."""
+        """Convert a number, date or datetime to an instant."""
         if isinstance(value, bool) or (isinstance(value, int) != pa.types.is_integer(self.type_)):
             raise InvalidArgument(f"a time is {value!r}; these streams have times of type {self.type_}.")
         if isinstance(value, int):
@@ -124,7 +124,7 @@ class EventTime:
         return max(-LAST_INSTANT, min(LAST_INSTANT, instant))
 
     def length(self, value: Length, name: str, *, least: int = 1) -> int:
-        """Instants in a window or a lateness: a number of them, or for dates and timestamps a duration."""
+        """Convert a window or lateness to instants: a number of them, or for dates and timestamps a duration."""
         limit = f"at least {least} instant" if least else "0 or more"
         if pa.types.is_integer(self.type_):
             try:
@@ -165,7 +165,7 @@ def _common_type(names: tuple[str, str], left: pa.DataType, right: pa.DataType) 
 
 
 def duration_seconds(value: object) -> Fraction | None:
-    """Seconds, or None if it is no duration."""
+    """Return a duration in seconds, or None if ``value`` is not a duration."""
     if isinstance(value, timedelta):
         return Fraction(value.days * _DAY_S + value.seconds) + Fraction(value.microseconds, 10**6)
     found = _WRITTEN.fullmatch(value.strip().lower()) if isinstance(value, str) else None
@@ -176,12 +176,12 @@ def duration_seconds(value: object) -> Fraction | None:
 
 
 def in_order(times: Int64s) -> bool:
-    """Whether times never fall."""
+    """True if times never decrease."""
     return bool(times.size < 2 or (times[1:] >= times[:-1]).all())
 
 
 def running_maximum(times: Int64s, before: int) -> Int64s:
-    """For each row, the greatest time of the rows before it; ``before`` is that of what came earlier."""
+    """Return for each row the largest time of the rows before it; ``before`` is the largest of earlier batches."""
     greatest = np.empty_like(times)
     if times.size:
         greatest[0] = before

@@ -1,4 +1,4 @@
-"""Windows as users write them: a length of time, `Tuples`, or None, for both streams or for each."""
+"""Window lengths given by the user: a length of time, `Tuples`, or None, for both streams or for each."""
 
 from __future__ import annotations
 
@@ -32,15 +32,18 @@ Windows = OneWindow | Mapping[str, OneWindow]
 
 @dataclass(frozen=True)
 class WindowLength:
-    """How long a tuple of one stream lives: ``length`` instants, or until ``length`` tuples of its own stream have come
-    after and with it (``by_tuples``), or for ever (`UNBOUNDED`)."""
+    """Lifetime of the tuples of one stream: ``length`` instants, ``length`` tuples, or unbounded.
+
+    With ``by_tuples``, a tuple lives until ``length`` tuples of its own stream have come after or with it. With
+    ``length`` `UNBOUNDED` it lives for ever.
+    """
 
     length: int
     by_tuples: bool
 
     @classmethod
     def pair(cls, window: Windows, time: EventTime) -> tuple[WindowLength, WindowLength]:
-        """Those of the left and of the right stream."""
+        """Return the lengths for the left and the right stream."""
         if isinstance(window, Mapping):
             if set(window) != set(SIDES):
                 raise InvalidArgument(f"window is {dict(window)}; give one for both, or {{'left': ..., 'right': ...}}.")
@@ -58,5 +61,5 @@ class WindowLength:
 
     @property
     def bounded(self) -> bool:
-        """Whether tuples expire."""
+        """True if tuples expire."""
         return self.length != UNBOUNDED

@@ -1,4 +1,4 @@
-"""WindowMatch: which pairs of tuples join, as codes that find candidates and a check of those that are found."""
+"""WindowMatch: the join condition, as codes that find candidate pairs and a check of the candidates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _nothing() -> Int64s:
 
 @dataclass(frozen=True)
 class RowCodes:
-    """Codes of rows, and where their partners are: in cells of the other side, with codes from ``low`` to ``high``.
+    """Codes of rows, and the location of their partners: cells of the other side, with codes from ``low`` to ``high``.
 
     ``possible`` marks rows that can match (None: all). If ``cell`` is empty, cells and bounds are the codes themselves.
     """
@@ -46,12 +46,12 @@ class RowCodes:
 
 @dataclass(frozen=True, eq=False)
 class WindowMatch:
-    """Equality of columns (``codec``, over ``keys`` of either side), a band, a predicate, or several of these.
+    """Equality of columns (``codec``, over ``keys`` of each side), a band, a predicate, or several of these.
 
-    Candidates are found by equality if there is one, else by the band, else every pair is one; ``checks`` decide the
-    rest. ``schema`` is that of the joined row: the left stream's columns, then the right one's without those that are
-    equal by ``on``, with ``suffix`` behind names that are taken. ``right_names`` are the joined row's names for all
-    columns of the right stream, which predicates can use.
+    Candidates are found by equality if given, else by the band; otherwise every pair is a candidate. `holds` checks
+    the rest. ``schema`` is that of the joined row: the left stream's columns, then the right stream's without those
+    equal by ``on``, with ``suffix`` appended to names already taken. ``right_names`` maps all right columns to their
+    names in predicates.
     """
 
     keys: tuple[tuple[str, ...], tuple[str, ...]]
@@ -76,9 +76,9 @@ class WindowMatch:
         where: pc.Expression | None,
         suffix: str,
     ) -> WindowMatch:
-        """Read a condition as a user writes it."""
+        """Parse a condition given by the user."""
         if on is None and band is None and where is None:
-            raise InvalidArgument("there is no on, no band and no where; give columns that are equal, or a condition.")
+            raise InvalidArgument("there is no on, no band and no where; give columns to compare, or a condition.")
         pairs = {} if on is None else on_pairs(on)
         for name, other in [*pairs.items(), *([(band.left, band.right)] if band else [])]:
             _require(name, left, SIDES[0])
@@ -95,7 +95,7 @@ class WindowMatch:
         row = pa.schema([*left, *(column.with_name(names[column.name]) for column in right)])
         if len(set(row.names)) < len(row):
             raise InvalidArgument(
-                f"the joined row has columns of one name: {row.names}. Rename them, or give a suffix."
+                f"the joined row has duplicate column names: {row.names}. Rename them, or give a suffix."
             )
         predicate = None if where is None else RowExpression.of(where, row, what="where")
         if predicate is not None and not pa.types.is_boolean(predicate.type_):
@@ -117,7 +117,7 @@ class WindowMatch:
         )
 
     def codes(self, side: int, batch: pa.RecordBatch) -> RowCodes:
-        """The codes of a batch of one side, and the bounds of its partners' codes."""
+        """Return the codes of a batch of one side, and the bounds of its partners' codes."""
         if self.codec is not None:
             return RowCodes(*self.codec.encode([batch.column(name) for name in self.keys[side]]))
         rows = batch.num_rows
@@ -133,14 +133,14 @@ class WindowMatch:
         return RowCodes(code, possible, own.cells(code), own.other_cells(low), own.other_cells(high), low, high)
 
     def cells(self, side: int, codes: Int64s) -> Int64s:
-        """The cells of codes of one side; empty if they are the codes."""
+        """Return the cells of codes of one side; empty if cells are the codes."""
         if self.codec is not None:
             return _nothing()
         return np.zeros_like(codes) if self.band_sides is None else self.band_sides[side].cells(codes)
 
     @property
     def checked(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The columns of either side that `holds` must be given; none if all candidates join."""
+        """Columns of each side that `holds` needs; empty if all candidates join."""
         left: dict[str, None] = {}
         right: dict[str, None] = {}
         if self.codec is not None and not self.codec.ordered:
@@ -156,12 +156,12 @@ class WindowMatch:
 
     @property
     def must_check(self) -> bool:
-        """Whether some candidates may not join."""
+        """True if some candidates may not join."""
         hashed = self.codec is not None and not self.codec.ordered
         return hashed or self.band_check is not None or self.where is not None
 
     def holds(self, left: Columns, right: Columns, rows: int) -> Bools:
-        """Candidate by candidate, whether it joins."""
+        """Return a mask of the candidates that join."""
         joins = np.ones(rows, np.bool_)
         if self.codec is not None and not self.codec.ordered:
             joins &= self.codec.equal([left[n] for n in self.keys[0]], [right[n] for n in self.keys[1]])
@@ -175,7 +175,7 @@ class WindowMatch:
 
 
 def on_pairs(on: JoinOn) -> dict[str, str]:
-    """Left columns and the right columns that they must equal."""
+    """Return a mapping of left columns to the right columns that they must equal."""
     pairs = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {name: name for name in on}
     if not pairs or len(set(pairs.values())) < len(pairs):
         raise InvalidArgument(f"on is {on!r}; give at least one pair of columns, and no column twice.")

@@ -1,4 +1,4 @@
-"""ResultWeight: what a result is worth to the user, val(r, s) of WINDOW 6.1.3."""
+"""ResultWeight: the value of a result to the user, val(r, s) of WINDOW 6.1.3."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Weight: TypeAlias = pc.Expression | Callable[[pa.RecordBatch], Any]
 
 @dataclass(frozen=True, eq=False)
 class ResultWeight:
-    """An Arrow expression over the joined row, or a function that takes a batch of joined rows and gives a number each.
+    """Weight of results: an Arrow expression over the joined row, or a function from joined rows to numbers.
 
-    Policies have to weigh a tuple before its partners are there. For that the same weight is asked for a row that is
-    half known: the other stream's columns are null, but for those that are equal by ``on``. If it is known then, it is
-    right for all results of the tuple; where it is null, it counts as 1. A result of null weight counts as 0.
+    Policies must weigh a tuple before its partners arrive. For this the weight is computed on a half-known row, in
+    which the other stream's columns are null, except those equal by ``on``. A weight known then is right for all
+    results of the tuple; a null counts as 1. The weight of a result counts as 0 if it is null.
     """
 
     function: Weight
@@ -42,25 +42,25 @@ class ResultWeight:
         if isinstance(weight, pc.Expression):
             expression = RowExpression.of(weight, condition.row, what="weight")
             if not (pa.types.is_integer(expression.type_) or pa.types.is_floating(expression.type_)):
-                raise InvalidArgument(f"weight is of type {expression.type_}, not a number: {weight}.")
+                raise InvalidArgument(f"weight is of type {expression.type_}; it must be a number: {weight}.")
         elif not callable(weight):
             raise InvalidArgument(f"weight is {weight!r}; give an Arrow expression, or a function of joined rows.")
         return cls(weight, condition, left, right, expression)
 
     @property
     def reads(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The columns of either stream that it reads."""
+        """Columns of the left and the right stream that the weight reads."""
         names = self.condition.row.names if self.expression is None else self.expression.names
         own = {out: name for name, out in self.condition.right_names.items()}
         return tuple(n for n in names if n not in own), tuple(own[n] for n in names if n in own)
 
     def of_results(self, left: Mapping[str, pa.Array], right: Mapping[str, pa.Array], rows: int) -> Floats:
-        """The weights of results, given the columns that `reads` names."""
+        """Return the weights of results, given the columns named by `reads`."""
         renamed = {self.condition.right_names[name]: column for name, column in right.items()}
         return np.nan_to_num(self._evaluate({**left, **renamed}, rows), nan=0.0)
 
     def of_tuples(self, side: int, batch: pa.RecordBatch) -> Floats:
-        """What a result of each tuple is worth, as far as it is known before the partner comes."""
+        """Return the weight of a result of each tuple, as far as it is known before the partner arrives."""
         names, own_keys, other_keys = self.condition.right_names, *self.condition.keys
         if side != LEFT:
             own_keys, other_keys = other_keys, own_keys
@@ -74,7 +74,7 @@ class ResultWeight:
         return np.nan_to_num(self._evaluate({**own, **other}, batch.num_rows), nan=1.0)
 
     def _evaluate(self, columns: Mapping[str, pa.Array], rows: int) -> Floats:
-        """The weight of each row, NaN where it is null."""
+        """Return the weight of each row, NaN for null."""
         if self.expression is not None:
             table = pa.table({name: columns[name] for name in self.expression.names} or {"": pa.nulls(rows)})
             values = self.expression.values(table)
@@ -83,7 +83,7 @@ class ResultWeight:
             given = self.function(pa.RecordBatch.from_arrays(ordered, schema=self.condition.row))
             values = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given, from_pandas=True)
         if len(values) != rows:
-            raise InvalidArgument(f"weight gave {len(values)} values for {rows} rows; give one for each.")
+            raise InvalidArgument(f"weight returned {len(values)} values for {rows} rows; return one for each.")
         numbers: Floats = values.cast(pa.float64()).to_numpy(zero_copy_only=False).astype(np.float64)
         if np.isinf(numbers).any():
             raise InvalidArgument("weight is infinite for some rows; give finite numbers, or null for 0.")
@@ -91,7 +91,7 @@ class ResultWeight:
 
 
 def _as_type(column: pa.Array, type_: pa.DataType) -> pa.Array | None:
-    """A key in the other stream's type, None if some value does not fit."""
+    """Cast a key to the other stream's type; return None if a value does not fit."""
     try:
         return column.cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -1,1 +1,1 @@
-"""Static join approximation: which rows to drop before a join of whole relations."""
+"""Static join approximation: the rows to drop before a join of whole relations."""

@@ -1,6 +1,7 @@
-"""NDG, node degree greedy: drop so many tuples of each relation, those with the fewest partners.
+"""Greedy truncation of a join, by two algorithms.
 
-ADG, average degree greedy: drop so many tuples of two relations, key by key, those of the least productive keys.
+NDG, node degree greedy, drops the tuples of each relation with the fewest partners. ADG, average degree greedy, drops
+the tuples of the least productive keys of both relations together.
 """
 
 from __future__ import annotations
@@ -17,27 +18,28 @@ from semistream.windows.truncation.truncated_join import JoinComponents, Truncat
 def ndg(
     left: Rows, right: Rows, *, retain: tuple[int, int] | None = None, drop: tuple[int, int] | None = None
 ) -> TruncatedJoin:
-    """A truncated equi-join that loses at most twice the results that must be lost, in O(rows + keys log keys).
+    """Truncate an equi-join by NDG, losing at most twice as many results as necessary; O(rows + keys log keys).
 
-    ``retain`` or ``drop`` says how many tuples of the left and of the right relation. One relation's tuples with the
-    fewest partners are dropped first, then the other's with the fewest partners that remain; both orders are tried,
-    and the better is given.
+    ``retain`` or ``drop`` gives the numbers of tuples of the left and the right relation. One relation drops its
+    tuples with the fewest partners first, then the other those with the fewest remaining partners. Both orders are
+    tried, and the better result is returned.
 
     >>> ndg(np.array([1, 1, 2]), np.array([2, 1, 1]), drop=(1, 1)).results
     4
 
     Notes
     -----
-    WINDOW 3.3.1, Theorem 1: the results lost are at most twice the optimum's, as any choice loses at least what either
-    relation alone loses. The theorem's other half, that at least half of the results are retained that could be, does
-    not hold, in either order: of ten K(1, 100), ten K(100, 1) and one K(10, 10), retaining ten tuples of each relation,
-    it takes the ten of the one that have 100 partners each, of which ten can stay: 10 results, where K(10, 10) has 100.
-    With the degrees of the original graph on both sides, which the paper allows too, there would be none at all.
+    WINDOW 3.3.1, Theorem 1: NDG loses at most twice as many results as the optimum, because every choice loses at
+    least what either relation alone loses. The other half of the theorem, that it retains at least half of the
+    results that could be retained, does not hold in either order. Take ten K(1, 100), ten K(100, 1) and one K(10,
+    10), and retain ten tuples of each relation. NDG takes the ten tuples of one relation with 100 partners each, of
+    which ten can stay: 10 results, while K(10, 10) has 100. With the degrees of the original graph on both sides,
+    which the paper also allows, there would be no results at all.
     """
     parts = JoinComponents(left, right)
     amount = retained_of(parts, retain, drop)
     if not isinstance(amount, tuple):
-        raise InvalidArgument(f"NDG takes a number of tuples for each relation, not {amount}; use adg for one in all.")
+        raise InvalidArgument(f"NDG takes a number of tuples for each relation, not {amount}; use adg for one number.")
     of_left, of_right = amount
     p = most_connected(parts.m, parts.n, of_left)
     left_first = parts.retained(p, most_connected(parts.n, p, of_right), of_left, of_right)
@@ -47,7 +49,7 @@ def ndg(
 
 
 def most_connected(sizes: Int64s, degrees: Int64s, rows: int) -> Int64s:
-    """How many tuples of each component are among the ``rows`` with the highest degrees.
+    """Return each component's number of tuples among the ``rows`` tuples with the highest degrees.
 
     >>> most_connected(np.array([2, 5, 3]), np.array([7, 1, 9]), 6).tolist()
     [2, 1, 3]
@@ -60,26 +62,27 @@ def most_connected(sizes: Int64s, degrees: Int64s, rows: int) -> Int64s:
 
 
 def adg(left: Rows, right: Rows, *, retain: int | None = None, drop: int | None = None) -> TruncatedJoin:
-    """A truncated equi-join that loses at most twice what must be lost, and retains at least half of what can be.
+    """Truncate an equi-join by ADG, losing at most twice the results of the optimum and retaining at least half.
 
-    ``retain`` or ``drop`` is a number of tuples, of either relation. Keys are taken whole in the order of their results
-    per tuple, m n / (m + n); of the last one, as many tuples of each relation as can be. O(rows + keys log keys).
+    ``retain`` or ``drop`` is a number of tuples of both relations together. Keys are taken whole in the order of
+    their results per tuple, m n / (m + n). The last key is taken in part, with nearly equal numbers of tuples from
+    both relations. O(rows + keys log keys).
 
     >>> adg(np.array([1, 1, 1, 2]), np.array([2, 2, 1, 1]), retain=5).results
     6
 
     References
     ----------
-    WINDOW 3.3.2, Theorem 2; in its experiments over 99.5 % of what `optdp` retains.
+    WINDOW 3.3.2, Theorem 2. In its experiments ADG retains over 99.5 % of the results that `optdp` retains.
     """
     parts = JoinComponents(left, right)
     amount = retained_of(parts, retain, drop)
     if isinstance(amount, tuple):
-        raise InvalidArgument(f"ADG takes one number of tuples, not {amount}; use ndg for one of each relation.")
+        raise InvalidArgument(f"ADG takes one number of tuples, not {amount}; use ndg for a number for each relation.")
     sizes = parts.m + parts.n
     nodes = most_connected(sizes, parts.m * parts.n / np.maximum(1, sizes), amount)
     p, q = np.where(nodes == sizes, parts.m, 0), np.where(nodes == sizes, parts.n, 0)
-    for i in np.flatnonzero((nodes > 0) & (nodes < sizes)):  # one at most
+    for i in np.flatnonzero((nodes > 0) & (nodes < sizes)):  # at most one
         p[i], q[i] = balanced(int(parts.m[i]), int(parts.n[i]), int(nodes[i]))
     more = amount - int(nodes.sum())
     of_left = min(more, parts.left_rows - int(p.sum()))

@@ -1,6 +1,7 @@
-"""Which tuples of a join's components to retain: dynamic programs that use that all but one are taken whole.
+"""Dynamic programs that choose the tuples of join components to retain.
 
-Component i has ``m[i]`` tuples of the one relation and ``n[i]`` of the other, each of which joins each.
+They rely on a property of some optimum: it takes all components but one whole or not at all. Component i has ``m[i]``
+tuples of one relation and ``n[i]`` of the other; each of the first joins each of the second.
 """
 
 import numpy as np
@@ -15,14 +16,14 @@ _UNREACHED = np.int64(-1)
 
 @njit(inline="always")
 def retained_edges(m: int, n: int, p: int) -> int:
-    """C_{m,n}(p) of WINDOW, Lemma 1: the most edges among p nodes of K(m, n). It is convex in p."""
+    """Return C_{m,n}(p) of WINDOW, Lemma 1: the most edges among p nodes of K(m, n). It is convex in p."""
     b = min(m, n)
     return (p * p) // 4 if p <= 2 * b else b * (p - b)
 
 
 @njit(cache=True, nogil=True)
 def _add_whole(m: Int64s, n: Int64s, first: int, last: int, best: Int64s) -> None:
-    """Let ``best[j]``, the most edges of whole components with j nodes together, also use those in [first, last)."""
+    """Add components [first, last) to a knapsack: ``best[j]`` is the most edges of whole components with j nodes."""
     for i in range(first, last):
         size, edges = m[i] + n[i], m[i] * n[i]
         for j in range(best.size - 1, size - 1, -1):
@@ -32,10 +33,10 @@ def _add_whole(m: Int64s, n: Int64s, first: int, last: int, best: Int64s) -> Non
 
 @njit(cache=True, nogil=True)
 def find_partial(m: Int64s, n: Int64s, k: int) -> tuple[int, int, int]:
-    """The most edges among k nodes, and the one component that may be taken in part, with how many of its nodes.
+    """Return the most edges among k nodes, the one component that may be taken in part, and its number of nodes.
 
-    All others are taken whole or not at all. For each component in turn the others' knapsack is needed; halving the
-    components over and over, each is added to O(log c) tables of k + 1: O(k c log c) in all.
+    All others are taken whole or not at all. Each component in turn needs the knapsack of all others. Halving the
+    components recursively adds each one to O(log c) tables of k + 1 entries: O(k c log c) in total.
     """
     levels = 2
     while (1 << (levels - 2)) < m.size:
@@ -75,9 +76,9 @@ def find_partial(m: Int64s, n: Int64s, k: int) -> tuple[int, int, int]:
 
 @njit(cache=True, nogil=True)
 def choose_whole(m: Int64s, n: Int64s, without: int, k: int, best: Int64s, taken: Bytes, whole: Bytes) -> None:
-    """Set ``whole`` for the components, but ``without``, that have k nodes together and the most edges.
+    """Set ``whole`` for the components, other than ``without``, with k nodes in total and the most edges.
 
-    ``best`` is room for k + 1, and ``taken`` for a row of bits for each component, all zero.
+    ``best`` is scratch space for k + 1 entries; ``taken`` has a row of bits for each component, all zero.
     """
     best[:] = _UNREACHED
     best[0] = 0
@@ -98,10 +99,10 @@ def choose_whole(m: Int64s, n: Int64s, without: int, k: int, best: Int64s, taken
 
 @njit(cache=True, nogil=True)
 def add_component(m: int, n: int, before: Table, after: Table, queue: Int64s) -> None:
-    """``after[a, b]``: the most edges with at most a and b nodes of the two sides, if also K(m, n) may be used.
+    """Compute ``after[a, b]``, the most edges with at most a and b nodes of the two sides, if K(m, n) may be used too.
 
-    It is used with all of one side and any number of the other. What p nodes with all n gain is linear in p, so that
-    the best p is the maximum of a sliding window; ``queue`` is room for it.
+    K(m, n) is used with all of one side and any number of the other. The gain of p nodes with all n is linear in p,
+    so the best p is the maximum of a sliding window. ``queue`` is scratch space for it.
     """
     after[:] = before
     most_a, most_b = before.shape[0] - 1, before.shape[1] - 1
@@ -131,9 +132,9 @@ def add_component(m: int, n: int, before: Table, after: Table, queue: Int64s) ->
 
 @njit(cache=True, nogil=True)
 def find_partial_of_both(m: Int64s, n: Int64s, k_a: int, k_b: int) -> tuple[int, int, int, int]:
-    """The most edges among k_a and k_b nodes of the sides, and the component taken in part on both, with its nodes.
+    """Return the most edges among k_a and k_b nodes, the component taken in part on both sides, and its nodes.
 
-    As `find_partial`, with tables of (k_a + 1) x (k_b + 1).
+    Works like `find_partial`, with tables of (k_a + 1) x (k_b + 1).
     """
     levels = 2
     while (1 << (levels - 2)) < m.size:
@@ -179,9 +180,9 @@ def find_partial_of_both(m: Int64s, n: Int64s, k_a: int, k_b: int) -> tuple[int,
 def choose_of_both(
     m: Int64s, n: Int64s, without: int, k_a: int, k_b: int, tables: npt.NDArray[np.int64], p: Int64s, q: Int64s
 ) -> None:
-    """Set ``p`` and ``q`` of the components, but ``without``, that have the most edges among k_a and k_b nodes.
+    """Set ``p`` and ``q`` for the components, other than ``without``, with the most edges among k_a and k_b nodes.
 
-    ``tables`` is room for one more than there are components of (k_a + 1) x (k_b + 1).
+    ``tables`` is scratch space for one table of (k_a + 1) x (k_b + 1) more than there are components.
     """
     queue = np.empty(max(k_a, k_b) + 1, dtype=np.int64)
     tables[0] = 0

@@ -1,4 +1,4 @@
-"""Truncation of a join of many relations, each for itself: what is lost is bounded by the number of relations."""
+"""Independent truncation of the relations of a join; the number of relations bounds the loss."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from semistream.kernels.array_types import Int64s
 
 @dataclass(frozen=True)
 class IndependentTruncation:
-    """``retained`` are the rows of each relation that stay, ascending; ``results`` of the ``exact`` results remain.
+    """Result of an independent truncation.
 
-    Any choice of as many rows loses at least ``least_lost`` results, and this one at most as many times that as there
-    are relations.
+    ``retained`` holds the retained rows of each relation, ascending; ``results`` of the ``exact`` results remain.
+    Every choice of as many rows loses at least ``least_lost`` results. This one loses at most m times that, for m
+    relations.
     """
 
     retained: list[Int64s]
@@ -27,19 +28,19 @@ class IndependentTruncation:
 
     @property
     def lost(self) -> int:
-        """Results that are lost."""
+        """Number of results lost."""
         return self.exact - self.results
 
 
 def independent_truncation(
     lineage: npt.ArrayLike, sizes: Sequence[int], *, drop: Sequence[int]
 ) -> IndependentTruncation:
-    """Drop ``drop[i]`` rows of relation i, those with the fewest results, for a join of any kind of m relations.
+    """Drop ``drop[i]`` rows of relation i, those with the fewest results, for any join of m relations.
 
-    ``lineage`` has a line for each result of the whole join, with the row number of each relation that it comes from;
-    ``sizes`` are the relations' numbers of rows. For three relations or more the best choice is NP-hard (WINDOW,
-    Theorem 3). This one loses at most m times what the best one does: if relation i alone loses p_i results, any
-    choice loses at least the largest p_i, and this one at most their sum.
+    ``lineage`` has one line per result of the whole join, with the row number of each relation. ``sizes`` are the
+    numbers of rows of the relations. For three or more relations the best choice is NP-hard (WINDOW, Theorem 3). This
+    choice loses at most m times as much as the best one: if relation i alone loses p_i results, every choice loses at
+    least the largest p_i, and this one at most their sum.
 
     >>> orders_customers_cities = [[0, 0, 0], [1, 0, 0], [2, 1, 0]]
     >>> join = independent_truncation(orders_customers_cities, sizes=[3, 2, 1], drop=[1, 1, 0])

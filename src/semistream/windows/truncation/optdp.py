@@ -1,4 +1,4 @@
-"""OPTDP: the tuples of two relations to retain so that their join loses the fewest results."""
+"""OPTDP: retain the tuples of two relations so that their join loses the fewest results."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MOST_TABLE_BYTES = 2**31
 
 
 def optdp(left: Rows, right: Rows, *, retain: Amount | None = None, drop: Amount | None = None) -> TruncatedJoin:
-    """The truncated equi-join with the most results: of ``retain`` tuples (the dual), or all but ``drop`` (the primal).
+    """Return the truncated equi-join with the most results, given the tuples to ``retain`` (dual) or ``drop`` (primal).
 
-    A number is of tuples of either relation; two numbers are of the left and of the right one. Null keys never match.
-    No other choice of as many tuples has more results.
+    One number counts the tuples of both relations together; two numbers are for the left and the right one. Null keys
+    never match. No other choice of as many tuples has more results.
 
     >>> colours, sizes = np.array(["red", "red", "red", "blue"]), np.array(["blue", "blue", "red", "red"])
     >>> join = optdp(colours, sizes, retain=5)
@@ -28,25 +28,27 @@ def optdp(left: Rows, right: Rows, *, retain: Amount | None = None, drop: Amount
 
     Notes
     -----
-    WINDOW 3.2 fills a table T(i, j) of c components and k nodes, each entry from up to k others: O(c k^2). But what p
-    nodes of a component retain, C_{m,n}(p), is convex in p. So in some optimum all components but one are whole or not
-    there (the paper's Lemma 2): k c log c steps find that one, by a knapsack of whole ones for all but each in turn.
-    With a number for each side, what remains is p q, linear in each: then all but one component have one side whole or
-    not there, and the best number of the other is found for all entries of a table in a constant number of steps each.
-    Its tables take up to 2 GiB: c k_A k_B is at most 2**28.
+    WINDOW 3.2 fills a table T(i, j) of c components and k nodes, each entry from up to k others: O(c k^2). But
+    C_{m,n}(p), the edges retained by p nodes of a component, is convex in p. In some optimum all components but one
+    are therefore taken whole or not at all (the paper's Lemma 2). k c log c steps find that one, by a knapsack of
+    whole components for all but each in turn.
+
+    With a number for each side, the edges retained are p q, linear in each. Then in all components but one, one side
+    is taken whole or not at all, and the best number of the other side is found in a constant number of steps per
+    table entry. The tables take up to 2 GiB: c k_A k_B is at most 2**28.
     """
     parts = JoinComponents(left, right)
     amount = retained_of(parts, retain, drop)
     if isinstance(amount, tuple):
         return parts.retained(*_of_both(parts, *amount), *amount)
     p, q = _of_all(parts, min(amount, int((parts.m + parts.n).sum())))
-    more = amount - int(p.sum() + q.sum())  # all that has a partner is retained already: take from what has none
+    more = amount - int(p.sum() + q.sum())  # all tuples with a partner are retained already: add tuples without
     of_left = min(more, parts.left_rows - int(p.sum()))
     return parts.retained(p, q, int(p.sum()) + of_left, int(q.sum()) + more - of_left)
 
 
 def balanced(m: int, n: int, nodes: int) -> tuple[int, int]:
-    """How many of ``nodes`` of K(m, n) to take from each side so that most edges remain: as equal as can be (Lemma 1).
+    """Return the numbers of ``nodes`` of K(m, n) to take from each side to retain most edges: nearly equal (Lemma 1).
 
     >>> balanced(5, 2, 3), balanced(5, 2, 6), balanced(1, 9, 4)
     ((1, 2), (4, 2), (1, 3))
@@ -88,5 +90,5 @@ def _affordable(nbytes: int, what: str, greedy: str) -> None:
     if nbytes > MOST_TABLE_BYTES:
         raise InvalidArgument(
             f"The optimum for {what} takes tables of {nbytes} bytes, more than {MOST_TABLE_BYTES}; use {greedy}, which "
-            "is within a factor of two of what is lost."
+            "loses at most twice as many results."
         )

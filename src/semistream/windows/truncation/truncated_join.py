@@ -1,4 +1,4 @@
-"""A truncated join: the tuples of two relations that are retained, and how many results they have."""
+"""TruncatedJoin: the retained tuples of two relations, and the number of their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Amount: TypeAlias = int | tuple[int, int]
 
 @dataclass(frozen=True)
 class TruncatedJoin:
-    """``left`` and ``right`` are the rows that are retained, ascending; ``results`` of the ``exact`` results remain."""
+    """Retained rows ``left`` and ``right``, ascending; ``results`` of the ``exact`` results remain."""
 
     left: Int64s
     right: Int64s
@@ -26,15 +26,15 @@ class TruncatedJoin:
 
     @property
     def lost(self) -> int:
-        """Results that the dropped tuples took with them: the MAX-subset error."""
+        """Number of results lost: the MAX-subset error."""
         return self.exact - self.results
 
 
 class JoinComponents:
-    """The join graph of two relations: for each key that both have, every tuple of the one with every one of the other.
+    """Join graph of two relations: for each common key, every left tuple is connected to every right tuple.
 
-    WINDOW 3.1 calls them Kurotowski components K(m, n). ``m`` and ``n`` are their sizes on the left and on the right;
-    tuples without a partner belong to none.
+    WINDOW 3.1 calls these Kurotowski components K(m, n). ``m`` and ``n`` are their sizes on the left and the right.
+    Tuples without a partner belong to no component.
 
     >>> parts = JoinComponents(np.array([1, 1, 2, 5]), np.array([2, 1, 2, 2, 9]))
     >>> parts.m.tolist(), parts.n.tolist(), parts.exact
@@ -51,18 +51,18 @@ class JoinComponents:
 
     @property
     def exact(self) -> int:
-        """How many results the join of all tuples has."""
+        """Number of results of the join of all tuples."""
         return int(self.m @ self.n)
 
     def retained(self, p: Int64s, q: Int64s, left_rows: int, right_rows: int) -> TruncatedJoin:
-        """Retain ``p`` and ``q`` tuples of each component, and others up to ``left_rows`` and ``right_rows`` in all."""
+        """Retain ``p`` and ``q`` tuples of each component, and more up to ``left_rows`` and ``right_rows`` in total."""
         left, p = self._left.first(p, left_rows)
         right, q = self._right.first(q, right_rows)
         return TruncatedJoin(left, right, int(p @ q), self.exact)
 
 
 class _RowsByKey:
-    """One relation's rows, key by key, and those without a partner after them."""
+    """Rows of one relation grouped by key, followed by the rows without a partner."""
 
     def __init__(self, codes: Int64s, keys: Int64s) -> None:
         place = np.searchsorted(keys, codes)
@@ -72,7 +72,10 @@ class _RowsByKey:
         self.sizes = np.bincount(place, minlength=keys.size + 1)[: keys.size]
 
     def first(self, counts: Int64s, rows: int) -> tuple[Int64s, Int64s]:
-        """The first ``counts`` rows of each key and as many more as make ``rows``, without partner if possible."""
+        """Return the first ``counts`` rows of each key, and more up to ``rows``, preferably without partner.
+
+        Also returns the resulting number of rows of each key.
+        """
         matched = int(self.sizes.sum())
         key = np.repeat(np.arange(self.sizes.size), self.sizes)
         number = np.arange(matched) - (np.cumsum(self.sizes) - self.sizes)[key]
@@ -85,14 +88,14 @@ class _RowsByKey:
 
 
 def retained_of(parts: JoinComponents, retain: Amount | None, drop: Amount | None) -> Amount:
-    """How many tuples are retained, whether that is given or how many are dropped: in all, or of each relation."""
+    """Return the number of tuples retained, in total or of each relation, from either ``retain`` or ``drop``."""
     if (retain is None) == (drop is None):
         raise InvalidArgument(f"retain is {retain!r} and drop is {drop!r}; give one of them.")
     amount = drop if retain is None else retain
     name = "drop" if retain is None else "retain"
     if isinstance(amount, tuple):
         if len(amount) != 2:
-            raise InvalidArgument(f"{name} is {amount!r}; give a number, or two: of the left relation, of the right.")
+            raise InvalidArgument(f"{name} is {amount!r}; give a number, or two for the left and the right relation.")
         sizes = (parts.left_rows, parts.right_rows)
         left, right = (_amount(name, each, most) for each, most in zip(amount, sizes, strict=True))
         return (left, right) if drop is None else (sizes[0] - left, sizes[1] - right)
