@@ -135,7 +135,7 @@ def test_relation_built_anew_has_unknown_changes_and_no_page_of_the_old_one(rela
 
 
 def test_newer_version_is_asked_not_the_older_one(relation: Relation) -> None:
-    with pytest.raises(InvalidArgument, match="version is 5, but 2 is open"):
+    with pytest.raises(InvalidArgument, match="version 5 is newer than the open version 2"):
         Relation.open(relation.path, version=2).changes_since(5)
 
 

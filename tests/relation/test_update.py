@@ -135,7 +135,7 @@ def test_upserts_that_do_not_fit_are_refused_and_nothing_changes(relation: Relat
     files = files_under(relation.path)
     for upserts, error, message in [
         (pa.table({"k": [1]}), ColumnNotFound, "upserts has no column 'v'; it has 'k'"),
-        (pa.table({"k": [1], "v": [1], "w": [1]}), InvalidArgument, "columns that the relation has not: w"),
+        (pa.table({"k": [1], "v": [1], "w": [1]}), InvalidArgument, "columns unknown to the relation: w"),
         (pa.table([[1], [1], [1]], names=["k", "v", "v"]), InvalidArgument, "several columns called v"),
         (pa.table({"k": [1], "v": ["x"]}), SemistreamError, "do not fit the relation's columns"),
         (pa.table({"k": [1], "v": [0.5]}), SemistreamError, "do not fit the relation's columns"),

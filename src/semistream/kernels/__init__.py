@@ -1,1 +1,1 @@
-"""Numba kernels: arrays in, arrays out, no I/O, no objects."""
+"""Numba kernels: functions from arrays to arrays, without I/O or Python objects."""

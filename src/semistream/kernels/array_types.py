@@ -1,4 +1,4 @@
-"""Names for the array types that kernels take and give."""
+"""Aliases for the array types in kernel signatures."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,8 +1,7 @@
-"""Copy and compare short stretches of bytes, such as strings, by the C library's own functions.
+"""Copy and compare byte strings with the C library's memcpy and memcmp.
 
-Stretches are named by their addresses: nothing is range-checked. Take an array's address once, outside of the loop.
-
-Compare strings of the stream, as Arrow has them, with those of R's pages.
+`copy_bytes` and `are_same` take raw addresses and check no bounds. Take an array's address once, outside the loop.
+`same_strings` compares strings of a stream's Arrow column with strings in R's pages.
 """
 
 from typing import Any
@@ -20,19 +19,19 @@ _memcmp: Any = types.ExternalFunction("memcmp", types.int32(types.uintp, types.u
 
 @njit(inline="always")
 def address_of(array: Bytes) -> np.int64:
-    """Where an array's bytes start."""
+    """Return the address of an array's first byte."""
     return np.int64(array.ctypes.data)
 
 
 @njit(inline="always")
 def copy_bytes(target: int, source: int, size: int) -> None:
-    """Copy ``size`` bytes from one address to another; they must not overlap."""
+    """Copy ``size`` bytes from one address to another; the ranges must not overlap."""
     _memcpy(np.uint64(target), np.uint64(source), np.uint64(size))
 
 
 @njit(inline="always")
 def are_same(one: int, other: int, size: int) -> bool:
-    """Whether ``size`` bytes at one address are those at another."""
+    """True if the ``size`` bytes at both addresses are equal."""
     return _memcmp(np.uint64(one), np.uint64(other), np.uint64(size)) == 0
 
 
@@ -49,8 +48,10 @@ def same_strings(
     row: Int32s,
     out: Bools,
 ) -> bool:
-    """For each pair, whether the stream's string at a position is that of a row of R, whose column stands in ``run``
-    page by page as in `semistream.kernels.gather`; gives whether all are.
+    """Compare pairs of a stream string and an R string; return True if all pairs are equal.
+
+    Pair ``i`` is the stream string at ``positions[i]`` and the R string at ``row[i]`` of ``page[i]``; ``out[i]`` takes
+    the result. R's column lies in ``run`` page by page, as in `semistream.relation.read.kernels.gather`.
     """
     here, there = address_of(data), address_of(run)
     every = True

@@ -1,4 +1,4 @@
-"""Match sorted codes, or ranges of codes, of the stream with sorted codes of the relation."""
+"""Match sorted codes or code ranges of the stream with sorted codes of the relation, and merge sorted codes."""
 
 import numpy as np
 from numba import njit
@@ -18,10 +18,11 @@ def match_pages(
     out_page: Int32s,
     out_row: Int32s,
 ) -> int:
-    """Pairs of (position in ``codes``, row of a page) with equal codes, until done or the output is full.
+    """Find pairs of (position in ``codes``, row of a page) with equal codes, until done or the output is full.
 
-    ``codes`` and the codes inside each page are ascending; pages come in any order. ``cursor`` is (page, position,
-    row): where to go on, or -1 for what is still to be found; the match is over when ``cursor[0] == rows.size``.
+    ``codes`` and the codes inside each page are ascending; pages come in any order. ``cursor`` is the (page, position,
+    row) to resume at, with -1 for a position or row not yet determined. The match is complete when
+    ``cursor[0] == rows.size``. Returns the number of pairs written.
     """
     found = 0
     position, resume = cursor[1], cursor[2]
@@ -64,10 +65,10 @@ def match_ranges(
     out_page: Int32s,
     out_row: Int32s,
 ) -> int:
-    """Pairs of (position in ``low``, row of a page) where the row's code is in the range ``low`` to ``high``.
+    """Find pairs of (position in ``low``, row of a page) where the row's code is in the range ``low`` to ``high``.
 
-    As `match_pages`, for ranges in ascending order of ``low``; ``reach[i]`` is the greatest of ``high[: i + 1]``, by
-    which the first range that can touch a page is found.
+    Works as `match_pages`, for ranges in ascending order of ``low``. ``reach[i]`` is the maximum of ``high[: i + 1]``;
+    a binary search in it finds the first range that can touch a page.
     """
     found = 0
     position, resume = cursor[1], cursor[2]
@@ -113,11 +114,12 @@ def match_stretches(
     out_page: Int32s,
     out_row: Int32s,
 ) -> int:
-    """Pairs of (tuple, row of a page) where the row's code is in the tuple's range ``low`` to ``high``.
+    """Find pairs of (tuple, row of a page) where the row's code is in the tuple's range ``low`` to ``high``.
 
-    Each of ``tuples`` is matched with the pages from ``first`` to ``end``, which are numbered on from ``first_page`` in
-    the run; ``low`` and ``high`` are by tuple. ``cursor`` is (position in ``tuples``, page, row): where to go on; the
-    match is over when ``cursor[0] == tuples.size``.
+    Each of ``tuples`` is matched with the pages from ``first`` up to, but not including, ``end``. The run's first page
+    has the number ``first_page``. ``low`` and ``high`` are indexed by tuple. ``cursor`` is the (position in ``tuples``,
+    page, row) to resume at; the match is complete when ``cursor[0] == tuples.size``. Returns the number of pairs
+    written.
     """
     found = 0
     page, resume = cursor[1], cursor[2]
@@ -148,7 +150,7 @@ def match_stretches(
 def merge_sorted(
     left_codes: Int64s, left_values: Int64s, right_codes: Int64s, right_values: Int64s
 ) -> tuple[Int64s, Int64s]:
-    """Two ascending arrays of codes as one, their values with them; of equal codes the left ones come first."""
+    """Merge two ascending arrays of codes, together with their values; of equal codes the left ones come first."""
     total = left_codes.size + right_codes.size
     codes, values = np.empty(total, np.int64), np.empty(total, np.int64)
     left = right = 0
@@ -171,7 +173,7 @@ def merge_ranges(
     right_high: Int64s,
     right_values: Int64s,
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Two arrays of ranges in ascending order of (low, high) as one, their values with them; as `merge_sorted`."""
+    """Merge two arrays of ranges in ascending order of (low, high), together with their values; see `merge_sorted`."""
     total = left_low.size + right_low.size
     low, high, values = np.empty(total, np.int64), np.empty(total, np.int64), np.empty(total, np.int64)
     left = right = 0

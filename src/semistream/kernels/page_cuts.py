@@ -1,4 +1,4 @@
-"""Cut sorted rows into pages of at most a number of bytes."""
+"""Cut sorted rows into pages of limited size."""
 
 import numpy as np
 from numba import njit
@@ -8,9 +8,9 @@ from semistream.kernels.array_types import Int64s
 
 @njit(cache=True, nogil=True)
 def cut_pages(row_ends: Int64s, page_bytes: int) -> Int64s:
-    """First rows of the pages: each page holds as many rows as fit, and at least one.
+    """Return the first row of each page. A page holds as many rows as fit in ``page_bytes``, and at least one.
 
-    ``row_ends[i]`` is the bytes of rows 0..i together. The last page may be cut short by the end of the rows.
+    ``row_ends[i]`` is the total size of rows 0..i in bytes. The last page holds whatever rows remain.
     """
     cuts = np.empty(row_ends.size, np.int64)
     pages = 0

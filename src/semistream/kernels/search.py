@@ -1,4 +1,4 @@
-"""Find a code among ascending ones."""
+"""Search for codes in ascending arrays."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from numba import njit
 
 from semistream.kernels.array_types import Bools, Int64s
 
-_NEAR = 8  # values that are looked at one by one before the search jumps
+_NEAR = 8  # values that `find_from` checks one by one before it falls back to `find`
 
 
 def positions_of(codes: Int64s, values: Int64s) -> tuple[Bools, Int64s]:
-    """For each code whether it is among the ascending ``values``, and where those that are stand.
+    """Return a mask of the codes present in the ascending ``values``, and the position of each present code.
 
     >>> present, at = positions_of(np.array([5, 2, 9]), np.array([2, 5, 7]))
     >>> present.tolist(), at[present].tolist()
@@ -26,7 +26,7 @@ def positions_of(codes: Int64s, values: Int64s) -> tuple[Bools, Int64s]:
 
 @njit(inline="always")
 def lower_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
-    """First position in ``values[low:high]`` that is not less than ``code``."""
+    """Return the first position in ``values[low:high]`` whose value is not less than ``code``."""
     while low < high:
         middle = (low + high) >> 1
         if values[middle] < code:
@@ -38,7 +38,7 @@ def lower_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int
 
 @njit(inline="always")
 def upper_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
-    """First position in ``values[low:high]`` that is greater than ``code``."""
+    """Return the first position in ``values[low:high]`` whose value is greater than ``code``."""
     while low < high:
         middle = (low + high) >> 1
         if values[middle] <= code:
@@ -50,10 +50,10 @@ def upper_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int
 
 @njit(inline="always")
 def find(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
-    """First position in ``values[low:high]`` that is not less than ``code``.
+    """Return the first position in ``values[low:high]`` whose value is not less than ``code``.
 
-    It starts where ``code`` would be if values were evenly spread, which for dense keys is where it is, and gallops
-    from there.
+    The search starts where ``code`` would be if the values were evenly spread, which is exact for dense keys, and
+    gallops from there.
     """
     if low >= high or values[low] >= code:
         return low
@@ -94,7 +94,7 @@ def find(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
 
 @njit(inline="always")
 def find_from(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
-    """Like `find`, where the position is mostly near ``low``."""
+    """Return the same position as `find`; faster when it is near ``low``."""
     near = min(low + _NEAR, high)
     while low < near and values[np.uint64(low)] < code:
         low += 1

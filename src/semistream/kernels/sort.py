@@ -1,4 +1,4 @@
-"""Sort key codes by radix, as the rows they came from."""
+"""Radix sort of key codes that yields the order of their rows."""
 
 import numpy as np
 from numba import njit
@@ -8,11 +8,11 @@ from semistream.kernels.array_types import Int32s, Int64s, UInt64s
 _DIGIT_BITS = 8
 _DIGITS = 1 << _DIGIT_BITS
 _PASSES = 32 // _DIGIT_BITS
-_MOVES = 4  # of a code, on the average, among those that agree in the bits that are sorted by radix
+_MOVES = 4  # average moves per code when ordering ties of the radix sort, before it gives up
 
 
 class CodeSorter:
-    """Room to put up to ``rows`` codes in order."""
+    """Sorter of up to ``rows`` codes, with preallocated scratch memory."""
 
     def __init__(self, rows: int) -> None:
         self._packed, self._other = np.empty(rows, np.uint64), np.empty(rows, np.uint64)
@@ -20,11 +20,11 @@ class CodeSorter:
 
     @staticmethod
     def memory_bytes(rows: int) -> int:
-        """Bytes it takes for so many rows."""
+        """Return the bytes of scratch memory for ``rows`` codes."""
         return rows * (8 + 8 + 4)
 
     def order(self, codes: Int64s) -> Int32s:
-        """The rows of ``codes`` in ascending order, equal ones as they came. It is valid until the next call."""
+        """Return the rows of ``codes`` in ascending order, sorted stably. The result is valid until the next call."""
         order = self._order[: codes.size]
         if not order_codes(codes, self._packed, self._other, order):
             order[:] = np.argsort(codes, kind="stable")
@@ -32,17 +32,19 @@ class CodeSorter:
 
 
 def sort_codes(codes: Int64s) -> tuple[Int64s, Int32s]:
-    """``codes`` in ascending order and the row of each; rows with equal codes keep their order."""
+    """Return ``codes`` in ascending order and the row of each; rows with equal codes keep their order."""
     order = CodeSorter(codes.size).order(codes)
     return codes[order], order
 
 
 @njit(cache=True, nogil=True)
 def order_codes(codes: Int64s, packed: UInt64s, other: UInt64s, order: Int32s) -> bool:
-    """Fill ``order`` with the rows of ``codes`` in ascending order; false if too many codes are too much alike.
+    """Fill ``order`` with the rows of ``codes`` in ascending order; return False on giving up because of ties.
 
-    The upper 32 bits in which codes differ are packed with the row into one word, and words are sorted by the digits of
-    these bits, as far as there is anything to sort by. Codes that agree in them are put in order one by one.
+    Each code's distance from the least code, cut to the 32 highest bits that the span needs, is packed with the row
+    into one word. The words are radix-sorted by these bits, with only as many passes as the span needs. Codes equal in
+    these bits are ordered by insertion; if that takes more than `_MOVES` moves per code, the caller must sort another
+    way.
     """
     rows = codes.size
     ascending = True
@@ -55,7 +57,7 @@ def order_codes(codes: Int64s, packed: UInt64s, other: UInt64s, order: Int32s) -
         for i in range(rows):
             order[i] = i
         return True
-    # As unsigned distances from the least code, so that the order of digits is the order of codes.
+    # Sort by the unsigned distance from the least code, so that the order of digits is the order of codes.
     start, span = np.uint64(least), np.uint64(most) - np.uint64(least)
     shift = np.uint64(0)
     while (span >> shift) >> np.uint64(32):
@@ -94,7 +96,7 @@ def order_codes(codes: Int64s, packed: UInt64s, other: UInt64s, order: Int32s) -
 @njit(nogil=True)
 def _order_ties(codes: Int64s, packed: UInt64s, order: Int32s) -> bool:
     begin = 0
-    left = _MOVES * order.size  # equal codes stay where they are: only those that differ in their lower bits are moved
+    left = _MOVES * order.size  # moves left; equal codes do not move, only codes that differ in their lower bits
     for i in range(1, order.size):
         if packed[i] >> np.uint64(32) != packed[i - 1] >> np.uint64(32):
             begin = i

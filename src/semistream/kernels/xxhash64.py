@@ -1,7 +1,7 @@
-"""XXH64 over whole columns, bit for bit as Spark's ``xxhash64``.
+"""XXH64 over whole columns, bit for bit equal to Spark's ``xxhash64``.
 
-Every kernel folds one column into an array of running hashes, in place. Start from `SEED` and fold a
-row's columns left to right: the result, read as int64, is Spark's ``xxhash64(col1, col2, ...)``.
+Every kernel folds one column into an array of running hashes, in place. Start from `SEED` and fold the columns left to
+right: the result, read as int64, is Spark's ``xxhash64(col1, col2, ...)``.
 
 >>> import numpy as np
 >>> hashes = np.full(1, SEED, dtype=np.uint64)
@@ -24,7 +24,7 @@ from numba import njit
 SEED = np.uint64(42)
 """Spark's seed: the running hash before the first column."""
 
-# Typed constants: a bare int literal beside a uint64 would turn the expression into float64.
+# Typed constants, because numba turns an expression of a uint64 and an int literal into float64.
 _P1 = np.uint64(0x9E3779B185EBCA87)
 _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _P3 = np.uint64(0x165667B19E3779F9)
@@ -60,7 +60,7 @@ def _merge(h: np.uint64, accumulator: np.uint64) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def _read_32(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
-    # Spelled byte by byte so that alignment does not matter; LLVM fuses it into one load.
+    # Byte by byte, so that alignment does not matter; LLVM fuses the loop into one load.
     word = np.uint64(0)
     for i in range(4):
         word |= np.uint64(data[at + np.uint64(i)]) << np.uint64(8 * i)
@@ -77,7 +77,7 @@ def _read_64(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def _hash_range(data: npt.NDArray[np.uint8], start: np.uint64, length: np.uint64, seed: np.uint64) -> np.uint64:
-    # Indices stay unsigned: numba then drops the test for negative (wrap-around) indices.
+    # Unsigned indices let numba drop the test for negative (wrap-around) indices.
     at, end = start, start + length
     if length >= _STRIPE:
         a, b, c, d = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
@@ -106,7 +106,7 @@ def _hash_range(data: npt.NDArray[np.uint8], start: np.uint64, length: np.uint64
 
 @njit(cache=True, nogil=True)
 def hash_ints(values: npt.NDArray[np.integer[Any]], hashes: npt.NDArray[np.uint64]) -> None:
-    """Fold a column as Spark's ``hashInt``: the low 32 bits of ``values``, of any integer dtype."""
+    """Fold a column as Spark's ``hashInt`` does, using the low 32 bits of ``values`` of any integer dtype."""
     for i in range(values.size):
         word = np.uint64(values[i]) & _LOW_32
         h = (hashes[i] + _P5 + _FOUR) ^ (word * _P1)
@@ -115,7 +115,7 @@ def hash_ints(values: npt.NDArray[np.integer[Any]], hashes: npt.NDArray[np.uint6
 
 @njit(cache=True, nogil=True)
 def hash_longs(values: npt.NDArray[np.int64], hashes: npt.NDArray[np.uint64]) -> None:
-    """Fold a column of int64 as Spark's ``hashLong``."""
+    """Fold a column of int64 as Spark's ``hashLong`` does."""
     for i in range(values.size):
         h = (hashes[i] + _P5 + _EIGHT) ^ _round(np.uint64(0), np.uint64(values[i]))
         hashes[i] = _mix(_rotate(h, 27) * _P1 + _P4)
@@ -125,10 +125,10 @@ def hash_longs(values: npt.NDArray[np.int64], hashes: npt.NDArray[np.uint64]) ->
 def hash_bytes(
     offsets: npt.NDArray[np.signedinteger[Any]], data: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]
 ) -> None:
-    """Fold a column of byte strings as Spark's ``hashUnsafeBytes``.
+    """Fold a column of byte strings as Spark's ``hashUnsafeBytes`` does.
 
-    Row ``i`` is ``data[offsets[i]:offsets[i + 1]]``, so ``offsets`` (int32 or int64) has one more entry
-    than ``hashes``, and need not start at zero: the layout of an Arrow string array, sliced or not.
+    Row ``i`` is ``data[offsets[i]:offsets[i + 1]]``. ``offsets`` (int32 or int64) has one more entry than ``hashes``
+    and need not start at zero, as in the layout of a sliced Arrow string array.
     """
     for i in range(hashes.size):
         start = np.uint64(offsets[i])
@@ -142,7 +142,7 @@ def hash_ranges(
     data: npt.NDArray[np.uint8],
     hashes: npt.NDArray[np.uint64],
 ) -> None:
-    """Fold ranges of ``data`` that need not touch, as `hash_bytes` folds its rows."""
+    """Fold arbitrary ranges of ``data``, each as `hash_bytes` folds a row."""
     for i in range(hashes.size):
         hashes[i] = _hash_range(data, np.uint64(starts[i]), np.uint64(lengths[i]), hashes[i])
 
@@ -151,8 +151,8 @@ def hash_ranges(
 def hash_big_integers(words: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> None:
     """Fold a column of wide integers as Spark folds the unscaled value of a decimal over 18 digits.
 
-    ``words[i]`` is row ``i`` in two's complement, least word first. What is hashed is its shortest
-    big-endian form, as Java's ``BigInteger.toByteArray`` gives it.
+    ``words[i]`` is row ``i`` in two's complement, least word first. The hash covers its shortest big-endian form, as
+    returned by Java's ``BigInteger.toByteArray``.
     """
     width = 4 * words.shape[1]
     big_endian = np.empty(width, dtype=np.uint8)
@@ -160,7 +160,7 @@ def hash_big_integers(words: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint
         for j in range(width):
             big_endian[width - 1 - j] = (words[i, j // 4] >> np.uint32(8 * (j % 4))) & np.uint32(0xFF)
         first, sign = 0, 0xFF if big_endian[0] >= 0x80 else 0
-        # A leading byte goes when it only repeats the sign that the next byte's top bit already shows.
+        # Drop a leading byte if it only repeats the sign in the top bit of the next byte.
         while first < width - 1 and big_endian[first] == sign and big_endian[first + 1] >> 7 == sign >> 7:
             first += 1
         hashes[i] = _hash_range(big_endian, np.uint64(first), np.uint64(width - first), hashes[i])

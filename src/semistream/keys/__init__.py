@@ -1,4 +1,4 @@
-"""Join-key columns as 64-bit codes: in the order of the keys where a type has one, else Spark's xxhash64."""
+"""Encoding of join keys as 64-bit codes: order-preserving where the type allows it, else Spark's xxhash64."""
 
 from semistream.keys.codec import KeyCodec
 from semistream.keys.ranges import CodeRanges

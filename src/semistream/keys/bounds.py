@@ -1,8 +1,8 @@
-"""Where a stream's values stand among the codes of R's type, also those that the type cannot hold.
+"""Positions of stream values among the codes of R's type, including values that the type cannot hold.
 
-A comparison needs less than equality does: 2**40 has no equal among int32, but it is greater than all of them. Of every
-value it is enough to know the greatest code that is not above it, and whether that is the value itself; <, <=, > and >=
-follow.
+A comparison needs less than equality does: 2**40 has no equal among int32, but it is greater than all of them. For each
+value it is enough to know its floor, the greatest code not above it, and whether the floor equals the value. The
+results of <, <=, > and >= follow.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _EXACT = Fraction(0)
 
 @dataclass(frozen=True)
 class CodeBounds:
-    """For each value the greatest code that is not above it.
+    """The floor of each value: the greatest code not above it.
 
-    ``exact`` says where that code is the value itself (None: everywhere); ``below`` marks values that are less than
-    every code there is (None: none), whose ``floor`` means nothing; ``valid`` those that are not null (None: all).
+    ``exact`` marks the values equal to their floor (None: all). ``below`` marks the values less than every code (None:
+    none); their ``floor`` is undefined. ``valid`` marks the non-null values (None: all).
     """
 
     floor: Codes
@@ -38,21 +38,21 @@ class CodeBounds:
     valid: Mask | None
 
     def at_least(self) -> CodeRanges:
-        """Codes of what is not less than the value."""
+        """Return the codes greater than or equal to each value."""
         if self.exact is None:
             return CodeRanges(self._raised(self.floor), every(GREATEST, self.floor.size), self.valid)
         return self._from(~self.exact)
 
     def above(self) -> CodeRanges:
-        """Codes of what is greater than the value."""
+        """Return the codes greater than each value."""
         return self._from(np.True_)
 
     def at_most(self) -> CodeRanges:
-        """Codes of what is not greater than the value."""
+        """Return the codes less than or equal to each value."""
         return CodeRanges(every(LEAST, self.floor.size), self.floor, both(self.valid, self._reached()))
 
     def under(self) -> CodeRanges:
-        """Codes of what is less than the value."""
+        """Return the codes less than each value."""
         exact = np.True_ if self.exact is None else self.exact
         none = (self.floor == LEAST) & exact
         possible = both(self.valid, self._reached())
@@ -60,7 +60,10 @@ class CodeBounds:
         return CodeRanges(every(LEAST, high.size), high, both(possible, ~none) if none.any() else possible)
 
     def _from(self, next_one: Mask | np.bool_) -> CodeRanges:
-        """Codes from the floor on, or from the one after it; after the last there is none."""
+        """Return the codes from the floor upwards, or from its successor where ``next_one`` is set.
+
+        Rows whose floor is the greatest code have no successor and become impossible.
+        """
         none = (self.floor == GREATEST) & next_one
         if self.below is not None:
             none &= ~self.below
@@ -75,10 +78,10 @@ class CodeBounds:
 
 
 def locate(array: pa.Array, like: pa.DataType, plus: Fraction = _EXACT) -> CodeBounds:
-    """Where the values of ``array``, each increased by ``plus``, stand among the codes of the ordered type ``like``.
+    """Locate the values of ``array``, each increased by ``plus``, among the codes of the ordered type ``like``.
 
-    ``plus`` is a number; for dates it is in days, for other temporal types in seconds. Floats take none. The result is
-    that of exact arithmetic: nothing overflows, nothing is rounded but the floor.
+    ``plus`` is a number: in days for dates, in seconds for other temporal types. Booleans and floats ignore it. The
+    arithmetic is exact: nothing overflows, and only the floor is rounded.
 
     >>> bounds = locate(pa.array([1500, 2000], pa.timestamp("ms")), pa.timestamp("s"))
     >>> bounds.floor.tolist(), bounds.exact.tolist()
@@ -104,7 +107,7 @@ def locate(array: pa.Array, like: pa.DataType, plus: Fraction = _EXACT) -> CodeB
         case Family.DECIMAL:
             return _decimals(array, like, plus, valid)
         case _:
-            raise KeyTypeError(f"{like} has no codes in the order of its values.")
+            raise KeyTypeError(f"the codes of type {like} do not sort as its values do.")
 
 
 def _integers(array: pa.Array, like: pa.DataType, plus: Fraction, valid: Mask | None) -> CodeBounds:
@@ -112,13 +115,13 @@ def _integers(array: pa.Array, like: pa.DataType, plus: Fraction, valid: Mask | 
     sign = np.uint64(1 << 63)
     if is_a.is_uint64(like):
         return _affine((values.astype(np.uint64) ^ sign).view(np.int64), 1, 1, plus, valid)
-    if is_a.is_uint64(array.type):  # half of its values are no int64: count them from -2**63, and shift back
+    if is_a.is_uint64(array.type):  # half its values exceed int64: subtract 2**63, and add it back through plus
         return _affine((values ^ sign).view(np.int64), 1, 1, plus + (1 << 63), valid)
     return _affine(values.astype(np.int64, copy=False), 1, 1, plus, valid)
 
 
 def _affine(values: Codes, times: int, by: int, plus: Fraction, valid: Mask | None) -> CodeBounds:
-    """The floor of ``values * times / by + plus``, where ``times`` or ``by`` is 1, and neither reaches 2**62."""
+    """Return the floor of ``values * times / by + plus``. ``times`` or ``by`` must be 1, and both less than 2**62."""
     whole = plus * by // 1
     rounds = whole != plus * by
     exact: Mask | None = None
@@ -133,7 +136,7 @@ def _affine(values: Codes, times: int, by: int, plus: Fraction, valid: Mask | No
         floor, above, below = _shifted(values, more)
         if times > 1:
             too_high, too_low = floor > (GREATEST - least) // times, floor < -((least - LEAST) // times)
-            if above is not None:  # these have wrapped around, and look as if they were below
+            if above is not None:  # these wrapped around, and would count as below
                 too_high, too_low = too_high | above, too_low & ~above
             if below is not None:
                 too_high, too_low = too_high & ~below, too_low | below
@@ -148,7 +151,7 @@ def _affine(values: Codes, times: int, by: int, plus: Fraction, valid: Mask | No
 
 
 def _shifted(values: Codes, plus: int) -> tuple[Codes, Mask | None, Mask | None]:
-    """``values + plus``, and which of them are above and below all int64, where they wrap around."""
+    """Return ``values + plus``, and masks of the sums above and below the int64 range, which wrap around."""
     if plus == 0:
         return values, None, None
     moved = (values.view(np.uint64) + np.uint64(plus % 2**64)).view(np.int64)
@@ -170,7 +173,7 @@ def _decimals(array: pa.Array, like: pa.DataType, plus: Fraction, valid: Mask | 
 
 
 def wide_words(plus: int, shift: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """``plus`` as the decimal kernels take it: in as many words as a decimal shifted by ``shift`` digits can need."""
+    """Encode ``plus`` for the decimal kernels, with enough words for any decimal shifted by ``shift`` digits."""
     bits = 32 * WORDS + 4 * abs(shift) + plus.bit_length() + 2
     words = -(-bits // 32)
     content = (plus % (1 << (32 * words))).to_bytes(4 * words, "little")

@@ -1,4 +1,4 @@
-"""KeyCodec: the join-key columns of a relation and of a stream as 64-bit codes."""
+"""KeyCodec: encodes the join-key columns of a relation and a stream as 64-bit codes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ from semistream.keys.values import Codes, Mask, OrderedValues, both
 
 @dataclass(frozen=True)
 class KeyCodec:
-    """Maps key columns to int64 codes in the code space of one relation R.
+    """Encoder of key columns as int64 codes in the code space of one relation R.
 
-    Equal keys always get equal codes. If `ordered`, different keys get different codes, and codes sort as
-    the keys do. Otherwise the code is Spark's ``xxhash64(col1, col2, ...)``, and equal codes must be
-    verified with `equal`.
+    Equal keys always get equal codes. If `ordered`, different keys get different codes, and codes sort as the keys
+    do. Otherwise the code is Spark's ``xxhash64(col1, col2, ...)``, and equal codes must be verified with `equal`.
 
-    Ordered is a single column of: integers (uint64 with its top bit flipped, so that it sorts as signed),
-    bool, date (days), time (nanoseconds), timestamp and duration (R's unit), decimal up to 18 digits (the
-    unscaled value), float (all as float64; -0.0 is 0.0; every NaN is the same and the greatest, as in
-    Spark). Hashed are strings, binaries, longer decimals, and any composite. Of the types that Spark does
-    not have, float16 is hashed as float, and unsigned integers, times, durations and timestamps not in
-    microseconds as ``bigint`` of their ordered code. Dictionaries count as the values they encode.
+    A key is ordered if it is a single column of one of these types: integer (uint64 with its top bit flipped, so that
+    it sorts as signed), bool, date (days), time (nanoseconds), timestamp and duration (R's unit), decimal up to 18
+    digits (the unscaled value), float (as float64; -0.0 is 0.0; all NaNs are equal and greatest, as in Spark).
+    Strings, binaries, longer decimals and composite keys are hashed. Types unknown to Spark are hashed as the nearest
+    type it has: float16 as float; unsigned integers, times, durations and timestamps not in microseconds as the
+    ``bigint`` of their ordered code. A dictionary column is encoded by its values.
 
     >>> codec = KeyCodec.of(["id"], [pa.int32()])
     >>> codec.accept(["order_id"], [pa.int64()])
@@ -57,17 +56,17 @@ class KeyCodec:
 
     @classmethod
     def of(cls, names: Sequence[str], types: Sequence[pa.DataType]) -> KeyCodec:
-        """The codec of a relation whose key columns have these names and types."""
+        """Create the codec of a relation whose key columns have these names and types."""
         return cls(tuple(names), tuple(types))
 
     @property
     def ordered(self) -> bool:
-        """Whether codes are injective and sort as the keys do; if not, they are hashes."""
+        """True if codes are injective and sort as the keys do; otherwise they are hashes."""
         return len(self.types) == 1 and has_order(self.types[0])
 
     @property
     def in_place_code(self) -> bool:
-        """Whether the data buffer of R's one key column is the codes, so that none need be stored."""
+        """True if the data buffer of R's single key column already holds the codes, so they need no column."""
         return len(self.types) == 1 and is_own_code(self.types[0])
 
     def accept(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
@@ -91,11 +90,11 @@ date32[day]; they cannot be compared without loss. Cast one side to the type of 
                 )
 
     def encode(self, columns: Sequence[pa.Array]) -> tuple[Codes, Mask | None]:
-        """Codes of the rows of a stream's or R's key columns, and which rows can match (None: all).
+        """Return the codes of key columns of the stream or of R, and a mask of the rows that can match (None: all).
 
-        A row cannot match when a component is null or has no equal in R's type (out of its range, or
-        finer than its unit or scale); its code means nothing. Where R and the column are both int64, or
-        both a timestamp, duration or time64 of one unit, the codes are a read-only view of the column.
+        A row cannot match if one of its values is null or has no equal in R's type (out of range, or finer than its
+        unit or scale). The code of such a row is undefined. If R and the column are both int64, or both a timestamp,
+        duration or time64 of the same unit, the codes are a read-only view of the column.
         """
         self._check(columns)
         values = [exact_values(column, own) for column, own in zip(columns, self.types, strict=True)]
@@ -111,10 +110,9 @@ date32[day]; they cannot be compared without loss. Cast one side to the type of 
         return hashes.view(np.int64), possible
 
     def equal(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Mask:
-        """Row by row, whether the keys themselves are equal: ``left`` of the stream, ``right`` of R.
+        """Compare the keys themselves row by row: ``left`` from the stream, ``right`` from R.
 
-        Null equals nothing, NaN equals NaN, -0.0 equals 0.0, and a value that R's type cannot hold equals
-        nothing in it.
+        Null equals nothing, NaN equals NaN, -0.0 equals 0.0, and a value that R's type cannot hold equals nothing.
 
         >>> codec = KeyCodec.of(["name"], [pa.string()])
         >>> codec.equal([pa.array(["a", None]).dictionary_encode()], [pa.array(["a", None])]).tolist()
@@ -125,7 +123,7 @@ date32[day]; they cannot be compared without loss. Cast one side to the type of 
         if len(left[0]) != len(right[0]):
             raise InvalidArgument(
                 f"the left keys have {len(left[0])} rows and the right keys {len(right[0])}; "
-                "equal compares row by row, so give as many on each side."
+                "equal compares row by row, so give the same number on each side."
             )
         same = [
             exact_values(a, own).equal(exact_values(b, own)) for a, b, own in zip(left, right, self.types, strict=True)

@@ -1,4 +1,4 @@
-"""Comparisons of a stream's column with a relation's: by order, by inequality, within a distance."""
+"""Comparisons of a stream column with a relation column: order, inequality, and distance."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True)
 class Comparison(ABC):
-    """A condition on a value of the stream and one of the relation, whose type is ``relation_type``.
+    """A condition on a stream value and a relation value of type ``relation_type``.
 
-    Values compare as numbers do, whatever their widths, units and scales; NaN equals itself and is the greatest, -0.0
-    is 0.0, strings and binaries go by their bytes, and null compares with nothing.
+    Values compare by what they denote, whatever their widths, units and scales. NaN equals itself and is the greatest
+    value, -0.0 equals 0.0, strings and binaries compare by their bytes, and null fulfils no condition.
     """
 
     relation_type: pa.DataType
 
     @property
     def has_ranges(self) -> bool:
-        """Whether the codes that fulfil the condition are a range, and `ranges` gives it."""
+        """True if the codes that fulfil the condition form one range, returned by `ranges`."""
         return has_order(self.relation_type)
 
     @property
     def ranges_are_exact(self) -> bool:
-        """Whether every code in the range fulfils the condition; if not, `holds` must decide."""
+        """True if every code in the range fulfils the condition; otherwise `holds` must decide."""
         return True
 
     @abstractmethod
     def ranges(self, stream: pa.Array) -> CodeRanges:
-        """For each stream value, the codes of R's type that fulfil the condition."""
+        """Return, for each stream value, the range of R's codes that fulfil the condition."""
 
     @abstractmethod
     def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
-        """Row by row, whether the condition is fulfilled."""
+        """Evaluate the condition row by row."""
 
     def _in_ranges(self, stream: pa.Array, relation: pa.Array) -> Mask:
         values = exact_values(relation, self.relation_type)
@@ -73,7 +73,7 @@ class Comparison(ABC):
 
 @dataclass(frozen=True)
 class Ordered(Comparison):
-    """The stream's value is less than, at most, greater than, or at least the relation's.
+    """The condition that the stream value is less than, at most, greater than, or at least the relation value.
 
     >>> less = Ordered(pa.int32(), "<")
     >>> less.holds(pa.array([1, 2**40]), pa.array([2, 2], pa.int32())).tolist()
@@ -83,7 +83,7 @@ class Ordered(Comparison):
     order: Order
 
     def ranges(self, stream: pa.Array) -> CodeRanges:
-        """For each stream value, the codes of R's type that fulfil the condition."""
+        """Return, for each stream value, the range of R's codes that fulfil the condition."""
         bounds = locate(stream, self.relation_type)
         match self.order:
             case "<":
@@ -96,7 +96,7 @@ class Ordered(Comparison):
                 return bounds.at_most()
 
     def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
-        """Row by row, whether the condition is fulfilled."""
+        """Evaluate the condition row by row."""
         if self.has_ranges:
             return self._in_ranges(stream, relation)
         stream, relation = decoded(stream), decoded(relation)
@@ -109,31 +109,31 @@ class Ordered(Comparison):
 
 @dataclass(frozen=True)
 class Unequal(Comparison):
-    """The stream's value is not the relation's."""
+    """The condition that the two values differ."""
 
     @property
     def has_ranges(self) -> bool:
-        """Never: the codes on both sides fulfil it."""
+        """Always False: the codes on both sides of the value fulfil the condition."""
         return False
 
     def ranges(self, stream: pa.Array) -> CodeRanges:
-        """All codes."""
+        """Return the range of all codes for each stream value."""
         return CodeRanges.everything(len(stream))
 
     def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
-        """Row by row, whether the condition is fulfilled."""
+        """Evaluate the condition row by row."""
         equal = KeyCodec.of(["r"], [self.relation_type]).equal([stream], [relation])
         return _where_valid(
             ~equal, decoded(stream), decoded(relation)
-        )  # a dictionary does not count nulls among values
+        )  # decoded, because the null count of a dictionary array misses nulls among the dictionary's values
 
 
 @dataclass(frozen=True)
 class Within(Comparison):
-    """The two values differ by at most ``distance``, or if ``strict`` by less.
+    """The condition that two values differ by at most ``distance``, or by less if ``strict``.
 
-    Integers, decimals and temporal values by exact arithmetic (``distance`` is in days for dates, else in seconds),
-    floats as float64 arithmetic gives ``abs(s - r) <= distance``, where NaN is within no distance.
+    Integers, decimals and temporal values use exact arithmetic; ``distance`` is in days for dates and in seconds for
+    other temporal types. Floats evaluate ``abs(s - r) <= distance`` in float64. NaN is within no distance.
 
     >>> near = Within(pa.uint8(), Fraction(5), strict=False)
     >>> near.holds(pa.array([2, 2], pa.uint8()), pa.array([0, 8], pa.uint8())).tolist()
@@ -145,11 +145,11 @@ class Within(Comparison):
 
     @property
     def ranges_are_exact(self) -> bool:
-        """Whether every code in the range fulfils the condition: floats are rounded, and their ranges a little wide."""
+        """True except for floats, whose ranges are slightly too wide because of rounding."""
         return family_of(self.relation_type) is not Family.FLOAT
 
     def ranges(self, stream: pa.Array) -> CodeRanges:
-        """For each stream value, the codes of R's type that fulfil the condition."""
+        """Return, for each stream value, the range of R's codes that fulfil the condition."""
         if family_of(self.relation_type) is Family.FLOAT:
             return self._float_ranges(stream)
         low, high = (locate(stream, self.relation_type, plus) for plus in (-self.distance, self.distance))
@@ -161,7 +161,7 @@ class Within(Comparison):
         stream = decoded(stream)
         values = _as_floats(float_codes(stream))
         valid = stream.is_valid().to_numpy(zero_copy_only=False) if stream.null_count else None
-        # The rounding of a difference moves it by half a unit in the last place; so do these sums, outwards by one.
+        # Rounding moves a difference by half a unit in the last place, and these sums too: widen each by one unit.
         far = np.nextafter(np.nextafter(_as_float(self.distance), np.inf), np.inf)
         with np.errstate(invalid="ignore", over="ignore"):
             low, high = np.nextafter(values - far, -np.inf), np.nextafter(values + far, np.inf)
@@ -173,7 +173,7 @@ class Within(Comparison):
         return CodeRanges.between(codes[0], codes[1], both(valid, ~nan) if nan.any() else valid)
 
     def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
-        """Row by row, whether the condition is fulfilled."""
+        """Evaluate the condition row by row."""
         if family_of(self.relation_type) is Family.FLOAT:
             return self._floats_hold(decoded(stream), decoded(relation))
         if self.has_ranges:
@@ -181,7 +181,7 @@ class Within(Comparison):
         stream, relation = decoded(stream), decoded(relation)
         scale = max(stream.type.scale, relation.type.scale)
         steps = self.distance * Fraction(10) ** scale
-        most = -(-steps // 1) - 1 if self.strict else steps // 1  # in the finer of the two scales
+        most = -(-steps // 1) - 1 if self.strict else steps // 1  # at the finer of the two scales
         near = (_difference(stream, relation, most) >= 0) & (_difference(stream, relation, -most) <= 0)
         return _where_valid(near, stream, relation)
 
@@ -194,7 +194,7 @@ class Within(Comparison):
 
 
 def compared(stream_type: pa.DataType, relation_type: pa.DataType, order: Order | Literal["!="]) -> Comparison:
-    """The comparison of two columns, or `KeyTypeError` if they cannot be compared without loss."""
+    """Create the comparison of two columns; raise `KeyTypeError` if they cannot be compared without loss."""
     _require_comparable(stream_type, relation_type)
     return Unequal(relation_type) if order == "!=" else Ordered(relation_type, order)
 
@@ -202,27 +202,30 @@ def compared(stream_type: pa.DataType, relation_type: pa.DataType, order: Order 
 def within(
     stream_type: pa.DataType, relation_type: pa.DataType, distance: Fraction, *, is_duration: bool, strict: bool
 ) -> Comparison:
-    """The condition that two columns differ by at most (``strict``: less than) a number or a duration in seconds."""
+    """Create the condition that two columns differ by at most ``distance``, or by less if ``strict``.
+
+    ``distance`` is a number, or seconds if ``is_duration``.
+    """
     _require_comparable(stream_type, relation_type)
     family = family_of(relation_type)
     if family not in (_TEMPORAL if is_duration else _NUMBERS):
         wanted = "a duration, as in abs(s.x - r.k) <= 5 minutes" if family in _TEMPORAL else "a number"
         if family not in _TEMPORAL + _NUMBERS:
             raise KeyTypeError(f"values of type {value_type(relation_type)} have no distance; compare them by order.")
-        raise InvalidArgument(f"a distance between values of type {value_type(relation_type)} must be {wanted}.")
+        raise InvalidArgument(f"the distance between values of type {value_type(relation_type)} must be {wanted}.")
     return Within(relation_type, distance / _DAY_S if family is Family.DATE else distance, strict)
 
 
 def _require_comparable(stream_type: pa.DataType, relation_type: pa.DataType) -> None:
     if not comparable(stream_type, relation_type):
         raise KeyTypeError(
-            f"{stream_type} of the stream and {relation_type} of the relation cannot be compared without loss. "
+            f"stream type {stream_type} and relation type {relation_type} cannot be compared without loss. "
             "Cast one side to the type of the other."
         )
 
 
 def _difference(stream: pa.Array, relation: pa.Array, plus: int) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-    """The sign of stream + plus - relation, for decimals of any width; ``plus`` is at the finer of the two scales."""
+    """Return the sign of stream + plus - relation for decimals of any width; ``plus`` is at the finer scale."""
     shift = relation.type.scale - stream.type.scale
     sign = np.empty(len(stream), np.int8)
     compare_decimals(decimal_words(stream), decimal_words(relation), shift, wide_words(plus, shift), sign)

@@ -1,7 +1,7 @@
-"""Key columns of any accepted type, converted exactly to the relation's type.
+"""Exact conversion of key columns of any accepted type to the relation's type.
 
-Nothing here raises on a value: what the relation's type cannot hold is marked as impossible to match.
-Arrays are taken to be valid in Arrow's sense (``array.validate(full=True)``).
+No value raises an error: a value that the relation's type cannot hold is marked as impossible to match. Arrays are
+assumed to be valid in Arrow's sense (``array.validate(full=True)``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DAY_MS = 86_400_000
 
 
 def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
-    """The values of ``array`` in the type ``like``, which must be comparable with the array's own.
+    """Convert the values of ``array`` to the type ``like``, which must be comparable with the array's type.
 
     >>> values = exact_values(pa.array([1000, 1500], pa.timestamp("ms")), pa.timestamp("s"))
     >>> values.codes.tolist(), values.possible.tolist()
@@ -42,7 +42,7 @@ def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
         case Family.TIMESTAMP | Family.DURATION:
             codes, fits = _change_unit(stored_integers(array).astype(np.int64, copy=False), array.type.unit, like.unit)
         case Family.TIME:
-            # Through the relation's unit, so that what it cannot hold is impossible, then to nanoseconds.
+            # Convert through the relation's unit, to mark what it cannot hold as impossible, then to nanoseconds.
             coarse, fits = _change_unit(stored_integers(array).astype(np.int64, copy=False), array.type.unit, like.unit)
             codes, in_range = _change_unit(coarse, like.unit, "ns")
             fits = both(fits, in_range)
@@ -56,22 +56,22 @@ def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
         case Family.STRING | Family.BINARY:
             return _bytes(array, like, valid)
         case None:
-            raise KeyTypeError(f"{like} cannot be a join key. Check the key types with KeyCodec.of first.")
+            raise KeyTypeError(f"type {like} cannot be a join key. Check the key types with KeyCodec.of first.")
     return OrderedValues(both(valid, fits), codes, hashed_as(like))
 
 
 def decoded(array: pa.Array) -> pa.Array:
-    """The array without its dictionary, if it has one."""
+    """Decode a dictionary array; return any other array unchanged."""
     if not is_a.is_dictionary(array.type):
         return array
     values = array.dictionary
     if family_of(values.type) in (Family.STRING, Family.BINARY):
-        values = values.cast(pa.large_binary())  # decoding can pass the 2 GiB of 32-bit offsets
+        values = values.cast(pa.large_binary())  # decoding can exceed the 2 GiB of 32-bit offsets
     return values.take(array.indices)
 
 
 def _buffer(array: pa.Array, dtype: npt.DTypeLike, per_row: int = 1) -> npt.NDArray[Any]:
-    """The data of a fixed-width column as it lies in memory, this slice only."""
+    """Return a view of the data buffer of a fixed-width column, restricted to this slice."""
     dtype, count = np.dtype(dtype), len(array) * per_row
     if count == 0:
         return np.empty(0, dtype=dtype)
@@ -80,7 +80,7 @@ def _buffer(array: pa.Array, dtype: npt.DTypeLike, per_row: int = 1) -> npt.NDAr
 
 
 def stored_integers(array: pa.Array) -> npt.NDArray[Any]:
-    """The integers that a column of a fixed width stores, as they lie in memory."""
+    """Return a view of the integers stored in a fixed-width column."""
     kind = "u" if is_a.is_unsigned_integer(array.type) else "i"
     return _buffer(array, f"{kind}{array.type.bit_width // 8}")
 
@@ -95,14 +95,14 @@ def _integers(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
     own = np.iinfo(values.dtype)
     fits = None
     if own.min < limits.min or own.max > limits.max:
-        # Only the bound that the column's own type can cross: the other may not even fit its dtype.
+        # Test only a bound that the column's type can cross: the other may not even fit its dtype.
         above = values >= limits.min if own.min < limits.min else None
         fits = both(above, values <= limits.max if own.max > limits.max else None)
     return values.astype(np.int64, copy=False), fits
 
 
 def stored_days(array: pa.Array) -> Codes:
-    """Dates of either width as days."""
+    """Return dates of either width as days."""
     days: Codes = stored_integers(array).astype(np.int64, copy=False)
     return days if is_a.is_date32(array.type) else days // _DAY_MS
 
@@ -126,7 +126,7 @@ def _change_unit(values: Codes, unit: str, to: str) -> tuple[Codes, Mask | None]
 
 
 def float_codes(array: pa.Array) -> Codes:
-    """Floats of any width as codes in the order of their values: one for both zeros, and one, the last, for NaN."""
+    """Return floats of any width as codes in the order of their values. Both zeros share a code; NaN has the last."""
     raw = _buffer(array, f"f{array.type.bit_width // 8}")
     with np.errstate(invalid="ignore"):  # signalling NaNs
         values = raw.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
@@ -144,7 +144,7 @@ def _floats(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
 
 
 def decimal_words(array: pa.Array) -> npt.NDArray[np.uint32]:
-    """The unscaled values of decimals: a row of 32-bit words for each, least first, in two's complement."""
+    """Return the unscaled values of decimals as rows of 32-bit words, least first, in two's complement."""
     width = array.type.bit_width // 32
     return _buffer(array, np.uint32, per_row=width).reshape(-1, width)
 
@@ -171,6 +171,6 @@ def _bytes(array: pa.Array, like: pa.DataType, valid: Mask | None) -> ByteString
         array = array.cast(pa.large_binary())
     values = ByteStrings(valid, array)
     if is_a.is_fixed_size_binary(like):
-        # Shorter and longer binaries have no equal among those of one width.
+        # Binaries of any other length have no equal in a fixed-size type.
         return ByteStrings(both(valid, np.diff(values.layout()[0]) == like.byte_width), array)
     return values

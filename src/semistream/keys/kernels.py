@@ -1,8 +1,8 @@
-"""Decimals of up to 256 bits: exact change of scale, rounding down, and comparison.
+"""Kernels for decimals of up to 256 bits: exact change of scale, rounding down, and comparison.
 
-Arrow's own cast either stops at the first value that does not fit or wraps it silently; a join key needs every row
-judged on its own. Intermediate values may be longer than any Arrow decimal, so the order kernels take as many 32-bit
-words as the caller gives them, each in a 64-bit entry, least significant first, in two's complement.
+Arrow's own cast either stops at the first value that does not fit or wraps it silently; a join key needs a verdict for
+every row. Intermediate values may be longer than any Arrow decimal, so the order kernels take as many 32-bit words as
+the caller provides, each in a 64-bit entry, least significant first, in two's complement.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from numba import njit
 
 WORDS = 8
-"""32-bit words in a row of `rescale_decimals`' result: 256 bits, the widest Arrow decimal."""
+"""Number of 32-bit words in a row of `rescale_decimals`' result: 256 bits, the widest Arrow decimal."""
 
 _DIGITS_PER_STEP = 9  # 10**9 is the largest power of ten in a word, so a step's products fit 64 bits
 _SHIFT = np.uint64(32)
@@ -73,11 +73,11 @@ def rescale_decimals(
     rescaled: npt.NDArray[np.uint32],
     exact: npt.NDArray[np.bool_],
 ) -> None:
-    """Multiply each row by ``10**shift`` (divide for a negative shift), where that is exact.
+    """Multiply each row by ``10**shift`` (divide for a negative shift), where the result is exact.
 
-    ``words[i]`` is an unscaled value in two's complement, least 32-bit word first, 1 to 8 words. Row ``i``
-    of ``rescaled`` (8 words) and ``exact`` are written: ``exact[i]`` says that no digit was lost and that
-    the magnitude is below ``limit`` (8 words, ``10**precision``); where it is False the row means nothing.
+    ``words[i]`` is an unscaled value in two's complement, least 32-bit word first, 1 to 8 words. The kernel writes row
+    ``i`` of ``rescaled`` (8 words) and of ``exact``. ``exact[i]`` is True if no digit was lost and the magnitude is
+    below ``limit`` (8 words, ``10**precision``); otherwise the row of ``rescaled`` is undefined.
 
     >>> import numpy as np
     >>> cents = np.array([[150], [125]], dtype=np.uint32)  # 1.50 and 1.25 to one decimal
@@ -144,7 +144,7 @@ def _times_ten_to(value: npt.NDArray[np.uint64], digits: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _floor_by_ten_to(value: npt.NDArray[np.uint64], digits: int) -> bool:
-    """Divide, rounding down; gives whether nothing was left over."""
+    """Divide by ``10**digits``, rounding down; return True if there was no remainder."""
     negative, exact = _is_negative(value), True
     if negative:
         _negate(value)
@@ -154,7 +154,7 @@ def _floor_by_ten_to(value: npt.NDArray[np.uint64], digits: int) -> bool:
         digits -= step
     if negative:
         _negate(value)
-        if not exact:  # one below: all bits set is -1
+        if not exact:  # subtract one: all bits set is -1
             _add(value, np.full(value.size, _LOW_32))
     return exact
 
@@ -168,11 +168,11 @@ def floor_decimals(
     exact: npt.NDArray[np.bool_],
     below: npt.NDArray[np.bool_],
 ) -> None:
-    """``(words[i] * 10**up + plus) / 10**down`` rounded down, where ``shift`` is ``up`` or ``-down``.
+    """Compute ``(words[i] * 10**up + plus) / 10**down`` rounded down, where ``shift`` is ``up`` or ``-down``.
 
-    ``plus`` has as many words as the values on the way can need. ``exact`` says where nothing was rounded. Above the
-    int64 range ``floor`` is the greatest int64, not exact; where it is under that range ``below`` is set, and ``floor``
-    means nothing.
+    ``plus`` has enough words for every intermediate value. ``exact`` marks the rows without rounding. A result above
+    the int64 range becomes the greatest int64, not exact. A result under the range sets ``below``; its ``floor`` is
+    undefined.
     """
     value = np.empty(plus.size, np.uint64)
     for i in range(words.shape[0]):
@@ -198,9 +198,9 @@ def compare_decimals(
     plus: npt.NDArray[np.uint64],
     sign: npt.NDArray[np.int8],
 ) -> None:
-    """The sign of ``left[i] + plus - right[i]``, where ``right`` has ``shift`` digits more behind the point.
+    """Compute the sign of ``left[i] + plus - right[i]``, where ``right`` has ``shift`` more digits after the point.
 
-    ``plus`` is at the finer of the two scales, and has as many words as the values on the way can need.
+    ``plus`` is at the finer of the two scales, and has enough words for every intermediate value.
     """
     value, other = np.empty(plus.size, np.uint64), np.empty(plus.size, np.uint64)
     for i in range(left.shape[0]):

@@ -1,4 +1,4 @@
-"""Which Arrow types can be join keys, which pairs of them compare without loss, and how Spark hashes each."""
+"""Rules of join-key types: the Arrow types allowed, the pairs that compare without loss, and Spark's hash of each."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Resolution of Arrow's time units."""
 
 LONG_DIGITS = 18
-"""Decimal digits that always fit a signed 64-bit integer; Spark draws the same line."""
+"""Decimal digits that always fit a signed 64-bit integer; Spark uses the same limit."""
 
 SUPPORTED = (
     "integers, booleans, dates, times, timestamps, durations, decimals, floats, strings, binaries, "
     "and dictionaries of these"
 )
-"""The key types, for messages."""
+"""The allowed key types, as quoted in error messages."""
 
 
 class Family(Enum):
-    """Types whose values can equal each other: a key of one family never matches a key of another."""
+    """A group of types whose values can equal each other; keys of different families never match."""
 
     INTEGER = "integer"
     BOOLEAN = "boolean"
@@ -36,7 +36,7 @@ class Family(Enum):
 
 
 class HashAs(Enum):
-    """What Spark's ``xxhash64`` feeds to the hash for a value of an ordered type."""
+    """The input that Spark's ``xxhash64`` hashes for a value of an ordered type."""
 
     INT = "hashInt of the code"
     LONG = "hashLong of the code"
@@ -57,17 +57,17 @@ _EXAMPLES = {
     Family.STRING: [pa.string(), pa.large_string(), pa.string_view()],
     Family.BINARY: [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)],
 }  # fmt: skip
-# By type id: one look-up, as this is asked for every column of every batch.
+# Keyed by type id, so that the check of every column of every batch costs one look-up.
 _FAMILY = {type_.id: family for family, examples in _EXAMPLES.items() for type_ in examples}
 
 
 def value_type(type_: pa.DataType) -> pa.DataType:
-    """The type of the values: what a dictionary encodes, and any other type itself."""
+    """Return the value type of a dictionary type; return any other type unchanged."""
     return type_.value_type if is_a.is_dictionary(type_) else type_
 
 
 def family_of(type_: pa.DataType) -> Family | None:
-    """The family of a key type, None for a type that cannot be a key.
+    """Return the family of a key type, or None for a type that cannot be a key.
 
     >>> family_of(pa.dictionary(pa.int32(), pa.string())), family_of(pa.null())
     (<Family.STRING: 'string'>, None)
@@ -76,7 +76,7 @@ def family_of(type_: pa.DataType) -> Family | None:
 
 
 def comparable(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether values of the two types can be compared for equality without loss, by one family's rule.
+    """True if values of the two types belong to one family and can be compared without loss.
 
     >>> comparable(pa.int8(), pa.uint32()), comparable(pa.int8(), pa.uint64())
     (True, False)
@@ -90,13 +90,13 @@ def comparable(left: pa.DataType, right: pa.DataType) -> bool:
         signed = is_a.is_signed_integer(left) or is_a.is_signed_integer(right)
         return not (signed and (is_a.is_uint64(left) or is_a.is_uint64(right)))
     if family is Family.TIMESTAMP:
-        # A zoned timestamp is an instant, a naive one is a reading of some clock.
+        # A zoned timestamp is an instant; a naive one is the reading of an unknown clock.
         return (left.tz is None) == (right.tz is None)
     return True
 
 
 def has_order(type_: pa.DataType) -> bool:
-    """Whether a single key of this type gets codes that sort as its values do."""
+    """True if a single key column of this type gets codes that sort as its values do."""
     family, values = family_of(type_), value_type(type_)
     if family is Family.DECIMAL:
         return bool(values.precision <= LONG_DIGITS)
@@ -104,7 +104,7 @@ def has_order(type_: pa.DataType) -> bool:
 
 
 def is_own_code(type_: pa.DataType) -> bool:
-    """Whether the Arrow data buffer of a column of this type already is its codes."""
+    """True if the Arrow data buffer of a column of this type already holds its codes."""
     return bool(
         is_a.is_int64(type_)
         or is_a.is_timestamp(type_)
@@ -114,11 +114,11 @@ def is_own_code(type_: pa.DataType) -> bool:
 
 
 def hashed_as(type_: pa.DataType) -> HashAs:
-    """How Spark hashes a value of this ordered type.
+    """Return the way Spark hashes a value of this ordered type.
 
-    Types that Spark does not have are hashed by the nearest it has: float16 as float, and unsigned
-    integers, times, durations and timestamps of any unit as long, by their code. (Spark's own timestamp,
-    TIME and day-time interval are the special cases us, ns and us of these.)
+    Types unknown to Spark are hashed as the nearest type it has: float16 as float; the code of unsigned integers,
+    times, durations and timestamps of any unit as long. (Spark's own timestamp, TIME and day-time interval are the
+    special cases us, ns and us of these.)
     """
     family, values = family_of(type_), value_type(type_)
     if family is Family.FLOAT:

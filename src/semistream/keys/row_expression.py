@@ -1,4 +1,4 @@
-"""RowExpression: an Arrow expression over the joined row (for windows, WINDOW 6.1.2), and the columns it reads."""
+"""RowExpression: an Arrow expression over the joined row and the columns it reads (used by windows, WINDOW 6.1.2)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyarrow import acero
 from semistream.errors import InvalidArgument
 
 
-@dataclass(frozen=True, eq=False)  # expressions compare to expressions
+@dataclass(frozen=True, eq=False)  # == on Arrow expressions builds another expression
 class RowExpression:
-    """An expression over the joined row, of a type, and the columns of the row that it reads, by place and by name."""
+    """An expression over the joined row, its result type, and the positions and names of the columns it reads."""
 
     expression: pc.Expression
     columns: tuple[int, ...]
@@ -30,7 +30,7 @@ class RowExpression:
         """
         if "FieldPath(" in str(expression):
             raise InvalidArgument(
-                f"{what} has columns by position: {expression}. Name them: pyarrow.compute.field('x')."
+                f"{what} refers to columns by position: {expression}. Name them: pyarrow.compute.field('x')."
             )
         try:
             type_ = evaluate(expression, schema.empty_table()).type
@@ -43,12 +43,12 @@ class RowExpression:
         return cls(expression, needed, tuple(schema.names[i] for i in needed), type_)
 
     def values(self, table: pa.Table) -> pa.ChunkedArray:
-        """The value of the expression for each row of a table that has the columns it reads."""
+        """Evaluate the expression for each row of a table that has the columns it reads."""
         return evaluate(self.expression, table)
 
 
 def evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
-    """The value of an expression for each row."""
+    """Evaluate an expression for each row of a table."""
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
     project = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"]), [source])
     return project.to_table(use_threads=False).column(0)

@@ -1,8 +1,8 @@
-"""The exact forms of a key column in the relation's type: what codes, hashes and equality are made of.
+"""Exact forms of a key column in the relation's type: the basis of codes, hashes and equality.
 
-`semistream.keys.conversion.exact_values` makes them. They share one promise: a row whose ``possible`` is
-False has no equal in the relation's type (it is null, or converting it would lose something), and two
-possible rows are equal exactly when their values are.
+`semistream.keys.conversion.exact_values` creates them. All forms give the same guarantee: a row whose ``possible`` is
+False has no equal in the relation's type (it is null, or its conversion would lose information), and two possible rows
+are equal exactly when their values are.
 
 >>> values = ByteStrings(None, pa.array(["a", "b"]))
 >>> values.equal(ByteStrings(None, pa.array(["a", "c"]))).tolist()
@@ -30,21 +30,21 @@ Hashes = npt.NDArray[np.uint64]
 
 
 def both(left: Mask | None, right: Mask | None) -> Mask | None:
-    """The conjunction of two masks, where None is all True."""
+    """Return the conjunction of two masks, where None means all True."""
     if left is None or right is None:
         return right if left is None else left
     return left & right
 
 
 def twist(bits: Codes) -> Codes:
-    """Bits of float64 to codes that sort as the floats do, and back: it is its own inverse."""
-    # IEEE 754 sorts as sign and magnitude; flipping the magnitude of negatives makes it sort as int64.
+    """Turn the bits of float64 into codes that sort as the floats do, and back: the function is its own inverse."""
+    # IEEE 754 bits sort as sign and magnitude; flipping the magnitude of negatives makes them sort as int64.
     return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)
 class KeyValues(ABC):
-    """One key column in exact form; ``possible`` marks the rows that can match, None when all can."""
+    """One key column in exact form; ``possible`` marks the rows that can match (None: all)."""
 
     possible: Mask | None
 
@@ -54,7 +54,7 @@ class KeyValues(ABC):
 
     @abstractmethod
     def equal(self, other: Self) -> Mask:
-        """Row by row, whether both sides are possible and the same."""
+        """Test row by row that both sides are possible and equal."""
 
     def _where_possible(self, same: Mask, other: Self) -> Mask:
         possible = both(self.possible, other.possible)
@@ -63,13 +63,13 @@ class KeyValues(ABC):
 
 @dataclass(frozen=True)
 class OrderedValues(KeyValues):
-    """Values as int64 codes that are injective and sort as the values do."""
+    """Values as injective int64 codes that sort as the values do."""
 
     codes: Codes
     spark: HashAs
 
     def hash_into(self, hashes: Hashes) -> None:
-        """Fold the column, undoing the order-preserving twist of floats first."""
+        """Fold the column into running hashes, after undoing the order-preserving `twist` of floats."""
         match self.spark:
             case HashAs.INT:
                 hash_ints(self.codes, hashes)
@@ -78,7 +78,7 @@ class OrderedValues(KeyValues):
             case HashAs.DOUBLE:
                 hash_longs(twist(self.codes), hashes)
             case HashAs.FLOAT:
-                with np.errstate(over="ignore"):  # only in rows that are not possible
+                with np.errstate(over="ignore"):  # only impossible rows overflow
                     narrow = twist(self.codes).view(np.float64).astype(np.float32)
                 hash_ints(narrow.view(np.int32), hashes)
 
@@ -94,7 +94,7 @@ class WideDecimals(KeyValues):
     words: npt.NDArray[np.uint32]
 
     def hash_into(self, hashes: Hashes) -> None:
-        """Fold the bytes of each unscaled value."""
+        """Fold the bytes of each unscaled value into running hashes."""
         hash_big_integers(self.words, hashes)
 
     def equal(self, other: Self) -> Mask:
@@ -104,12 +104,12 @@ class WideDecimals(KeyValues):
 
 @dataclass(frozen=True)
 class ByteStrings(KeyValues):
-    """Strings or binaries, in an Arrow layout with offsets."""
+    """Strings or binaries in an Arrow layout with offsets."""
 
     array: pa.Array
 
     def hash_into(self, hashes: Hashes) -> None:
-        """Fold the bytes of each row."""
+        """Fold the bytes of each row into running hashes."""
         offsets, data = self.layout()
         hash_bytes(offsets, data, hashes)
 
@@ -122,7 +122,7 @@ class ByteStrings(KeyValues):
         return self._where_possible(same.fill_null(False).to_numpy(zero_copy_only=False), other)
 
     def layout(self) -> tuple[npt.NDArray[np.signedinteger[Any]], npt.NDArray[np.uint8]]:
-        """The offsets of this slice and the data they point into."""
+        """Return the offsets of this slice and the data they point into."""
         large = is_a.is_large_string(self.array.type) or is_a.is_large_binary(self.array.type)
         _, offsets, data = self.array.buffers()
         dtype: type[np.signedinteger[Any]] = np.int64 if large else np.int32

@@ -1,4 +1,4 @@
-"""R on disk: build, open, scan, look up, update, verify."""
+"""The relation R on disk: build, open, scan, look up, update, verify."""
 
 from semistream.relation.open import AnyRelation, open_relation
 from semistream.relation.parquet.parquet_relation import ParquetRelation

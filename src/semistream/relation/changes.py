@@ -1,4 +1,4 @@
-"""What changed between two versions: the keys that updates touched, and the pages that stayed where they were."""
+"""Differences between two versions of a relation: the keys that updates touched, and the pages that stayed in place."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from semistream.relation.write.version_draft import check_whole
 if TYPE_CHECKING:
     from semistream.relation.relation import Relation
 
-_PEAK = 3  # times the files: they are read, put one behind the other, and freed of what comes twice
+_PEAK = 3  # peak memory as a multiple of the file sizes: codes as read, concatenated, and deduplicated
 
 
 def read_changes(folder: Path, file: WholeFile) -> Int64s:
-    """The codes that an update touched, ascending, each once."""
+    """Read the distinct codes that an update touched, in ascending order."""
     with pa.OSFile(str(check_whole(folder, file))) as source:
         codes: Int64s = pa.ipc.open_file(source).read_all().column("code").to_numpy()
     return codes
@@ -29,7 +29,9 @@ def read_changes(folder: Path, file: WholeFile) -> Int64s:
 def changes_since(relation: Relation, version: int, most_bytes: int | None) -> Int64s | None:
     """See `Relation.changes_since`."""
     if version > relation.version:
-        raise InvalidArgument(f"version is {version}, but {relation.version} is open. Ask the newer one of the two.")
+        raise InvalidArgument(
+            f"version {version} is newer than the open version {relation.version}. Call the newer of the two."
+        )
     parts = [np.empty(0, np.int64)]
     nbytes = 0
     for number in range(relation.version, version, -1):
@@ -44,7 +46,7 @@ def changes_since(relation: Relation, version: int, most_bytes: int | None) -> I
         except CorruptRelation:
             if (relation.path / manifest_name(number)).exists():
                 raise
-            return None  # vacuumed: a version's manifest is the first of its files to go
+            return None  # vacuumed: vacuum removes a version's manifest before its other files
     codes = np.concatenate(parts)
     del parts
     codes.sort()
@@ -58,7 +60,10 @@ def _manifest(relation: Relation, version: int) -> Manifest:
 
 
 def pages_kept_from(newer: Relation, older: Relation) -> Int64s:
-    """See `Relation.pages_kept_from`. A published file never changes: its name and an offset name a page for good."""
+    """See `Relation.pages_kept_from`.
+
+    A published file never changes, so its name and an offset identify a page for good.
+    """
     begins: dict[str, int] = {}
     end = 0
     for file in (*_key_files(newer), *_key_files(older)):
@@ -74,11 +79,11 @@ def pages_kept_from(newer: Relation, older: Relation) -> Int64s:
 
 
 def _places(relation: Relation, begins: dict[str, int]) -> Int64s:
-    """One number for each page, its own as long as the files lie one behind the other."""
+    """Return a unique number for each page: its offset in the concatenation of all files."""
     begin = np.array([begins[file.name] for file in _key_files(relation)], np.int64)
     return begin[relation.table.file] + relation.table.segments[0].offset
 
 
 def _key_files(relation: Relation) -> tuple[DataFile, ...]:
-    """The files of the first column group, which every page has a segment in."""
+    """Return the files of the first column group, where every page has a segment."""
     return relation.manifest.files_of(0)

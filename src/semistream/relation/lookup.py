@@ -1,6 +1,6 @@
-"""Look keys up in a relation: only the pages that may hold them are read.
+"""Key look-ups in a relation, reading only the pages that may hold the keys.
 
-A set of keys, and the rows of a run that have one of them.
+`KeySet` holds the keys and flags the rows of a page run that have one of them; `lookup_rows` collects these rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MATCHES = 1 << 16
 
 
 class KeySet:
-    """Keys of a relation by value. ``codes`` are ascending; null keys are left out."""
+    """A set of key values of a relation. ``codes`` are ascending; null keys are left out."""
 
     def __init__(self, codec: KeyCodec, columns: Sequence[pa.Array]) -> None:
         self._codec = codec
@@ -38,11 +38,11 @@ class KeySet:
 
     @classmethod
     def of(cls, relation: Relation, keys: Any) -> KeySet:
-        """The set of the keys that a caller gave: see `Relation.lookup` for the forms they may have."""
+        """Create the set from a caller's keys, in any form that `Relation.lookup` accepts."""
         return cls(relation.codec, key_columns(relation, keys))
 
     def flag_rows(self, run: PageRun) -> Bools:
-        """For every row of the run, page after page: whether its key is in the set."""
+        """Return a mask over the rows of the run, page by page: True if the row's key is in the set."""
         first_rows = np.concatenate([np.zeros(1, np.int64), np.cumsum(run.rows, dtype=np.int64)])
         flags = np.zeros(int(first_rows[-1]), np.bool_)
         position = np.empty(_MATCHES, np.int64)
@@ -52,7 +52,7 @@ class KeySet:
         while cursor[0] < run.pages.size:
             n = match_pages(run.words, run.code_starts, run.rows, self.codes, cursor, position, page, row)
             found = first_rows[page[:n]] + row[:n]
-            if self._columns:  # equal hashes are not yet equal keys
+            if self._columns:  # keys with equal hashes may differ
                 wanted = [column.take(pa.array(position[:n])) for column in self._columns]
                 found = found[self._codec.equal(wanted, run.gather(keys, page[:n], row[:n]))]
             flags[found] = True
@@ -60,14 +60,14 @@ class KeySet:
 
 
 def key_columns(relation: Relation, keys: Any) -> list[pa.Array]:
-    """Key values, however they were given, as one array per key column of the relation."""
+    """Convert key values in any accepted form to one array per key column of the relation."""
     if len(relation.key) == 1 and not _is_tabular(keys):
         columns, names = [_values(keys, relation.schema.field(relation.key[0]).type)], list(relation.key)
     else:
         if not _is_tabular(keys):
             raise InvalidArgument(
-                f"keys is a {type(keys).__name__}; the relation's key is ({', '.join(relation.key)}): "
-                "give a table with these columns."
+                f"keys is a {type(keys).__name__}, but the relation's key is ({', '.join(relation.key)}). "
+                "Give a table with these columns."
             )
         table = pa.table(keys)
         names = list(key_names(relation.key, table.schema))
@@ -89,15 +89,15 @@ def _values(keys: Any, declared: pa.DataType) -> pa.Array:
     if isinstance(keys, pa.Array):
         return keys
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
-        raise InvalidArgument(f"keys is {keys!r}; give a list or array of keys, also for a single one.")
+        raise InvalidArgument(f"keys is {keys!r}; give a list or array of keys, even for a single key.")
     keys = keys if hasattr(keys, "__len__") else list(keys)
     try:
         return pa.array(keys, declared)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         try:
-            return pa.array(keys)  # of another type: the codec says whether it can be compared
+            return pa.array(keys)  # another type: the codec decides if it is comparable
         except (pa.ArrowException, OverflowError) as error:
-            raise KeyTypeError(f"keys are not values of one Arrow type: {error}. The key is {declared}.") from error
+            raise KeyTypeError(f"keys do not share one Arrow type: {error}. The key's type is {declared}.") from error
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:

@@ -1,4 +1,4 @@
-"""R's rows with a null key as pages: what a join that does not go by the key must meet besides the clustered ones."""
+"""R's rows with a null key as pages, for joins whose condition is not on the key and so must visit these rows too."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from semistream.relation.relation import Relation
 
 MOST_ROWS = 1024
-"""Rows of a page made in memory."""
+"""Maximum rows in a page built in memory."""
 
 WORKING_BYTES = 64 * MOST_ROWS
-"""What cutting rows into pages takes besides the page."""
+"""Bytes of working memory needed to cut rows into pages, besides the page itself."""
 
 
 class NullKeyPages:
     """The rows with a null key, which have no pages on disk, as runs of one page each.
 
-    They lie in Arrow files of their own, which are mapped: what the operating system holds of them can be taken back at
-    any time. A page is a copy of some rows in the layout of R's pages, of at most `MOST_ROWS` rows and of R's page size
-    (or of one row that is larger); its key codes mean nothing. There are ``count`` pages, the largest of ``largest``
-    bytes. What is read is added to ``counts``.
+    The rows lie in Arrow files of their own. These are memory-mapped, so the operating system can reclaim their memory
+    at any time. A page is a copy of up to `MOST_ROWS` rows in the layout of R's pages, no larger than R's page size
+    unless a single row is; its key codes are meaningless. There are ``count`` pages of at most ``largest`` bytes. Reads
+    are added to ``counts``.
     """
 
     def __init__(self, relation: Relation, counts: DiskCounts | None = None) -> None:
@@ -48,7 +48,7 @@ class NullKeyPages:
             self.largest = max(self.largest, nbytes)
 
     def read(self) -> Iterator[PageRun]:
-        """The pages, in the same order every time."""
+        """Yield the pages, in the same order every time."""
         for rows, _ in self._pages():
             run = page_of(rows, self._layout)
             self.counts.requests += 1
@@ -58,7 +58,7 @@ class NullKeyPages:
             yield run
 
     def _pages(self) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """The rows of each page, and what the page takes at most."""
+        """Yield the rows of each page and an upper bound on the page's bytes."""
         for rows in self._pieces():
             ends = row_ends(rows, self._layout)
             cuts = [*cut_pages(ends, self._room).tolist(), rows.num_rows]
@@ -77,14 +77,14 @@ class NullKeyPages:
 
 
 def with_code_column(rows: pa.RecordBatch, layout: PageLayout) -> pa.RecordBatch:
-    """Rows of R in the columns of its pages, with codes that mean nothing."""
+    """Return rows of R in the columns of its pages, with zeros as codes."""
     return layout.stored(rows, np.zeros(rows.num_rows, np.int64))
 
 
 def page_of(rows: pa.RecordBatch, layout: PageLayout) -> PageRun:
-    """Rows in the columns of ``layout``, which has one segment, as a run of one page in memory of its own."""
+    """Copy rows in the columns of ``layout``, which must have one segment, into a run of one page."""
     no_rows = pa.RecordBatch.from_pylist([], schema=layout.schema)
-    content = pa.concat_batches([rows, no_rows]).serialize()  # of a slice Arrow would write more than its rows
+    content = pa.concat_batches([rows, no_rows]).serialize()  # Arrow would serialize a slice with more than its rows
     buffer = np.frombuffer(content, np.uint8)
     start = np.zeros((1, 1), np.int64)
     rows_of_page = np.array([rows.num_rows], np.int32)

@@ -1,4 +1,4 @@
-"""A relation of either kind: clustered pages, or plain Parquet."""
+"""Open a relation of either kind: clustered pages or plain Parquet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AnyRelation = Relation | ParquetRelation
 
 
 def open_relation(path: str | Path) -> AnyRelation:
-    """The relation at a path; if there is none, but Parquet, that."""
+    """Open the relation at ``path``, or the Parquet data there if it holds no relation."""
     where = Path(path)
     if not (where / CURRENT).exists() and holds_parquet(where):
         return ParquetRelation.open(where)

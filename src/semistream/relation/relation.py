@@ -1,4 +1,4 @@
-"""Relation: R on disk, paged, clustered by key, versioned."""
+"""Relation: R on disk in versioned pages, clustered by key."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SCAN_RUN_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Relation:
-    """One version of a relation on disk. Opening it reads the page table; rows are read when asked for.
+    """One version of a relation on disk. Opening it reads the page table; rows are read on demand.
 
-    A page's checksum is compared when it is first read through this object; the table remembers which were.
+    The first read of a page through this object verifies its checksum; the page table remembers the verified pages.
 
-    ``groups`` are the column groups that are read: all of them, unless the relation was narrowed by `reading`.
-    ``first_page`` is the number of its first page in the whole version, if it is a `part`.
+    ``groups`` are the column groups to read: all of them, unless `reading` narrowed the relation. ``first_page`` is the
+    number of its first page in the whole version, which is above 0 only for a `part`.
 
     >>> import tempfile
     >>> products = pa.table({"id": [3, 1, 2], "name": ["cola", "tea", "water"]})
@@ -59,7 +59,7 @@ class Relation:
     _narrowed: dict[tuple[int, ...], Relation] = field(default_factory=dict, repr=False, compare=False)
 
     clustered: ClassVar[bool] = True
-    """Rows of a key lie together: a join that has met the pages of its code has met them all."""
+    """True: rows with the same key lie together, so the pages that cover a key's code hold all its rows."""
 
     @classmethod
     def build(
@@ -75,18 +75,19 @@ class Relation:
         column_groups: Sequence[Sequence[str]] | None = None,
         progress: Progress | None = None,
     ) -> Relation:
-        """Build a relation at ``path`` from ``data``, within ``memory``, however large the data is.
+        """Build a relation at ``path`` from ``data`` of any size, within ``memory``.
 
         ``data`` is anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB), an iterable of record
-        batches, or a path to Parquet, Arrow IPC or CSV. ``key`` names the join columns; keys may repeat, and rows with
-        a null key are kept apart, as the key joins them with nothing. Pages hold at most ``page_bytes`` (64 KiB unless
-        given, 40 KiB for each column group), filled to ``fill_factor`` to leave room for updates. ``progress(phase,
-        rows)`` is called as rows are read and written. Either the whole relation is published or nothing of it is left.
+        batches, or a path to Parquet, Arrow IPC or CSV. ``key`` names the join columns. Keys may repeat. Rows with a
+        null key are stored apart, because no equality join on the key matches them. Pages hold at most ``page_bytes``
+        (default: 64 KiB, or 40 KiB per column group if that is more), filled to ``fill_factor`` to leave room for
+        updates. ``progress(phase, rows)`` is called as rows are read and written. The build is atomic: it publishes the
+        whole relation or leaves nothing behind.
 
-        Wide rows lie in column groups, so that a join with ``columns`` reads only the groups that hold them and the
-        key. ``column_groups`` says which columns are read together; one that names a column of the key is read with it,
-        so all columns in one group are read as a whole. Those not named lie with the key if rows are narrow (up to 256
-        bytes), else a few neighbours in each group.
+        Wide rows are stored in column groups, so that a join with ``columns`` reads only the groups that hold them and
+        the key. ``column_groups`` lists the columns to store together. A group that names a key column is stored with
+        the key, so every join reads it; one group of all columns keeps rows whole. Columns in no list are stored with
+        the key if rows are narrow (up to 256 bytes), and otherwise in groups of a few neighbours.
         """
         build_relation(
             data,
@@ -103,7 +104,7 @@ class Relation:
 
     @classmethod
     def open(cls, path: str | Path, version: int | None = None) -> Relation:
-        """Open the current version, or the one named."""
+        """Open the current version, or the given one."""
         folder = Path(path)
         number = get_current(folder) if version is None else require_version(folder, version)
         manifest = read_manifest(folder, number)
@@ -112,39 +113,39 @@ class Relation:
 
     @property
     def version(self) -> int:
-        """The version that is open; updates publish the next one."""
+        """Number of the open version."""
         return self.manifest.version
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that rows are joined by."""
+        """Names of the key columns."""
         return self.manifest.key
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """R's columns."""
+        """Schema of R."""
         return self.manifest.schema
 
     @cached_property
     def num_rows(self) -> int:
-        """Rows, those with a null key included."""
+        """Number of rows, including those with a null key."""
         return int(self.table.rows.sum()) + self.null_key_rows
 
     @property
     def null_key_rows(self) -> int:
-        """Rows with a null key: kept, but out of reach of every join by the key."""
+        """Number of rows with a null key, which no equality join on the key matches."""
         return self.manifest.null_key_rows
 
     @property
     def num_pages(self) -> int:
-        """Pages that joins read."""
+        """Number of pages."""
         return len(self.table)
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of the pages: what a full scan reads, and what a share like "10%" is a share of.
+        """Total bytes of the pages: the cost of a full scan, and the base of a share such as "10%".
 
-        Of a relation that was narrowed, those of the column groups that are read.
+        A narrowed relation counts only the column groups it reads.
         """
         return int(self.table.nbytes.sum())
 
@@ -154,22 +155,21 @@ class Relation:
         return int(self.table.nbytes.max(initial=0))
 
     def most_rows(self, run_bytes: int) -> int:
-        """Rows that pages of ``run_bytes`` together can have."""
+        """Return the maximum number of rows in pages of ``run_bytes`` in total."""
         rows, densest = self._density
         return min(math.ceil(run_bytes * densest), rows)
 
     @cached_property
     def _density(self) -> tuple[int, float]:
-        """Rows of all pages, and rows by byte of the densest."""
+        """Rows of all pages, and rows per byte of the densest page."""
         table = self.table
         return int(table.rows.sum()), float((table.rows / table.nbytes).max(initial=0.0))
 
     def reading(self, columns: Sequence[str]) -> Relation:
-        """The relation for a join that needs only some columns: this one, if it reads no more groups than it must.
+        """Return this version restricted to the column groups that hold ``columns`` and the key.
 
-        Else the same version, of which pages have only the column groups with these columns and the key: so do
-        `table`, `layout`, `nbytes` and all that is read. `schema` still has all columns. It works both ways: of a
-        relation that was narrowed, columns in other groups can be read too.
+        Its `table`, `layout`, `nbytes` and reads cover only these groups; `schema` still has all columns. Called on a
+        narrowed relation, it can also add groups back. Returns this object if it already reads exactly these groups.
         """
         holding = enumerate(self.manifest.column_groups)
         groups = tuple(i for i, group in holding if i == 0 or not set(columns).isdisjoint(group)) or (0,)
@@ -187,18 +187,18 @@ class Relation:
 
     @cached_property
     def codec(self) -> KeyCodec:
-        """How key columns become codes."""
+        """Encoder of the key columns."""
         return KeyCodec.of(self.key, [self.schema.field(name).type for name in self.key])
 
     @cached_property
     def layout(self) -> PageLayout:
-        """How pages are laid out, as far as they are read."""
+        """Layout of the pages, restricted to the column groups this object reads."""
         groups = self.manifest.column_groups
         return self._layout_of([groups[i] for i in self.groups] if groups else [])
 
     @cached_property
     def whole_layout(self) -> PageLayout:
-        """How pages with all column groups are laid out."""
+        """Layout of the pages with all column groups."""
         return self._layout_of(self.manifest.column_groups)
 
     def _layout_of(self, groups: Sequence[Sequence[str]]) -> PageLayout:
@@ -206,21 +206,21 @@ class Relation:
 
     @property
     def segments(self) -> int:
-        """In how many places a page lies: one for each column group that is read."""
+        """Number of segments per page: one for each column group this object reads."""
         return len(self.groups)
 
     @property
     def data_files(self) -> list[Path]:
-        """The files that are read: those of the first column group, by their numbers in the page table, then others."""
+        """Data files of the column groups this object reads, the first group's first, in page-table order."""
         return [file for files in self._segment_files for file in files]
 
     @property
     def _segment_files(self) -> list[list[Path]]:
-        """The files of each column group that is read, by their numbers in the page table."""
+        """Data files of each column group this object reads, indexed as in the page table."""
         return [[self.path / file.name for file in self.manifest.files_of(group)] for group in self.groups]
 
     def disk(self, disk: str | Disk = "auto") -> Disk:
-        """A disk to read this relation through."""
+        """Return a disk to read this relation through."""
         return open_disk(disk, self.data_files[0])
 
     def reader(
@@ -232,7 +232,7 @@ class Relation:
         threads: int = 1,
         memory: Sequence[Bytes] | None = None,
     ) -> RunReader:
-        """A reader of runs of pages of at most ``run_bytes``, in ``memory`` if that is given."""
+        """Create a reader of page runs of at most ``run_bytes``, using the buffers in ``memory`` if given."""
         return RunReader(
             self.table,
             self.layout,
@@ -247,7 +247,7 @@ class Relation:
     def read_pages(
         self, pages: Pages, *, run_bytes: int = SCAN_RUN_BYTES, disk: str | Disk = "auto"
     ) -> Iterator[PageRun]:
-        """Read pages, by number, in runs that are contiguous on disk; each run is valid until the next one."""
+        """Read pages by number, in runs contiguous on disk. Each run is valid until the next one."""
         run_bytes = max(run_bytes, int(self.table.nbytes[pages].max(initial=0)))
         reader = self.reader(run_bytes=run_bytes, disk=disk)
         try:
@@ -256,7 +256,7 @@ class Relation:
             reader.close()
 
     def scan(self, columns: Sequence[str] | None = None, *, disk: str | Disk = "auto") -> pa.RecordBatchReader:
-        """All rows, page by page in the order of their codes, then those with a null key."""
+        """Read all rows page by page in the order of their codes, then the rows with a null key."""
         names = self.require_columns(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
         return pa.RecordBatchReader.from_batches(schema, self.reading(names)._scan(names, schema, disk))
@@ -265,26 +265,26 @@ class Relation:
         no_rows = pa.RecordBatch.from_pylist([], schema=schema)
         for run in self.read_pages(np.arange(len(self.table)), disk=disk):
             batches = [run.batch(i, names) for i in range(run.pages.size)]
-            yield pa.concat_batches([*batches, no_rows])  # never one batch alone: a copy, as the buffer is used again
+            yield pa.concat_batches([*batches, no_rows])  # forces a copy, because the reader reuses the buffer
         for file in self.manifest.null_files:
             with pa.memory_map(str(check_whole(self.path, file))) as source:
                 for batch in pa.ipc.open_file(source).read_all().select(names).to_batches():
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
     def lookup(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows whose key is among ``keys``, in the order of their codes: only their pages are read.
+        """Return the rows whose key is among ``keys``, in the order of their codes, reading only the pages they need.
 
-        ``keys`` is a list or Arrow array of values, or for several key columns a table (or anything that makes one)
-        with columns called like the relation's.
+        ``keys`` is a list or Arrow array of values. For several key columns it is a table (or anything pyarrow converts
+        to one) with the names of the relation's key columns.
         """
         names = self.require_columns(columns)
         return lookup_rows(self.reading(names), keys, names)
 
     def update(self, upserts: Any = None, deletes: Any = None) -> Relation:
-        """Publish the next version: rows of ``upserts`` replace all rows of their key, ``deletes`` names keys to drop.
+        """Publish the next version: rows of ``upserts`` replace all rows of their key, keys in ``deletes`` are dropped.
 
-        Only pages that hold (or come to hold) a touched key are written again. A key in both is replaced. This version
-        stays readable until it is vacuumed.
+        A key in both is replaced. The update rewrites only the pages that hold, or will hold, a touched key. This
+        version stays readable until it is vacuumed.
         """
         if upserts is None and deletes is None:
             raise InvalidArgument("update got neither upserts nor deletes; give at least one.")
@@ -292,24 +292,25 @@ class Relation:
         return Relation.open(self.path)
 
     def change(self, change: Callable[[Relation], Change], transaction: Transaction) -> Relation:
-        """Publish the next version with a change that is made of the current one, once for each transaction.
+        """Apply ``change`` to the current version and publish the next one, at most once per transaction.
 
-        No other writer comes in between. If the transaction, or one of the same writer with a greater number, was made
-        already, nothing happens. Gives the current version; `made_by` says which one the transaction has made.
+        ``change`` is called under the writer lock, so no other writer intervenes. If this transaction, or one of the
+        same writer with a greater number, is already applied, nothing happens. Returns the current version; `made_by`
+        tells the version that the transaction published.
         """
         update_relation(self, change, transaction)
         return Relation.open(self.path)
 
     def made_by(self, transaction: Transaction) -> int | None:
-        """The version that the last transaction of a writer has made, if its number is that or a greater one."""
+        """Return the version published by the writer's last transaction, or None if it precedes ``transaction``."""
         number, version = self.manifest.transactions.get(transaction.writer, (-1, 0))
         return version if number >= transaction.number else None
 
     def part(self, first_code: int | None = None, end_code: int | None = None) -> Relation:
-        """This version narrowed to the pages that may hold codes from ``first_code`` to below ``end_code``.
+        """Return this version restricted to the pages that may hold codes in [``first_code``, ``end_code``).
 
-        Joins and look-ups of such keys find all their rows in it. A page on the border is in the parts on both sides,
-        and the rows with a null key are in all of them.
+        Joins and look-ups of such keys find all their rows in the part. A page on a border belongs to the parts on both
+        sides, and every part has all rows with a null key.
         """
         table = self.table
         begin = 0 if first_code is None else int(np.searchsorted(table.last_code, first_code, "left"))
@@ -318,41 +319,44 @@ class Relation:
         return replace(self, table=table.take(pages), first_page=self.first_page + begin, _narrowed={})
 
     def refreshed(self) -> Relation:
-        """The version published last: this object if that is still the one."""
+        """Open the current version; return this object if it is still current."""
         return self if get_current(self.path) == self.version else Relation.open(self.path)
 
     def changes_since(self, version: int, *, most_bytes: int | None = None) -> Int64s | None:
-        """Codes of all keys that updates after ``version`` and up to this one touched: ascending, each once.
+        """Return the distinct codes, ascending, of all keys touched by updates after ``version`` up to this one.
 
-        A key that is not among them has the same rows in both versions. One that is among them may have too: every key
-        of the upserts and the deletes is listed, also if it was not there to be deleted. None if it is not known, as
-        when a version between was built anew or vacuumed, or when finding out takes more than ``most_bytes``. A part
-        gives the codes of the whole relation. Rows with a null key have no code and match nothing.
+        A key not listed has the same rows in both versions. A listed key may be unchanged too: the list has every key
+        of the upserts and the deletes, even a deleted key that did not exist. Returns None if the codes are unknown
+        because a version in between was built anew or vacuumed, or if computing them needs more than ``most_bytes``. A
+        part returns the codes of the whole relation. Rows with a null key have no code.
         """
         return changes_since(self, version, most_bytes)
 
     def pages_kept_from(self, older: Relation) -> Int64s:
-        """For each page of another version, or of a part of one, its number in this; -1 if it is not here any more.
+        """Return, for each page of ``older``, its page number in this version, or -1 if this version does not have it.
 
-        A page that is kept is the same bytes in the same place. One that is not was written again, has lost all its
-        rows, or lies outside this part.
+        A kept page is the same bytes in the same place. Any other page was rewritten, lost all its rows, or lies
+        outside this part. ``older`` may itself be a part.
         """
         return pages_kept_from(self, older)
 
     def versions(self) -> list[int]:
-        """Versions that can be opened, oldest first."""
+        """Return the numbers of the versions that can be opened, oldest first."""
         return list_versions(self.path)
 
     def vacuum(self, keep: int = 1) -> list[str]:
-        """Remove all but the last ``keep`` versions, and files that none of them needs; gives their names."""
+        """Remove all but the last ``keep`` versions and every file they do not need; return the removed names."""
         return vacuum_relation(self.path, keep)
 
     def verify(self) -> Verified:
-        """Read every byte of this version and check checksums, order and counts; raises `CorruptRelation`."""
+        """Read every byte of this version and check checksums, order and counts.
+
+        Raises `CorruptRelation` on the first problem.
+        """
         return verify_relation(self)
 
     def require_columns(self, columns: Sequence[str] | None) -> list[str]:
-        """The names of existing columns, all of them for None."""
+        """Return ``columns`` as a list, all columns for None; raise `ColumnNotFound` for an unknown name."""
         names = list(self.schema.names if columns is None else columns)
         for name in names:
             if name not in self.schema.names:

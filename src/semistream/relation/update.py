@@ -1,4 +1,4 @@
-"""Update a relation by copy-on-write: touched pages are written to a new file, the rest is shared."""
+"""Copy-on-write updates: touched pages go to a new file, the new version shares all others with the old one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Transaction:
-    """An update by a ``writer`` that numbers its updates, upwards: none is made twice."""
+    """The identity of an update: its ``writer`` and an increasing ``number``. No transaction is applied twice."""
 
     writer: str
     number: int
@@ -33,7 +33,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Change:
-    """What an update changes: rows that replace all of their key, keys to drop, and counters with their new values."""
+    """The content of an update: rows that replace all rows of their key, keys to drop, and new values of counters."""
 
     upserts: Any = None
     deletes: Any = None
@@ -45,10 +45,10 @@ def update_relation(
 ) -> None:
     """See `Relation.update` and `Relation.change`.
 
-    It is the current version that is updated, whichever one ``relation`` has open.
+    The update applies to the current version, whatever version ``relation`` has open.
     """
     with new_version(relation.path, create=False) as draft:
-        relation = type(relation).open(relation.path)  # not the one given, which may be old, or a part
+        relation = type(relation).open(relation.path)  # the one given may be old, or a part
         if transaction is not None and relation.made_by(transaction) is not None:
             return
         wanted = change(relation)
@@ -94,7 +94,7 @@ class _Update:
         paths = [relation.path / name for name in names]
         options = PageOptions(manifest.page_bytes, manifest.fill_factor)
         writer = PageWriter(paths, relation.layout, self._by, page_bytes=options.fill_bytes)
-        origin: list[npt.NDArray[np.intp]] = []  # for each new page, the old page in whose place it stands
+        origin: list[npt.NDArray[np.intp]] = []  # for each new page, the old page it replaces
         try:
             for page, kept in self._kept_rows(np.flatnonzero(touched)):
                 begin, end = np.searchsorted(home, [page, page + 1]) if len(table) else (0, home.size)
@@ -112,7 +112,7 @@ class _Update:
         files = [*manifest.files, *entries]
         if used.size and used[-1] < len(manifest.files) // groups:
             for path in paths:
-                path.unlink()  # it has no pages: none was touched, or nothing of them stays
+                path.unlink()  # without pages: no page was touched, or none of their rows remain
         self._draft.publish(
             key=relation.key,
             schema=relation.schema,
@@ -135,7 +135,7 @@ class _Update:
         return {**known, self._transaction.writer: (self._transaction.number, self._draft.version)}
 
     def _sorted_inserts(self, upserts: pa.Table) -> pa.RecordBatch:
-        """The upserted rows as pages store them, in the order of their codes."""
+        """Return the upserted rows in the columns of pages, sorted by code."""
         relation = self._relation
         coded = with_codes(iter(upserts.to_batches()), relation.key, relation.codec, relation.layout, self._nulls)
         batch = pa.concat_batches([*coded, pa.RecordBatch.from_pylist([], schema=relation.layout.schema)])
@@ -146,7 +146,7 @@ class _Update:
         return codes
 
     def _kept_rows(self, pages: npt.NDArray[np.intp]) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Each touched page with its rows that stay."""
+        """Yield each touched page and the rows it keeps."""
         relation = self._relation
         if len(relation.table) == 0:
             yield 0, pa.RecordBatch.from_pylist([], schema=relation.layout.schema)
@@ -167,7 +167,7 @@ class _Update:
 
 
 def _upsert_rows(relation: Relation, upserts: Any) -> pa.Table:
-    """The upserts with R's columns in R's order and types."""
+    """Return the upserts with R's columns in R's order and types."""
     if upserts is None:
         return relation.schema.empty_table()
     table = open_source(upserts).read_all()
@@ -176,7 +176,7 @@ def _upsert_rows(relation: Relation, upserts: Any) -> pa.Table:
         if name not in table.column_names:
             raise ColumnNotFound(name, table.column_names, where="upserts")
     if extra := [name for name in table.column_names if name not in relation.schema.names]:
-        raise InvalidArgument(f"upserts have columns that the relation has not: {', '.join(extra)}. Drop them.")
+        raise InvalidArgument(f"upserts have columns unknown to the relation: {', '.join(extra)}. Drop them.")
     try:
         return table.select(relation.schema.names).cast(relation.schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:

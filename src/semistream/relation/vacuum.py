@@ -1,4 +1,4 @@
-"""Remove versions that are no longer wanted, and files that no version needs."""
+"""Remove old versions of a relation, and files that no remaining version needs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from semistream.storage.locks import writer_lock
 
 
 def vacuum_relation(folder: Path, keep: int) -> list[str]:
-    """Keep the last ``keep`` versions; gives the names of the files removed, relative to the folder.
+    """Keep the last ``keep`` versions; return the names of the removed files, relative to the folder.
 
-    What a writer left behind when it died goes too: the lock says that none is at work.
+    Files left behind by dead writers are removed too. Holding the writer lock proves that no writer is active.
     """
     if keep < 1:
-        raise InvalidArgument(f"keep is {keep}; at least 1 version must stay, the current one.")
+        raise InvalidArgument(f"keep is {keep}; keep at least 1 version, the current one.")
     get_current(folder)
     with writer_lock(folder):
-        get_current(folder)  # unharmed, so that the list is of published versions
+        get_current(folder)  # raises if the pointer is damaged: list_versions would then include unpublished versions
         kept = list_versions(folder)[-keep:]
         needed = {manifest_name(v) for v in kept}
         for version in kept:
@@ -40,7 +40,7 @@ def vacuum_relation(folder: Path, keep: int) -> list[str]:
         removed = [path.name for path in sorted(leftovers(folder / CURRENT))]
         for name in removed:
             (folder / name).unlink()
-        # Manifests first: a crash half-way must not leave one that names files which are gone.
+        # Manifests first: a crash half-way must not leave one that refers to removed files.
         for part in (VERSIONS, DATA, LMDB):
             for path in sorted((folder / part).glob("*"), key=lambda p: p.suffix != ".json"):
                 name = f"{part}/{path.name}"

@@ -1,4 +1,4 @@
-"""Check a version of a relation byte by byte."""
+"""Integrity check of one version of a relation, byte by byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was read and found to be right."""
+    """Counts of the files, pages, rows and bytes that passed verification."""
 
     files: int
     pages: int
@@ -28,9 +28,9 @@ class Verified:
 
 
 def verify_relation(relation: Relation) -> Verified:
-    """Every checksum, the order of the codes within and between pages, and the row counts."""
+    """Check every checksum, the order of codes within and between pages, and the row counts."""
     get_current(relation.path)
-    relation = type(relation).open(relation.path, relation.version)  # read again, and whole if it is a part
+    relation = type(relation).open(relation.path, relation.version)  # opened again, as the one given may be a part
     manifest, table = relation.manifest, relation.table
     nbytes = 0
     for file in manifest.files:
@@ -46,12 +46,12 @@ def verify_relation(relation: Relation) -> Verified:
         codes = read_changes(relation.path, manifest.changes)
         _require(bool((codes[1:] > codes[:-1]).all()), f"the codes in {manifest.changes.name} are not in order")
     rows = _verify_pages(relation) + manifest.null_key_rows
-    _require(rows == manifest.num_rows, f"the pages hold {rows} rows, the manifest says {manifest.num_rows}")
+    _require(rows == manifest.num_rows, f"the relation holds {rows} rows, but the manifest says {manifest.num_rows}")
     return Verified(len(manifest.files) + len(manifest.null_files), len(table), rows, nbytes)
 
 
 def _verify_pages(relation: Relation) -> int:
-    """Read all pages (which checks their checksums) and compare their codes with the page table."""
+    """Read all pages, which verifies their checksums, and compare their codes with the page table; count the rows."""
     table = relation.table
     _require(bool((table.first_code[1:] >= table.last_code[:-1]).all()), "the page table is not in order")
     rows = 0
@@ -62,7 +62,7 @@ def _verify_pages(relation: Relation) -> int:
             ordered = bool((codes[1:] >= codes[:-1]).all())
             _require(
                 ordered and codes[0] == table.first_code[page] and codes[-1] == table.last_code[page],
-                f"the codes of page {page} are not those that the page table names",
+                f"the codes of page {page} are out of order or do not match the page table",
             )
             rows += codes.size
     return rows

@@ -1,1 +1,1 @@
-"""Files that survive a crash, and the lock of a writer. Every durable write goes through here."""
+"""Crash-safe file writes and the writer lock. Every durable write goes through this package."""

@@ -1,4 +1,4 @@
-"""Writing that survives a crash: temporary name, fsync, rename, fsync of the folder."""
+"""Crash-safe file writes: write to a temporary name, fsync, rename, fsync the folder."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-sync_folder = sync_file  # a folder is synced like a file: what becomes durable are its names
+sync_folder = sync_file  # fsync on a folder makes the names in it durable
 
 
 def leftovers(path: Path) -> set[Path]:
-    """Files that writers of ``path`` left behind when they died."""
+    """Return the temporary files left behind by writers of ``path`` that died."""
     return set(path.parent.glob(f".{path.name}.*.tmp"))
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put ``content`` at ``path``: a reader sees the old bytes or the new ones, after a crash too."""
+    """Write ``content`` to ``path`` atomically: readers see the old bytes or the new ones, even after a crash."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:

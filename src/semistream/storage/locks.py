@@ -1,4 +1,4 @@
-"""One process at a time: locks that a dead process cannot keep."""
+"""Locks between processes. The operating system releases a lock when its process dies."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from semistream.errors import RelationLocked, SemistreamError
 
 @contextmanager
 def process_lock(path: Path, refusal: Callable[[str], SemistreamError]) -> Iterator[None]:
-    """Hold the lock file ``path``, or raise the ``refusal`` of the process that holds it.
+    """Hold the lock file ``path`` for the duration of the context.
 
-    The kernel drops it with the process, however that ends.
+    If another process holds it, raise the error that ``refusal`` builds from that process's id. The kernel releases
+    the lock when the process ends, however it ends.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -33,10 +34,10 @@ def process_lock(path: Path, refusal: Callable[[str], SemistreamError]) -> Itera
 
 @contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
-    """Hold the writer's lock of a relation."""
+    """Hold the writer lock of the relation in ``folder``, or raise `RelationLocked`."""
 
     def refusal(owner: str) -> RelationLocked:
-        return RelationLocked(f"{folder} is being written by process {owner}. Wait until it has finished, or stop it.")
+        return RelationLocked(f"{folder} is being written by process {owner}. Wait until it finishes, or stop it.")
 
     with process_lock(folder / "lock", refusal):
         yield

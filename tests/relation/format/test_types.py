@@ -70,7 +70,7 @@ def test_encoded_types_are_stored_as_plain_values(name: str) -> None:
 )
 def test_types_that_pages_cannot_hold_are_refused_by_name(array: pa.Array) -> None:
     with scratch_folder() as folder:
-        with pytest.raises(InvalidArgument, match=r"column 'v' has .* which pages cannot hold"):
+        with pytest.raises(InvalidArgument, match=r"column 'v' has .* which pages cannot store"):
             Relation.build(pa.table({"k": [1], "v": array}), folder / "r", key="k")
         assert list(folder.iterdir()) == []
 
@@ -126,7 +126,7 @@ def test_column_names_may_be_anything_but_the_reserved_one() -> None:
     with scratch_folder() as folder:
         relation = Relation.build(table, folder / "r", key=["key", ""])
         assert row_set(relation.scan()) == row_set(table)
-        with pytest.raises(InvalidArgument, match="'_key_code' has a name that semistream keeps for itself"):
+        with pytest.raises(InvalidArgument, match="the column name '_key_code' is reserved for semistream"):
             Relation.build(pa.table({"k": [1], "_key_code": [1]}), folder / "x", key="k")
 
 

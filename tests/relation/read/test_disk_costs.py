@@ -103,5 +103,5 @@ def test_only_the_last_durations_count() -> None:
 
 @pytest.mark.parametrize("costs", [(-1.0,), (0.0, -1e-9), (0.0, 0.0, float("nan")), (float("inf"),)])
 def test_times_are_numbers_from_zero_on(costs: tuple[float, ...]) -> None:
-    with pytest.raises(InvalidArgument, match="negative or no number"):
+    with pytest.raises(InvalidArgument, match="negative or not finite"):
         DiskCosts(*costs)

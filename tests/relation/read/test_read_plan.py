@@ -277,7 +277,7 @@ def test_plan_of_a_million_pages_takes_the_memory_it_says() -> None:
 @pytest.mark.parametrize("limits", [{"most_bytes": 0}, {"most_bytes": 5, "most_pages": 0}])
 def test_limits_below_one_page_are_refused(limits: dict[str, int]) -> None:
     slots = PageSlots.of(page_table([Place(0, 0, 0, 8, 0)]))
-    with pytest.raises(InvalidArgument, match="a sequence has at least 1"):
+    with pytest.raises(InvalidArgument, match="give at least 1 for each"):
         optimal_plan(slots, np.array([0]), DiskCosts(1.0), **limits)
     with pytest.raises(InvalidArgument, match="most_unwanted is -1"):
         greedy_plan(slots, np.array([0]), DiskCosts(1.0), most_unwanted=-1, most_bytes=1)

@@ -215,10 +215,10 @@ def test_only_wanted_pages_are_checked(relation: Relation) -> None:
 
 def test_runs_that_cannot_be_read_are_refused_at_once(relation: Relation) -> None:
     reader = relation.reader(run_bytes=4096)
-    with pytest.raises(InvalidArgument, match="2 pages from 3 to 5 do not lie one behind the other"):
+    with pytest.raises(InvalidArgument, match="2 pages from 3 to 5 are not adjacent on disk"):
         reader.ask(np.array([3, 5]))
     with pytest.raises(
-        InvalidArgument, match=r"pages from 3 to 30 span \d+ bytes, and the reader's runs have at most 4096"
+        InvalidArgument, match=r"pages from 3 to 30 span \d+ bytes, but the reader's runs have at most 4096"
     ):
         reader.ask(PageSequence(np.array([3, 30]), 28))
     assert (reader.room, reader.waiting) == (2, 0)

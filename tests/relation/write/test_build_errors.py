@@ -34,7 +34,7 @@ TABLE = pa.table({"id": [1, 2], "name": ["a", "b"], "tags": [[1], []]})
         ({"page_bytes": 511}, InvalidArgument, "page_bytes is 511; give at least 512"),
         ({"page_bytes": 0}, InvalidArgument, "at least 512"),
         ({"page_bytes": -1}, InvalidArgument, "at least 512"),
-        ({"fill_factor": 0.05}, InvalidArgument, r"fill_factor is 0\.05; give a share between 0\.1 and 1\.0"),
+        ({"fill_factor": 0.05}, InvalidArgument, r"fill_factor is 0\.05; give a number between 0\.1 and 1\.0"),
         ({"fill_factor": 1.01}, InvalidArgument, "fill_factor"),
         ({"fill_factor": float("nan")}, InvalidArgument, "fill_factor is nan"),
         ({"memory": "1MB"}, BudgetError, "memory is '1MB'; the sort needs at least 128000000 bytes"),
@@ -59,7 +59,7 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_relation_is_replaced_only_with_overwrite(tmp_path: Path) -> None:
     Relation.build(TABLE, tmp_path / "r", key="id")
-    with pytest.raises(RelationError, match=r"holds a relation already\. Give overwrite=True"):
+    with pytest.raises(RelationError, match=r"already holds a relation\. Give overwrite=True"):
         Relation.build(TABLE, tmp_path / "r", key="id")
     again = Relation.build(TABLE.slice(0, 1), tmp_path / "r", key="id", overwrite=True)
     assert (again.version, again.num_rows, again.versions()) == (2, 1, [1, 2])

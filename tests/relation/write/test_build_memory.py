@@ -68,7 +68,7 @@ def test_rows_too_wide_for_the_memory_are_refused_with_what_they_need() -> None:
     batches = (pa.record_batch({"k": np.arange(1000), "s": ["x" * 4000] * 1000}) for _ in range(60))
     with scratch_folder() as folder:
         with pytest.raises(
-            RelationError, match=r"Out of Memory.*raise memory; rows of about 40\d\d bytes want 1[45]\d{8}"
+            RelationError, match=r"Out of Memory.*raise memory: rows of about 40\d\d bytes need 1[45]\d{8}"
         ):
             Relation.build(batches, folder / "r", key="k", memory=MEMORY)
         assert list(folder.iterdir()) == []

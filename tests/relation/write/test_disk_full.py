@@ -110,5 +110,5 @@ def test_sort_that_cannot_spill_says_so() -> None:
     with scratch_folder() as folder:
         _, error = run_child(_spill, folder)
         assert str(error).startswith("RelationError: the sort failed: ")
-        assert "make room there, or raise memory" in error
+        assert "Free disk space there, or raise memory" in error
         assert "\n" not in error

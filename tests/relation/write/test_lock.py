@@ -100,7 +100,7 @@ def test_relation_published_while_waiting_for_the_lock_is_not_replaced(monkeypat
                 yield
 
         monkeypatch.setattr(draft, "writer_lock", after_another_writer)
-        with pytest.raises(RelationError, match="holds a relation already"):
+        with pytest.raises(RelationError, match="already holds a relation"):
             Relation.build(TABLE, folder / "r", key="k")
         assert Relation.open(folder / "r").key == ("other",)
 

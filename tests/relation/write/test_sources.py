@@ -162,7 +162,7 @@ def test_error_of_the_source_comes_out_as_it_is_and_nothing_is_left() -> None:
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(None, "data is a NoneType"), (5, "data is a int"), ({"k": [1]}, "data gives str objects"), ([], "no batches")],
+    [(None, "data is a NoneType"), (5, "data is a int"), ({"k": [1]}, "data yields str objects"), ([], "no batches")],
 )
 def test_data_of_other_kinds_is_refused(data: Any, message: str) -> None:
     with scratch_folder() as folder, pytest.raises(InvalidArgument, match=message):

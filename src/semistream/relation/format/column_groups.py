@@ -1,4 +1,4 @@
-"""Column groups: which columns of R lie together on disk, so that a join reads only the groups that it needs."""
+"""Column groups: sets of R's columns stored together on disk, so that a join reads only the groups it needs."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from semistream.errors import ColumnNotFound, InvalidArgument
 Groups = tuple[tuple[str, ...], ...]
 
 NARROW_ROW_BYTES = 256
-"""Rows up to so wide lie in one group: to read them whole takes one request and hardly more time."""
+"""Maximum width of a row stored in one group: reading such rows whole takes one request and hardly more time."""
 
 GROUP_BYTES = 16
-"""What a row has in a group that nobody asked for.
+"""Bytes per row in an automatically chosen group.
 
-With less, reading all columns takes more and shorter requests; with more, a few columns are read with many others.
+A smaller value means more and shorter requests to read all columns; a larger one means reading unneeded columns.
 """
 
-_GUESSED_BYTES = 20  # of a string, or of a list: nobody has seen them yet
+_GUESSED_BYTES = 20  # assumed size of a string or list, chosen before any data is read
 
 
 def choose_groups(schema: pa.Schema, key: tuple[str, ...], named: Sequence[Sequence[str]] | None = None) -> Groups:
-    """The columns of each group, in the order of ``schema``, the key's first; none if all columns lie together.
+    """Return the columns of each group in the order of ``schema``, the key's group first; empty if all share one group.
 
-    Columns that are ``named`` together are read together; a group that names a column of the key is read with it, and
-    so by every join. Of the others, those of narrow rows lie with the key, and those of wide rows a few at a time.
+    Each group in ``named`` is stored together. A group that names a key column is stored with the key, and so every
+    join reads it. The remaining columns are stored with the key if rows are narrow, otherwise in small groups.
     """
     asked = [_checked(group, schema) for group in named or ()]
     placed = [name for group in asked for name in group]
     if len(set(placed)) < len(placed):
         twice = sorted({name for name in placed if placed.count(name) > 1})
-        raise InvalidArgument(f"column_groups name {', '.join(twice)} twice; a column lies in one group.")
+        raise InvalidArgument(f"column_groups name {', '.join(twice)} twice; put each column in one group.")
     with_key = {*key, *(name for group in asked if not group.isdisjoint(key) for name in group)}
     groups = [group for group in asked if group.isdisjoint(key)]
     rest = [name for name in schema.names if name not in placed and name not in with_key]
@@ -48,7 +48,9 @@ def choose_groups(schema: pa.Schema, key: tuple[str, ...], named: Sequence[Seque
 
 def _checked(group: Sequence[str], schema: pa.Schema) -> set[str]:
     if isinstance(group, str):
-        raise InvalidArgument(f"column_groups has {group!r}; give lists of columns, such as [[{group!r}, ...], ...].")
+        raise InvalidArgument(
+            f"column_groups contains {group!r}; give lists of columns, such as [[{group!r}, ...], ...]."
+        )
     for name in group:
         if name not in schema.names:
             raise ColumnNotFound(name, schema.names, where="the relation's data, to which column_groups refer,")
@@ -58,7 +60,7 @@ def _checked(group: Sequence[str], schema: pa.Schema) -> set[str]:
 
 
 def _packed(names: Sequence[str], schema: pa.Schema) -> list[set[str]]:
-    """Neighbours together, as many as `GROUP_BYTES` take."""
+    """Group neighbouring columns, as many as fit in `GROUP_BYTES`."""
     groups: list[set[str]] = []
     room = 0
     for name in names:
@@ -72,7 +74,7 @@ def _packed(names: Sequence[str], schema: pa.Schema) -> list[set[str]]:
 
 
 def type_bytes(type_: pa.DataType) -> int:
-    """Bytes of a value, as far as its type tells."""
+    """Return the bytes of a value of this type, estimated if they vary."""
     if pa.types.is_struct(type_):
         return sum(type_bytes(type_.field(i).type) for i in range(type_.num_fields))
     if pa.types.is_fixed_size_list(type_):

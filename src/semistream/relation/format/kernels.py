@@ -1,8 +1,8 @@
-"""Find the buffers of Arrow IPC messages inside raw bytes, without building Arrow objects.
+"""Locate the buffers of Arrow IPC messages inside raw bytes, without building Arrow objects.
 
-A page of R is one encapsulated IPC record-batch message. Parsing it through Arrow costs microseconds per page
-and per column; walking its flatbuffer here costs nanoseconds, so that small pages can be scanned at disk speed.
-The bytes must have passed their checksum: nothing is range-checked here.
+A page of R is one encapsulated IPC record-batch message. Parsing it through Arrow costs microseconds per page and
+column; walking its flatbuffer here costs nanoseconds, which allows scans of small pages at disk speed. The kernels
+check no bounds, so verify the checksum of the bytes first.
 """
 
 import numpy as np
@@ -36,7 +36,7 @@ def _i64(data: Bytes, at: int) -> np.int64:
 
 @njit(inline="always")
 def _field(data: Bytes, table: int, index: int) -> np.int64:
-    """Where field ``index`` of the flatbuffer ``table`` stands, or -1 when it is absent."""
+    """Return the position of field ``index`` of the flatbuffer ``table``, or -1 if it is absent."""
     vtable = table - _i32(data, table)
     slot = 4 + 2 * index
     if slot >= _u16(data, vtable):
@@ -52,10 +52,10 @@ def _target(data: Bytes, at: int) -> np.int64:
 
 @njit(cache=True, nogil=True)
 def locate_buffers(data: Bytes, page_starts: Int64s, first: int, count: int, positions: Int64s) -> None:
-    """Fill ``positions[page, first + buffer]`` with where each of ``count`` buffers starts in ``data``; -1 if empty.
+    """Fill ``positions[page, first + buffer]`` with the start in ``data`` of each of ``count`` buffers, or -1 if empty.
 
-    An empty buffer is how IPC says "no nulls" for a validity bitmap (or "no bytes" for data that is not read).
-    Flatbuffers align their 8-byte fields, and pages start at multiples of 8: entries are read as whole words.
+    In IPC, an empty validity bitmap means "no nulls" and an empty data buffer "no bytes". Flatbuffers align their
+    8-byte fields and pages start at multiples of 8, so entries are read as whole words.
     """
     words = data.view(np.int64)
     for page in range(page_starts.size):
@@ -75,7 +75,7 @@ def locate_buffers(data: Bytes, page_starts: Int64s, first: int, count: int, pos
 
 @njit(cache=True, nogil=True)
 def filled_buffers(positions: Int64s) -> Bools:
-    """For each buffer, whether any page has it."""
+    """Return a mask of the buffers that at least one page has."""
     filled = np.zeros(positions.shape[1], np.bool_)
     for page in range(positions.shape[0]):
         for buffer in range(filled.size):
@@ -85,7 +85,7 @@ def filled_buffers(positions: Int64s) -> Bools:
 
 @njit(cache=True, nogil=True)
 def locate_blocks(footer: Bytes) -> Int64s:
-    """The (offset, bytes) of every record batch named by the footer of an Arrow IPC file."""
+    """Return the (offset, bytes) of every record batch listed in the footer of an Arrow IPC file."""
     vector = _field(footer, _target(footer, 0), _RECORD_BATCHES_FIELD)
     if vector < 0:
         return np.empty((0, 2), np.int64)

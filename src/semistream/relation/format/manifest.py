@@ -2,15 +2,15 @@
 
 A relation is a folder::
 
-    CURRENT                      which version readers open; swapping it publishes a version
-    lock                         held by the writer
-    versions/000003.json         the manifest: what this version is made of
-    versions/000003-9f2c41d0.pages.arrow its page table
-    versions/000003-9f2c41d0.changes.arrow key codes that the update touched, if an update made this version
-    versions/000003-9f2c41d0.counts.arrow rows of each key, if shedding has counted them
-    data/000003-9f2c41d0-0.arrow pages; a version refers to the files of earlier ones too
-    data/000003-9f2c41d0-0-1.arrow their columns of group 1, if there are column groups
-    lmdb/000003-9f2c41d0         the same pages as a B+tree, if a nested loop join has asked for it
+    CURRENT                                 number of the current version; replacing it publishes a version
+    lock                                    lock file of the writer
+    versions/000003.json                    manifest of version 3: its contents and files
+    versions/000003-9f2c41d0.pages.arrow    its page table
+    versions/000003-9f2c41d0.changes.arrow  key codes touched by the update that published it (absent for a build)
+    versions/000003-9f2c41d0.counts.arrow   rows of each key, once shedding has counted them
+    data/000003-9f2c41d0-0.arrow            pages; a version may also use the data files of earlier versions
+    data/000003-9f2c41d0-0-1.arrow          their columns of group 1, if there are column groups
+    lmdb/000003-9f2c41d0                    the same pages as a B+tree, once a nested loop join has needed it
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from semistream.errors import CorruptRelation, NotARelation, RelationError, Unsu
 from semistream.storage.local_files import replace_file
 
 FORMAT = 1
-GROUPED_FORMAT = 2  # the same with column groups
+GROUPED_FORMAT = 2  # format 1 plus column groups
 DATA, VERSIONS, CURRENT, LMDB = "data", "versions", "CURRENT", "lmdb"
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of pages, which lie in bytes ``begin`` to ``end``; ``edges`` is the checksum of the bytes around them."""
+    """A file with pages in bytes ``begin`` to ``end``; ``edges`` is the checksum of the bytes around them."""
 
     name: str
     nbytes: int
@@ -46,7 +46,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class WholeFile:
-    """A file that is checked as a whole."""
+    """A file with one checksum over its whole content."""
 
     name: str
     nbytes: int
@@ -55,13 +55,15 @@ class WholeFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one version of a relation is made of. ``schema_bytes`` is the Arrow IPC form of the user's schema.
+    """The contents of one version of a relation.
 
-    ``column_groups`` are the columns of each group, the key's first; if there are none, all columns are in one.
-    ``files`` has a file of each group, in their order, for each number that the page table refers to. ``changes`` holds
-    the key codes that the update from the version before has touched. It is None where this version was built, and in
-    manifests that were written before there was such a file. ``transactions`` has for each writer that numbers its
-    updates the number of the last one, and the version that it made; ``counters`` are numbers that writers keep with R.
+    ``schema_bytes`` is the user's schema in Arrow IPC form, encoded in base64.
+
+    ``column_groups`` lists the columns of each group, the key's group first; it is empty if all columns share one
+    group. ``files`` holds, for each file number in the page table, one file per group in group order. ``changes`` holds
+    the key codes touched by the update from the previous version; it is None if this version was built, or if its
+    manifest predates this file. ``transactions`` maps each writer that numbers its updates to the number of its last
+    update and the version that update published. ``counters`` are numbers that writers store with R.
     """
 
     version: int
@@ -82,21 +84,21 @@ class Manifest:
 
     @property
     def num_groups(self) -> int:
-        """How many groups the columns are in."""
+        """Number of column groups."""
         return max(len(self.column_groups), 1)
 
     def files_of(self, group: int) -> tuple[DataFile, ...]:
-        """The files of one group, by the number that the page table has for them."""
+        """Return the files of one group, indexed by their number in the page table."""
         return self.files[group :: self.num_groups]
 
     @property
     def schema(self) -> pa.Schema:
-        """R's columns as the user gave them."""
+        """Schema of R as given by the user."""
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.schema_bytes)))
 
     @property
     def file_names(self) -> set[str]:
-        """Every file that this version needs, relative to the relation's folder, without the manifest itself."""
+        """Names of all files of this version except the manifest, relative to the relation's folder."""
         whole = [*self.null_files, self.page_table] + ([] if self.changes is None else [self.changes])
         return {file.name for file in self.files} | {file.name for file in whole}
 
@@ -106,31 +108,31 @@ def _check(text: str) -> str:
 
 
 def encode_schema(schema: pa.Schema) -> str:
-    """A schema as the text that a manifest keeps."""
+    """Encode a schema as text for a manifest."""
     return base64.b64encode(schema.serialize().to_pybytes()).decode()
 
 
 def manifest_name(version: int) -> str:
-    """Where the manifest of a version stands in the relation's folder."""
+    """Return the path of a version's manifest, relative to the relation's folder."""
     return f"{VERSIONS}/{version:06d}.json"
 
 
 def lmdb_folder(manifest: Manifest) -> str:
-    """Where the B+tree of a version stands, if there is one. No two versions ever share the name."""
+    """Return the relative path of a version's B+tree, which may not exist. No two versions ever share the name."""
     return f"{LMDB}/{Path(manifest.page_table.name).name.removesuffix('.pages.arrow')}"
 
 
 def match_counts_name(manifest: Manifest) -> str:
-    """Where the rows of each key of a version are counted, if they were."""
+    """Return the relative path of the file with the rows per key of a version, which may not exist."""
     return f"{manifest.page_table.name.removesuffix('.pages.arrow')}.counts.arrow"
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write a manifest; it is not published before `set_current`."""
+    """Write a manifest. It takes effect only when `set_current` publishes its version."""
     fields = asdict(manifest)
     for name in ("column_groups", "transactions", "counters"):
         if not fields[name]:
-            del fields[name]  # then it is what every semistream reads
+            del fields[name]  # so that older releases of semistream can read the manifest
     body = json.dumps(fields, sort_keys=True)
     written = GROUPED_FORMAT if manifest.column_groups else FORMAT
     record = {"format": written, "checksum": _check(body), "manifest": body}
@@ -149,8 +151,8 @@ def read_manifest(folder: Path, version: int) -> Manifest:
         raise CorruptRelation(f"{path} is not a readable manifest ({error}). Restore it from a copy.") from error
     if format_version not in (FORMAT, GROUPED_FORMAT):
         raise UnsupportedFormat(
-            f"{folder} is written in format {format_version!r}; this semistream reads formats {FORMAT} and "
-            f"{GROUPED_FORMAT}. Use the semistream that wrote it, or build the relation again."
+            f"{folder} is written in format {format_version!r}; this release of semistream reads formats {FORMAT} and "
+            f"{GROUPED_FORMAT}. Use the release that wrote it, or build the relation again."
         )
     if not isinstance(body, str) or _check(body) != checksum:
         raise CorruptRelation(f"{path} does not match its checksum. Restore it from a copy.")
@@ -175,13 +177,13 @@ def _from_json(fields: dict[str, Any]) -> Manifest:
 
 
 def set_current(folder: Path, version: int) -> None:
-    """Publish a version: readers that open the relation from now on get it."""
+    """Publish a version: readers that open the relation from now on see it."""
     text = f"semistream relation, version {version}"
     replace_file(folder / CURRENT, f"{text}, check {_check(text)}\n".encode())
 
 
 def get_current(folder: Path) -> int:
-    """The published version."""
+    """Return the number of the published version."""
     path = folder / CURRENT
     try:
         text, _, check = path.read_text(errors="replace").strip().rpartition(", check ")
@@ -190,15 +192,16 @@ def get_current(folder: Path) -> int:
         raise NotARelation(f"{folder} {what}. Relation.build(data, path, key=...) makes one.") from None
     if _check(text) != check:
         raise CorruptRelation(
-            f"{path} does not match its checksum. Relation.open(path, version=...) opens a version by number."
+            f"{path} does not match its checksum. Open a version by number: Relation.open(path, version=...)."
         )
     return int(text.rpartition(" ")[2])
 
 
 def list_versions(folder: Path) -> list[int]:
-    """Published versions that have a manifest, oldest first; all that have one if the pointer is damaged.
+    """Return the published versions that have a manifest, oldest first.
 
-    A manifest past the current version was left by a writer that died: the next one takes its number.
+    A manifest past the current version was left by a dead writer, and the next writer reuses its number. If CURRENT is
+    damaged, the list has every version with a manifest.
     """
     try:
         current = get_current(folder)
@@ -209,7 +212,7 @@ def list_versions(folder: Path) -> list[int]:
 
 
 def require_version(folder: Path, version: int) -> int:
-    """A version that the caller named, if it was published and is still there."""
+    """Return ``version`` if it is published and still present; otherwise raise `RelationError`."""
     versions = list_versions(folder)
     if version not in versions:
         have = ", ".join(map(str, versions)) or "none"

@@ -1,4 +1,4 @@
-"""Rebuild a nested Arrow type with its leaves changed."""
+"""Rebuild a nested Arrow type with changed child types."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ ChangeType = Callable[[pa.DataType], pa.DataType]
 
 
 def map_children(type_: pa.DataType, change: ChangeType, *, number_fields: bool = False) -> pa.DataType:
-    """``type_`` with ``change`` made to the types directly in it; a type that nests none is given back as it is.
+    """Apply ``change`` to the direct child types of ``type_``; return a type without children unchanged.
 
-    ``number_fields`` calls the fields of structs f0, f1 and so on.
+    ``number_fields`` renames the fields of structs to f0, f1 and so on.
 
     >>> map_children(pa.list_(pa.string_view()), lambda _: pa.string())
     ListType(list<item: string>)

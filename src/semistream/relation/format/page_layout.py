@@ -1,4 +1,4 @@
-"""What a page looks like: its columns, their buffers, and which of them holds the key codes."""
+"""Layout of a page: its columns, their buffers, and the buffer that holds the key codes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CODE_COLUMN = "_key_code"
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """One column of a page: its first buffer (the validity bitmap) and how its values are copied.
+    """One column of a page: its first buffer (the validity bitmap) and the way its values are copied.
 
-    ``kind`` is ``"fixed"`` (``width`` bytes a value), ``"bits"``, ``"binary"`` (``width`` bytes an offset), or
-    ``"arrow"`` for types that only Arrow takes apart: nested ones.
+    ``kind`` is ``"fixed"`` (``width`` bytes per value), ``"bits"``, ``"binary"`` (``width`` bytes per offset), or
+    ``"arrow"`` for types that only Arrow can decode, such as nested ones.
     """
 
     name: str
@@ -32,13 +32,13 @@ class ColumnLayout:
 
     @property
     def fixed_bytes(self) -> int:
-        """Bytes of a value apart from what varies, with its bit of validity (and of a boolean) as a byte."""
+        """Bytes of the fixed part of a value, counting its validity bit (and the bit of a boolean) as a byte."""
         return self.width + (2 if self.kind == "bits" else 1)
 
 
 @dataclass(frozen=True)
 class SegmentLayout:
-    """What a page has in one column group: a record batch of its own, with the page's buffers from the first one on."""
+    """The part of a page in one column group: a record batch with the page's buffers from ``first_buffer`` on."""
 
     schema: pa.Schema
     first_buffer: int
@@ -47,9 +47,9 @@ class SegmentLayout:
 
 @dataclass(frozen=True)
 class PageLayout:
-    """The columns of R's pages. Codes are the key column itself where it is one already, else a column of their own.
+    """The columns of R's pages. Codes are the key column itself if its buffer holds codes, otherwise a separate column.
 
-    Columns and buffers are numbered through, segment after segment; codes are in the first one.
+    Columns and buffers are numbered consecutively across segments; the codes are in the first segment.
     """
 
     columns: tuple[ColumnLayout, ...]
@@ -61,9 +61,9 @@ class PageLayout:
     def of(
         cls, user_schema: pa.Schema, key: tuple[str, ...], codec: KeyCodec, groups: Sequence[Sequence[str]] = ()
     ) -> PageLayout:
-        """The layout of a relation with these columns, or of those of its column ``groups``, the key's first."""
+        """Lay out all columns of a relation, or those of its column ``groups``, with the key's group first."""
         if CODE_COLUMN in user_schema.names:
-            raise InvalidArgument(f"column {CODE_COLUMN!r} has a name that semistream keeps for itself; rename it.")
+            raise InvalidArgument(f"the column name {CODE_COLUMN!r} is reserved for semistream; rename the column.")
         schemas = [pa.schema([user_schema.field(name) for name in group]) for group in groups] or [user_schema]
         if codec.in_place_code:
             return cls._laid_out(schemas, key[0])
@@ -71,7 +71,7 @@ class PageLayout:
 
     @classmethod
     def with_codes(cls, user_schema: pa.Schema) -> PageLayout:
-        """The layout of rows with a column of codes before their own."""
+        """Lay out rows with a column of codes before their own columns."""
         return cls._laid_out([_with_code_field(user_schema)], CODE_COLUMN)
 
     @classmethod
@@ -91,18 +91,18 @@ class PageLayout:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """All columns, in the order in which they are stored."""
+        """Schema of all columns, in storage order."""
         if len(self.segments) == 1:
             return self.segments[0].schema
         return pa.schema([field for segment in self.segments for field in segment.schema])
 
     @property
     def in_one_segment(self) -> PageLayout:
-        """The same columns with the same numbers, for pages that are one record batch."""
+        """The same columns and buffer numbers, for pages stored as one record batch."""
         return replace(self, segments=(SegmentLayout(self.schema, 0, self.num_buffers),))
 
     def stored(self, rows: pa.RecordBatch, codes: Int64s) -> pa.RecordBatch:
-        """Rows of R as pages store them: their columns in this order, with their codes if these are a column."""
+        """Return rows of R in the columns of this layout, including their codes if these are a separate column."""
         if rows.schema.names == self.schema.names:
             return rows
         coded = pa.array(np.ascontiguousarray(codes))
@@ -110,7 +110,7 @@ class PageLayout:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def column(self, name: str) -> ColumnLayout:
-        """The layout of a column by name."""
+        """Return the layout of a column by name."""
         return next(column for column in self.columns if column.name == name)
 
 
@@ -131,7 +131,7 @@ def _copy_kind(type_: pa.DataType) -> tuple[str, int]:
 
 
 def _count_buffers(type_: pa.DataType) -> int:
-    """Buffers a column has in an IPC message: those of the type itself, then those of its children."""
+    """Count the buffers of a column in an IPC message: those of the type itself and of its children."""
     if pa.types.is_null(type_):
         return 0
     own = int(type_.num_buffers)

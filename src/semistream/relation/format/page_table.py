@@ -1,6 +1,6 @@
-"""The page table: where each page of R is, which codes it holds, and its checksums.
+"""The page table: location, code range and checksums of each page of R.
 
-In memory it is the sparse index of R; it plays the inner nodes of the B+tree in SSIJ section III.
+In memory it is the sparse index of R, in the role of the inner nodes of the B+tree in SSIJ section III.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Chosen = npt.NDArray[np.intp] | slice
 
 @dataclass(frozen=True)
 class SegmentTable:
-    """Where the pages' segments of one column group are in the group's files.
+    """Locations of the pages' segments of one column group in the group's files.
 
-    ``verified`` says which of them need no check of their checksum any more; readers keep it up to date.
+    ``verified`` marks the segments whose checksum was already verified; readers keep it up to date.
     """
 
     offset: Int64s
@@ -46,11 +46,11 @@ class SegmentTable:
 
     @classmethod
     def unverified(cls, offset: Int64s, nbytes: Int64s, checksum: UInt64s) -> SegmentTable:
-        """Segments of which none was read yet."""
+        """Create a table of unverified segments."""
         return cls(offset, nbytes, checksum, np.zeros(offset.size, np.bool_))
 
     def take(self, pages: Chosen) -> SegmentTable:
-        """The segments of some pages."""
+        """Return the segments of some pages."""
         return SegmentTable(*(getattr(self, f.name)[pages] for f in fields(self)))
 
 
@@ -58,9 +58,9 @@ class SegmentTable:
 class PageTable:
     """One row per page, in ascending order of codes. ``file`` indexes the manifest's files of each column group.
 
-    A page has a segment in each group. All groups are written together, page by page: pages that lie one behind the
-    other in one group's file do so in all. So `offset` and `nbytes`, the sums over the groups, speak of a file with all
-    segments of a page in one place as far as distances go, and a run of pages is a stretch of it.
+    A page has a segment in each group. All groups are written together, page by page, so pages adjacent in one group's
+    file are adjacent in all. Distances between pages can therefore be computed from `offset` and `nbytes`, the sums
+    over the groups, as if one file held each page in one piece.
     """
 
     file: Int32s
@@ -74,12 +74,12 @@ class PageTable:
 
     @cached_property
     def offset(self) -> Int64s:
-        """Where each page lies in its file, were all its segments in one."""
+        """Offset of each page, as if one file held all its segments in one piece."""
         return self._summed("offset")
 
     @cached_property
     def nbytes(self) -> Int64s:
-        """Bytes of each page's segments together."""
+        """Total bytes of each page's segments."""
         return self._summed("nbytes")
 
     def _summed(self, name: str) -> Int64s:
@@ -89,22 +89,22 @@ class PageTable:
 
     @classmethod
     def empty(cls) -> PageTable:
-        """The table of a relation without rows."""
+        """Create the table of a relation without rows."""
         return cls.from_arrow(_SCHEMA.empty_table(), [0])
 
     @classmethod
     def from_arrow(cls, table: pa.Table, groups: Sequence[int]) -> PageTable:
-        """The table as read back from its file, with the segments of some column groups."""
+        """Create the table from the content of its file, with the segments of some column groups."""
 
         def read(name: str, group: int = 0) -> npt.NDArray[Any]:
             column = table.column(_name(name, group)).cast(_SCHEMA.field(name).type)
-            return np.array(column.to_numpy())  # a copy, so that none of them holds the memory of all
+            return np.array(column.to_numpy())  # a copy, so that no column keeps the memory of all alive
 
         segments = [SegmentTable.unverified(*(read(name, group) for name in _OF_SEGMENT)) for group in groups]
         return cls(**{name: read(name) for name in _BY_PAGE}, segments=tuple(segments))
 
     def to_arrow(self) -> pa.Table:
-        """The table as it is written to its file."""
+        """Convert the table to the form stored in its file."""
         schema = _schema_of(len(self.segments))
         columns = {name: getattr(self, name) for name in _BY_PAGE}
         for group, segment in enumerate(self.segments):
@@ -113,7 +113,7 @@ class PageTable:
 
     @classmethod
     def concat(cls, tables: Sequence[PageTable]) -> PageTable:
-        """Tables of ascending ranges of codes, one behind the other."""
+        """Concatenate tables with the same column groups, in the given order."""
         segments = [
             SegmentTable(*(np.concatenate([getattr(s, f.name) for s in together]) for f in fields(SegmentTable)))
             for together in zip(*(table.segments for table in tables), strict=True)
@@ -122,21 +122,21 @@ class PageTable:
         return cls(**by_page, segments=tuple(segments))
 
     def take(self, pages: Chosen) -> PageTable:
-        """The rows of some pages."""
+        """Return the table of some pages."""
         segments = tuple(segment.take(pages) for segment in self.segments)
         return PageTable(**{name: getattr(self, name)[pages] for name in _BY_PAGE}, segments=segments)
 
     def with_files(self, file: Int32s) -> PageTable:
-        """The same pages with their files numbered anew."""
+        """Return the same pages with new file numbers."""
         return replace(self, file=file)
 
     def with_segments(self, chosen: Sequence[int]) -> PageTable:
-        """The same pages with some of their segments only."""
+        """Return the same pages with only some of their segments."""
         return replace(self, segments=tuple(self.segments[i] for i in chosen))
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes this table takes in memory."""
+        """Bytes of this table in memory."""
         held = [getattr(self, name) for name in _BY_PAGE]
         held += [getattr(segment, f.name) for segment in self.segments for f in fields(segment)]
         if len(self.segments) > 1:
@@ -144,15 +144,15 @@ class PageTable:
         return sum(array.nbytes for array in held)
 
     def pages_holding(self, codes: Int64s) -> npt.NDArray[np.bool_]:
-        """Which pages may hold any of the ascending ``codes``."""
+        """Return a mask of the pages that may hold any of the ascending ``codes``."""
         begin = np.searchsorted(codes, self.first_code, "left")
         end = np.searchsorted(codes, self.last_code, "right")
         return end > begin
 
     def cut_runs(self, pages: npt.NDArray[np.intp], run_bytes: int, run_pages: int | None = None) -> Int64s:
-        """Cut ``pages`` into runs that lie together: the first position of each, and the end.
+        """Cut ``pages`` into runs; return the first position of each run, followed by the end.
 
-        A run is contiguous in one file and holds at most ``run_bytes`` (and ``run_pages``), but at least a page.
+        A run is contiguous in one file and holds at most ``run_bytes`` (and ``run_pages``), but at least one page.
         """
         if pages.size == 0:
             return np.zeros(1, np.int64)
@@ -169,18 +169,18 @@ class PageTable:
         return np.concatenate(cuts)
 
     def extent_ends(self, pages: npt.NDArray[np.intp]) -> Int64s:
-        """Where, in ``pages``, those end that lie one behind the other in one file; the last is the end of all."""
+        """Return the end positions, in ``pages``, of the longest stretches of pages contiguous in one file."""
         file, offset, nbytes = self.file[pages], self.offset[pages], self.nbytes[pages]
         breaks = (file[1:] != file[:-1]) | (offset[1:] != offset[:-1] + nbytes[:-1])
         return np.append(np.flatnonzero(breaks) + 1, pages.size)
 
     def fitting(self, pages: npt.NDArray[np.intp], run_bytes: int) -> int:
-        """How many of ``pages``, which lie one behind the other, one run of ``run_bytes`` takes: at least a page."""
+        """Return the number of the contiguous ``pages`` that fit in one run of ``run_bytes``: at least one."""
         ends = self.offset[pages] + self.nbytes[pages] - self.offset[pages[0]]
         return max(int(np.searchsorted(ends, run_bytes, "right")), 1)
 
     def scan_order(self) -> npt.NDArray[np.intp]:
-        """Pages in the order in which they lie on disk."""
+        """Return the pages in disk order."""
         return np.lexsort((self.offset, self.file))
 
 
@@ -188,7 +188,7 @@ _BY_PAGE = tuple(f.name for f in fields(PageTable) if f.name != "segments")
 
 
 def _name(name: str, group: int) -> str:
-    """What the table's file calls a column for a group: the first one's have plain names."""
+    """Return the name of a group's column in the table's file; the first group uses the plain name."""
     return name if group == 0 else f"{name}_of_{group}"
 
 

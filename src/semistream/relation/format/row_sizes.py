@@ -1,7 +1,4 @@
-"""How many bytes rows take: what pages are cut by, and what a budget is charged for.
-
-How many bytes the rows of a record batch take.
-"""
+"""Sizes of rows in bytes: `row_ends` for cutting pages, `row_sizes` for charging a memory budget."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from semistream.relation.format.page_layout import PageLayout
 
 
 def row_ends(batch: pa.RecordBatch, layout: PageLayout) -> Int64s:
-    """Bytes that rows 0..i take in a page, for each i, apart from the padding of buffers."""
+    """Return, for each i, the bytes of rows 0..i in a page, without the padding of buffers."""
     bits = np.zeros(batch.num_rows + 1, np.int64)
     fixed = 0
     for column, array in zip(layout.columns, batch.columns, strict=True):
@@ -29,18 +26,18 @@ def row_ends(batch: pa.RecordBatch, layout: PageLayout) -> Int64s:
 
 
 def value_bytes(array: pa.Array) -> Int64s:
-    """Bytes that each value of an array takes, rounded up."""
+    """Return the bytes of each value of an array, rounded up."""
     return (np.diff(_bits_before(array)) + 7) // 8
 
 
 def count_offsets(type_: pa.DataType) -> int:
-    """Buffers of offsets that a column has: each holds one offset more than there are values."""
+    """Count the offset buffers of a column; each holds one more offset than there are values."""
     own = _has_offsets(type_) or _is_list(type_)
     return own + sum(count_offsets(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def _bits_before(array: pa.Array) -> Int64s:
-    """Bits that the first i values take, for each i from 0 to their number."""
+    """Return the bits of the first i values, for each i from 0 to the length of the array."""
     type_, rows = array.type, np.arange(len(array) + 1)
     if pa.types.is_null(type_) or len(array) == 0:
         return np.zeros(rows.size, np.int64)
@@ -78,10 +75,10 @@ def _has_offsets(type_: pa.DataType) -> bool:
 
 
 def row_sizes(batch: pa.RecordBatch) -> Int64s:
-    """Bytes of each row, rounded up. Values of dictionaries, views and extension types are taken to be alike."""
+    """Return the bytes of each row, rounded up. Dictionary, view and extension columns count their mean per row."""
     fixed = np.int64(fixed_row_bytes(batch.schema))
     if is_regular(batch.schema):
-        return np.broadcast_to(fixed, batch.num_rows)  # takes no memory of its own
+        return np.broadcast_to(fixed, batch.num_rows)  # allocates no memory per row
     sizes = np.full(batch.num_rows, fixed)
     for column in batch.columns:
         width = _offset_bytes(column.type)
@@ -98,36 +95,36 @@ def row_sizes(batch: pa.RecordBatch) -> Int64s:
 
 
 def widest(sizes: Int64s) -> int:
-    """The greatest of the sizes that `row_sizes` has given; 0 if there are none."""
+    """Return the largest of the sizes from `row_sizes`, or 0 if there are none."""
     if sizes.size == 0:
         return 0
-    return int(sizes[0] if sizes.strides == (0,) else sizes.max())  # all may be one
+    return int(sizes[0] if sizes.strides == (0,) else sizes.max())  # a broadcast array holds one value
 
 
 def add_sizes(one: Int64s, other: Int64s) -> Int64s:
-    """Sizes of rows that have both; if all are alike in both, the sum is one number that takes no memory either."""
+    """Add two arrays of row sizes; the sum of two broadcast arrays is again one, without memory per row."""
     if one.size and one.strides == other.strides == (0,):
         return np.broadcast_to(one[0] + other[0], one.size)
     return one + other
 
 
 def carried_sizes(batch: pa.RecordBatch, parts: list[Int64s]) -> Int64s:
-    """The sizes, known from before, of rows that were put together to a batch; no memory is taken if all are alike."""
+    """Return the sizes of a batch's rows from the known sizes of its parts, without memory per row if all are equal."""
     return row_sizes(batch) if is_regular(batch.schema) else np.concatenate(parts)
 
 
 def is_regular(schema: pa.Schema) -> bool:
-    """Whether all rows take the same bytes."""
+    """True if all rows have the same size."""
     return not any(_offset_bytes(type_) or _is_irregular(type_) for type_ in schema.types)
 
 
 def is_binary(type_: pa.DataType) -> bool:
-    """Whether a type is strings or bytes of any length, behind offsets."""
+    """True if the type is strings or binaries of variable length, stored with offsets."""
     return _offset_bytes(type_) > 0
 
 
 def fixed_row_bytes(schema: pa.Schema) -> int:
-    """Bytes that every row takes whatever its values: widths, offsets, and a byte for validity."""
+    """Return the bytes of every row regardless of its values: widths, offsets, and a validity byte per column."""
     return sum(1 + _fixed_bytes(field.type) for field in schema)
 
 
@@ -147,7 +144,7 @@ def _offset_bytes(type_: pa.DataType) -> int:
 
 
 def _is_plain_nested(type_: pa.DataType) -> bool:
-    """Whether a type nests nothing but types that have plain buffers."""
+    """True if the type is nested and contains only types with plain buffers."""
     t = pa.types
     if not (t.is_struct(type_) or t.is_list(type_) or t.is_large_list(type_) or t.is_map(type_)):
         return bool(t.is_fixed_size_list(type_)) and _is_plain_nested(pa.struct([type_.value_field]))
@@ -156,7 +153,7 @@ def _is_plain_nested(type_: pa.DataType) -> bool:
 
 
 def _is_irregular(type_: pa.DataType) -> bool:
-    """Whether a type has neither a fixed width nor plain offsets: nested, views, dictionaries."""
+    """True if the type has neither a fixed width nor plain offsets: nested types, views, dictionaries, extensions."""
     t = pa.types
     if t.is_null(type_) or _offset_bytes(type_):
         return False

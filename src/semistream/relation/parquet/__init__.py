@@ -1,1 +1,1 @@
-"""Plain Parquet or Delta files as R, without building a relation."""
+"""Parquet files and Delta tables as R, without building a relation."""

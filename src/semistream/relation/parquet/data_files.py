@@ -1,4 +1,4 @@
-"""Which Parquet files make up a data set, and what is known of their rows without opening them."""
+"""The files of a Parquet data set, and the partition values known without opening them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from semistream.errors import RelationError
 
 _SUFFIXES = (".parquet", ".pq")
 DELTA_LOG = "_delta_log"
-_HARMLESS_FEATURES = {"timestampNtz"}  # a Delta reader feature that leaves rows as they are in the files
+_HARMLESS_FEATURES = {"timestampNtz"}  # Delta reader features that do not change the rows in the files
 
 
 @dataclass(frozen=True)
 class ParquetFiles:
-    """Files in the order of their names, each with the values of the columns that only its path (or log entry) tells.
+    """Files in the order of their names, each with its partition values, taken from its path or its Delta log entry.
 
-    ``partitions`` has the types of these columns. ``schema`` are all columns if the data set says so itself, as a Delta
-    table does; None if the first file does. ``version`` changes when files come, go or are written again.
+    ``partitions`` maps the partition columns to their types. ``schema`` has all columns if the data set declares them,
+    as a Delta table does; None if the first file determines them. ``version`` changes when files are added, removed or
+    rewritten.
     """
 
     paths: tuple[Path, ...]
@@ -34,7 +35,7 @@ class ParquetFiles:
 
     @classmethod
     def at(cls, path: Path) -> ParquetFiles:
-        """The files of a Parquet file, a folder of them, or a Delta table."""
+        """Find the files of a data set: a Parquet file, a folder of Parquet files, or a Delta table."""
         if not path.exists():
             raise RelationError(
                 f"{path} does not exist; give the path of a Parquet file, a folder of them, or a Delta table."
@@ -45,7 +46,7 @@ class ParquetFiles:
 
 
 def holds_parquet(path: Path) -> bool:
-    """Whether a path is, by its name, a Parquet file, or a folder of nothing else, or a Delta table."""
+    """True if, judging by names, ``path`` is a Parquet file, a folder of only such files, or a Delta table."""
     if not path.is_dir():
         return path.suffix.lower() in _SUFFIXES
     files = _shown_files(path)
@@ -53,7 +54,7 @@ def holds_parquet(path: Path) -> bool:
 
 
 def file_stamp(path: Path) -> tuple[int, int]:
-    """What tells a file from one that was written again: its size and the time of its last change."""
+    """Return the size and modification time of a file, which change when it is rewritten."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns
 
@@ -83,7 +84,7 @@ def _of_delta_table(folder: Path) -> ParquetFiles:
         from deltalake import DeltaTable  # noqa: PLC0415 (an optional package)
     except ImportError:
         raise RelationError(
-            f"{folder} is a Delta table, and reading its log takes the package deltalake: "
+            f"{folder} is a Delta table, and reading its log needs the package deltalake: "
             "pip install 'semistream[delta]'."
         ) from None
     table = DeltaTable(str(folder))
@@ -92,7 +93,7 @@ def _of_delta_table(folder: Path) -> ParquetFiles:
     paths = actions.column("path").to_pylist()
     remote = next((path for path in paths if "://" in path), None)
     if remote is not None:
-        raise RelationError(f"{folder} refers to {remote}, which is not a file here. Copy the table to this machine.")
+        raise RelationError(f"{folder} refers to {remote}, which is not a local file. Copy the table to this machine.")
     schema = pa.schema(table.schema().to_arrow())
     names = table.metadata().partition_columns
     columns = [actions.column(f"partition.{name}").to_pylist() for name in names]
@@ -108,26 +109,26 @@ def _of_delta_table(folder: Path) -> ParquetFiles:
 
 
 def _require_plain_files(folder: Path, protocol: object, configuration: Mapping[str, str]) -> None:
-    """Refuse a Delta table whose rows are not just those of its files."""
+    """Raise `RelationError` for a Delta table whose rows differ from those in its files."""
     features = set(getattr(protocol, "reader_features", None) or ()) - _HARMLESS_FEATURES
     if configuration.get("delta.columnMapping.mode", "none") != "none":
         features.add("columnMapping")
     if features:
         raise RelationError(
-            f"{folder} is a Delta table with {', '.join(sorted(features))}, so its rows are not just those of its "
-            "Parquet files. Rewrite it without (REORG TABLE ... APPLY (PURGE), then drop the feature), or build a "
-            "relation from a query over it."
+            f"{folder} is a Delta table with {', '.join(sorted(features))}, so its rows differ from those in its "
+            "Parquet files. Rewrite the table without it (REORG TABLE ... APPLY (PURGE), then drop the feature), or "
+            "build a relation from a query over the table."
         )
 
 
 def _shown_files(folder: Path) -> list[Path]:
-    """The files in a folder and below, without those that are hidden by their name or a folder's."""
+    """List the files in a folder and its subfolders, without hidden files and folders (names with "." or "_" first)."""
     return sorted(
         p for p in folder.rglob("*") if p.is_file() and not any(part[0] in "._" for part in p.relative_to(folder).parts)
     )
 
 
 def _stamp(paths: list[Path]) -> int:
-    """A number made of the names, sizes and times of files."""
+    """Hash the names, sizes and modification times of files."""
     text = "\n".join(f"{path}:{file_stamp(path)}" for path in paths)
     return int(xxhash.xxh64_intdigest(text.encode()) >> 1)

@@ -1,4 +1,4 @@
-"""ParquetRelation: R as plain Parquet, with no build and no index, for joins that scan it."""
+"""ParquetRelation: R as plain Parquet, without a build or an index, for joins that scan R."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from semistream.relation.read.disk import BufferedDisk, Disk
 from semistream.relation.write.page_writer import frame_bytes
 
 PAGE_BYTES = 256 << 10
-_MOST_ROWS = 1 << 16  # of a page
-_CAREFUL_ROWS = 1 << 10  # decoded at a time where the file does not tell how large they will be
+_MOST_ROWS = 1 << 16  # per page
+_CAREFUL_ROWS = 1 << 10  # decoded at a time if the footers do not tell the decoded size
 
 
 @dataclass(frozen=True)
 class ParquetRelation:
-    """A Parquet file, a folder of them, or a Delta table (by the package deltalake) as it was when it was opened.
+    """A Parquet file, a folder of them, or a Delta table (needs the package deltalake), as of the time of opening.
 
-    Opening reads the footers of the files. Rows come in any order, so nothing can be looked up: `MeshJoin` and
-    `AdaptiveMeshJoin` scan them (MESH's own setting, section 2), with or without a `FrontStage` before them, and
-    operators that find rows by a key refuse it. Only the columns that a join needs are read. In a folder, columns are
-    those of its first file by name; ``name=value`` in paths are columns too.
+    Opening reads the footers of the files. Rows are in no particular order, so keys cannot be looked up. `MeshJoin` and
+    `AdaptiveMeshJoin` scan the rows (the setting of MESH, section 2), with or without a `FrontStage` before them;
+    operators that find rows by key refuse this relation. Reads cover only the columns that a join needs. A folder has
+    the columns of its first file in name order, and ``name=value`` parts of paths are columns too.
 
-    A page is what a join meets at a time: ``rows_per_page`` rows of a row group, or what is left of it. It is decoded
-    to at most ``page_bytes`` of memory, in several pieces if these rows take more; a single row that does is refused.
+    A page is the unit of a scan: ``rows_per_page`` rows of a row group, or the rest of the group. It is decoded to at
+    most ``page_bytes`` of memory, in several pieces if its rows need more. A larger single row is refused.
 
     >>> import tempfile, pyarrow.parquet as pq
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -55,20 +55,20 @@ class ParquetRelation:
     columns: tuple[str, ...]
 
     clustered: ClassVar[bool] = False
-    """The rows of a key may lie anywhere: only a whole scan has met them all."""
+    """False: the rows of a key may lie anywhere, so only a full scan is sure to find them all."""
     key: ClassVar[tuple[str, ...]] = ()
     null_key_rows: ClassVar[int] = 0
     segments: ClassVar[int] = 1
-    """A page is made in one place, whatever columns it has."""
+    """Number of segments per page: pages are decoded in one piece, whatever columns they have."""
 
     @classmethod
     def open(cls, path: str | Path, *, page_bytes: int | str = PAGE_BYTES) -> ParquetRelation:
-        """Open the data set as it is now. ``page_bytes`` bounds a page in memory, and so the widest row."""
+        """Open the data set in its current state. ``page_bytes`` bounds a page in memory, and thus the widest row."""
         where = Path(path)
         files = ParquetFiles.at(where)
         schema, groups = read_footers(files)
         if CODE_COLUMN in schema.names:
-            raise InvalidArgument(f"column {CODE_COLUMN!r} has a name that semistream keeps for itself; rename it.")
+            raise InvalidArgument(f"the column name {CODE_COLUMN!r} is reserved for semistream; rename the column.")
         relation = cls(where, files, groups, schema, parse_bytes(page_bytes), tuple(schema.names))
         least = 2 * frame_bytes(relation.layout)
         if relation.page_bytes < least:
@@ -76,42 +76,42 @@ class ParquetRelation:
         return relation
 
     def reading(self, columns: Sequence[str]) -> ParquetRelation:
-        """The same data set, of which only some columns are read; ``schema`` still has all."""
+        """Return the same data set, restricted to reading some columns; ``schema`` still has all."""
         return replace(self, columns=tuple(name for name in self.schema.names if name in columns))
 
     def refreshed(self) -> ParquetRelation:
-        """The data set as it is now, with all columns: this object if nothing has changed."""
+        """Open the data set again with all columns; return this object if nothing has changed."""
         now = ParquetRelation.open(self.path, page_bytes=self.page_bytes)
         return self if now.version == self.version else now
 
     @property
     def version(self) -> int:
-        """The version of a Delta table; else a number made of the names, sizes and times of the files."""
+        """Version of a Delta table; otherwise a hash of the names, sizes and modification times of the files."""
         return self.files.version
 
     @cached_property
     def num_rows(self) -> int:
-        """Rows of all files."""
+        """Number of rows in all files."""
         return int(self.groups.rows.sum())
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of all columns without compression, as encoded: what a share like "10%" is a share of."""
+        """Bytes of all columns, encoded but uncompressed: the base of a share such as "10%"."""
         return int(self.groups.uncompressed.sum())
 
     @cached_property
     def layout(self) -> PageLayout:
-        """The columns that are read, as pages hold them."""
+        """Layout of pages with the columns to read."""
         return PageLayout.with_codes(pa.schema([self.schema.field(name) for name in self.columns]))
 
     @property
     def whole_layout(self) -> PageLayout:
-        """All columns, as pages would hold them."""
+        """Layout of pages with all columns."""
         return PageLayout.with_codes(self.schema)
 
     @cached_property
     def rows_per_page(self) -> int:
-        """Rows of a page: as many as its bytes take on average, as far as the footers tell."""
+        """Rows per page: the number that fits on average, estimated from the footers."""
         if self.num_rows == 0:
             return 1
         stored = self._chunks(self.groups.uncompressed).sum(axis=0) / self.num_rows
@@ -122,48 +122,48 @@ class ParquetRelation:
 
     @property
     def rows_per_decode(self) -> int:
-        """Rows decoded at a time: fewer where a file may hold values once that come often."""
+        """Rows decoded at a time: fewer if a file may store repeated values only once (dictionaries)."""
         careful = bool(self.groups.hidden[self._places].any())
         return min(self.rows_per_page, _CAREFUL_ROWS) if careful else self.rows_per_page
 
     @cached_property
     def first_pages(self) -> Int64s:
-        """The first page of each row group, and the number of all pages."""
+        """First page of each row group, followed by the number of pages."""
         pages = -(-self.groups.rows // self.rows_per_page)
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(pages)])
 
     @property
     def num_pages(self) -> int:
-        """Pages that make a scan."""
+        """Number of pages."""
         return int(self.first_pages[-1])
 
     @property
     def largest_page(self) -> int:
-        """Bytes that a page takes at most."""
+        """Maximum bytes of a page."""
         return self.page_bytes if self.num_pages else 0
 
     def most_rows(self, run_bytes: int) -> int:
-        """Rows that a run of ``run_bytes`` can have: it is one page."""
+        """Return the maximum rows of a run. A run is always one page, whatever ``run_bytes`` is."""
         del run_bytes
         return self.rows_per_page if self.num_pages else 0
 
     @property
     def index_bytes(self) -> int:
-        """What is kept in memory of the footers."""
+        """Bytes of footer data kept in memory."""
         return self.groups.memory_bytes + self.first_pages.nbytes
 
     @property
     def batch_bytes(self) -> int:
-        """What rows that are decoded together may take: those that do are refused."""
+        """Maximum bytes of rows decoded together; larger batches are refused."""
         return 4 * self.page_bytes
 
     @cached_property
     def decoding_bytes(self) -> int:
-        """What decoding takes at most, besides pages.
+        """Maximum bytes of memory for decoding, besides pages.
 
-        It is done row group by row group. In the worst case, a column chunk that is a single Parquet page, the chunk is
-        in memory compressed, decompressed and, if that page is its dictionary, decoded once more. Of the rows decoded,
-        two batches are there at a time. Chunks of ordinary Parquet pages take far less, but no footer tells.
+        Decoding proceeds row group by row group. In the worst case a column chunk is a single Parquet page, and memory
+        holds the chunk compressed, decompressed and, if that page is its dictionary, decoded once more. Two batches of
+        decoded rows exist at a time. Chunks of ordinary Parquet pages need far less, but footers do not tell.
         """
         if not self.num_pages:
             return 0
@@ -171,7 +171,7 @@ class ParquetRelation:
         return int(chunks.sum(axis=1).max()) + decoder_bytes(len(self.columns)) + 2 * self.batch_bytes
 
     def group_bytes(self, group: int) -> int:
-        """Bytes that reading a row group takes from its file."""
+        """Return the bytes read from the file for a row group."""
         return int(self._chunks(self.groups.compressed)[group].sum())
 
     @cached_property
@@ -179,11 +179,11 @@ class ParquetRelation:
         return [self.schema.get_field_index(name) for name in self.columns]
 
     def _chunks(self, sizes: Int64s) -> Int64s:
-        """Sizes of the chunks that are read, by row group and column."""
+        """Return the sizes of the chunks to read, by row group and column."""
         return sizes[:, self._places]
 
     def disk(self, disk: str | Disk = "auto") -> Disk:
-        """A disk that counts what is read: row groups as requests with a seek, and their bytes as they are stored.
+        """Return a disk to count reads with: each row group as a request with a seek, with its compressed bytes.
 
         Files are read through the operating system's page cache.
         """
@@ -191,14 +191,14 @@ class ParquetRelation:
             return disk
         if disk in ("auto", "buffered"):
             return BufferedDisk()
-        raise InvalidArgument(f"disk is {disk!r}; Parquet is read with 'auto' or 'buffered', or counted by a Disk.")
+        raise InvalidArgument(f"disk is {disk!r}; for Parquet, give 'auto', 'buffered' or a Disk that counts reads.")
 
     def reader(self, *, disk: str | Disk = "auto", buffers: int = 2) -> ParquetReader:
-        """A reader of pages that holds at most so many, those that are read ahead included."""
+        """Create a reader that holds at most ``buffers`` pages, including those read ahead."""
         return ParquetReader(self, self.disk(disk), buffers=buffers)
 
     def scan(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """All rows in the order of the files: what `Relation.build` can be made from."""
+        """Read all rows in the order of the files, for example as input of `Relation.build`."""
         read = self.reading(self.require_columns(columns))
         schema = pa.schema([self.schema.field(name) for name in self.require_columns(columns)])
         return pa.RecordBatchReader.from_batches(schema, read._batches(schema))
@@ -217,7 +217,7 @@ class ParquetRelation:
             reader.close()
 
     def require_columns(self, columns: Sequence[str] | None) -> list[str]:
-        """The names of existing columns, all of them for None."""
+        """Return ``columns`` as a list, all columns for None; raise `ColumnNotFound` for an unknown name."""
         names = list(self.schema.names if columns is None else columns)
         for name in names:
             if name not in self.schema.names:
@@ -225,7 +225,7 @@ class ParquetRelation:
         return names
 
     def refuse(self, operator: str, keys: Sequence[str]) -> InvalidArgument:
-        """Why an operator cannot take this, and how to make a relation that it can take."""
+        """Return the error for an operator that needs a relation, with the command to build one."""
         target = self.path.with_name(self.path.stem + "-relation")
         names = list(keys) or ["KEY"]
         source = repr(str(self.path))
@@ -236,8 +236,8 @@ class ParquetRelation:
             command = ["semistream", "relation", "build", str(self.path), str(target)]
             shell = f"`{shlex.join(command + [word for name in names for word in ('--key', name)])}` or "
         return InvalidArgument(
-            f"operator {operator!r} works on pages that are clustered by a key, and {self.path} is plain Parquet, "
+            f"operator {operator!r} needs pages clustered by a key, but {self.path} is plain Parquet, "
             f"which has none. Build a relation: {shell}`Relation.build({source}, {str(target)!r}, "
-            f"key={names})`; or use MeshJoin (operator='mesh'), which scans Parquet as it is, or CachedMeshJoin "
-            "(operator='cmesh'), which has a cache before it."
+            f"key={names})`; or use MeshJoin (operator='mesh'), which scans Parquet directly, or CachedMeshJoin "
+            "(operator='cmesh'), which adds a cache to it."
         )

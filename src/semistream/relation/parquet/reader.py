@@ -1,4 +1,4 @@
-"""Reads Parquet row groups as pages in memory, ahead of the join, in one thread."""
+"""ParquetReader: decodes Parquet row groups into pages in memory, ahead of the join, in one thread."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from semistream.relation.parquet.parquet_relation import ParquetRelation
 
 COPIES = 3
-"""Pages' worth of memory that a page takes while it is made, besides its own."""
+"""Extra memory needed while a page is made, in pages."""
 
 
 class ParquetReader:
-    """Gives pages in the order asked for, which is that of the files, over and over.
+    """Reader of pages in the order requested, which must be the order of the files, over and over.
 
-    It has the shape of `RunReader`: `ask`, `take`, `give_back`. A page comes in one or more pieces, each a run of one
-    page in memory of its own; at most ``buffers`` of them are there at a time, with the one that was taken. Only what
-    was asked for is read. Errors of the thread are raised where the piece would have been taken.
+    The interface is that of `RunReader`: `ask`, `take`, `give_back`. A page arrives in one or more pieces, each a run
+    of one page in separate memory. At most ``buffers`` pieces exist at a time, including the one taken. Only requested
+    pages are read. `take` raises any error of the thread in place of the piece.
     """
 
     def __init__(self, relation: ParquetRelation, disk: Disk, *, buffers: int) -> None:
@@ -51,11 +51,11 @@ class ParquetReader:
 
     @property
     def room(self) -> int:
-        """How many more pages can be asked for before one must be taken."""
+        """Number of pages that can be requested before one must be taken."""
         return self._buffers - self._waiting
 
     def ask(self, page: int) -> None:
-        """Start to read a page: the one after that asked for last, or the first."""
+        """Request a page: the one after the last request, or the first."""
         group = int(np.searchsorted(self._relation.first_pages, page, "right")) - 1
         counts = self._disk.counts
         if page == self._relation.first_pages[group]:
@@ -70,8 +70,9 @@ class ParquetReader:
             self._thread.start()
 
     def take(self) -> tuple[PageRun, bool]:
-        """Wait for the next piece of the oldest page asked for, and whether it is the page's last. It is the caller's
-        until `give_back`.
+        """Wait for the next piece of the oldest requested page; return it, and True if it is the page's last.
+
+        The piece belongs to the caller until `give_back`.
         """
         made = self._error or self._made.get()
         if isinstance(made, Exception):
@@ -81,7 +82,7 @@ class ParquetReader:
         return made
 
     def give_back(self) -> None:
-        """Say that the piece taken last is no longer needed."""
+        """Release the piece taken last."""
         self._slots.release()
 
     def _work(self) -> None:
@@ -92,7 +93,7 @@ class ParquetReader:
                     if self._closed:
                         return
                     self._made.put((page_of(piece, self._relation.layout), ends))
-        except Exception as error:  # whatever it is, it is the caller's to see
+        except Exception as error:  # any error: `take` raises it in the caller's thread
             self._made.put(error)
         finally:
             self._pages.close()
@@ -109,20 +110,20 @@ class ParquetReader:
 
 
 class _Pages:
-    """The rows of one page after the other, in pieces that fit a page in memory."""
+    """Decoder of consecutive pages, in pieces that fit a page in memory."""
 
     def __init__(self, relation: ParquetRelation) -> None:
         self._relation = relation
         self._room = relation.page_bytes - frame_bytes(relation.layout)
         self._group = -1
-        self._left = 0  # rows of the group that no page has had yet
+        self._left = 0  # rows of the group not yet assigned to a page
         self._decoded = self._decode(-1)
-        self._batch: pa.RecordBatch | None = None  # decoded last, of which ``_at`` rows are used up
+        self._batch: pa.RecordBatch | None = None  # last decoded batch; its first ``_at`` rows are used up
         self._at = 0
         self._ends: Int64s = np.zeros(0, np.int64)
 
     def read(self, group: int) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """The pieces of the next page, which lies in row group ``group``, and of each whether it is the last."""
+        """Yield the pieces of the next page, which lies in row group ``group``, each with True if it is the last."""
         if group != self._group or self._left == 0:
             self.close()
             self._group, self._left = group, int(self._relation.groups.rows[group])
@@ -145,11 +146,11 @@ class _Pages:
         yield pa.concat_batches(parts), True
 
     def _some(self, most: int, room: int) -> tuple[pa.RecordBatch | None, int]:
-        """The next rows, as many as fit ``room``, and their bytes; None and the next row's bytes if it does not."""
+        """Return the next rows that fit in ``room``, and their bytes; None and the next row's bytes if none fits."""
         if self._batch is None or self._at == self._batch.num_rows:
-            self._batch = None  # before there is another
+            self._batch = None  # freed before the next one is decoded
             self._batch, self._at = next(self._decoded), 0
-            # A page has bits of validity for all rows of a column if any of its values is null.
+            # Add validity bits for every buffer: a column with any null in the page stores one for each row.
             bits = np.arange(1, self._batch.num_rows + 1) * self._relation.layout.num_buffers
             self._ends = row_ends(self._batch, self._relation.layout) + (bits + 7) // 8
         before = int(self._ends[self._at - 1]) if self._at else 0
@@ -161,7 +162,7 @@ class _Pages:
         return rows, int(self._ends[self._at - 1]) - before
 
     def _decode(self, group: int) -> Generator[pa.RecordBatch]:
-        """The rows of a row group in the columns of pages."""
+        """Decode the rows of a row group in the columns of pages."""
         relation, groups = self._relation, self._relation.groups
         if group < 0:
             return
@@ -169,7 +170,7 @@ class _Pages:
         path, values = relation.files.paths[number], relation.files.values[number]
         with open_file(path) as file:
             if file_stamp(path) != groups.stamps[number]:
-                raise RelationError(f"{path} was written again since it was opened. Open the data set again.")
+                raise RelationError(f"{path} was rewritten after the data set was opened. Open the data set again.")
             stored = [name for name in relation.columns if name in file.schema_arrow.names and name not in values]
             batches = file.iter_batches(
                 relation.rows_per_decode, row_groups=[int(groups.number[group])], columns=stored, use_threads=False
@@ -181,7 +182,7 @@ class _Pages:
                 yield with_code_column(self._completed(batch, stored, values), relation.layout)
 
     def _completed(self, batch: pa.RecordBatch, stored: list[str], values: Mapping[str, object]) -> pa.RecordBatch:
-        """Rows of a file with all columns that are read: those that its path tells, and nulls where it has none."""
+        """Add the partition columns of the file, and nulls for the columns it lacks."""
         fields = [self._relation.schema.field(name) for name in self._relation.columns]
         columns = [
             plain(batch.column(field.name), field.type)
@@ -198,11 +199,11 @@ class _Pages:
         path = self._relation.files.paths[int(groups.file[group])]
         page_bytes = -(-nbytes * self._relation.page_bytes // most)
         return BudgetError(
-            f"{what} of {path} (row group {groups.number[group]}) takes {nbytes} bytes in memory, where pages of "
+            f"{what} of {path} (row group {groups.number[group]}) needs {nbytes} bytes of memory, but pages of "
             f"{self._relation.page_bytes} leave room for {most}. Open it with page_bytes={page_bytes} or more."
         )
 
     def close(self) -> None:
-        """Close the file that is open."""
+        """Close the open file."""
         self._decoded.close()
         self._batch = None

@@ -1,4 +1,4 @@
-"""The row groups of a Parquet data set: what the footers of its files tell."""
+"""The row groups of a Parquet data set, as described by the footers of its files."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from semistream.relation.format.nested_types import map_children
 from semistream.relation.parquet.data_files import ParquetFiles, file_stamp
 from semistream.relation.write.sources import storable
 
-_BUFFER_BYTES = 64 << 10  # of a column that is read: a chunk is fetched in such pieces, or by the page if it is larger
+_BUFFER_BYTES = 64 << 10  # read buffer per column: a chunk is fetched in such pieces, or by Parquet page if larger
 
 
 @dataclass(frozen=True)
 class RowGroups:
-    """Row groups with rows in them, file by file.
+    """The non-empty row groups of a data set, file by file.
 
-    ``file`` indexes the data set's files, ``number`` is that of the group in its file. ``compressed`` and
-    ``uncompressed`` are bytes of column chunks, by group and by column of the data set. ``hidden`` says of which
-    columns the values may take far more than ``uncompressed`` once they are decoded: strings that are stored once and
-    referred to. ``stamps`` tell a file that was written again.
+    ``file`` indexes the data set's files; ``number`` is the group's number in its file. ``compressed`` and
+    ``uncompressed`` are bytes of column chunks, by group and by column of the data set. ``hidden`` marks the columns
+    whose decoded values may need far more than ``uncompressed``, because a string is stored once and referenced often.
+    ``stamps`` detect rewritten files.
     """
 
     file: Int32s
@@ -40,32 +40,32 @@ class RowGroups:
 
     @cached_property
     def memory_bytes(self) -> int:
-        """Bytes of these arrays, and of the stamps and paths of files."""
+        """Bytes of these arrays and of the stamps and paths of files."""
         arrays = self.file, self.number, self.rows, self.compressed, self.uncompressed
         return sum(array.nbytes for array in arrays) + 512 * len(self.stamps)
 
 
 def open_file(path: Path) -> pq.ParquetFile:
-    """A Parquet file that is read column by column in small pieces; errors name it."""
+    """Open a Parquet file for reading column by column in small pieces; errors name the file."""
     try:
         return pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False, coerce_int96_timestamp_unit="us")
     except FileNotFoundError:
-        raise RelationError(f"{path} is gone since its folder was listed. Open the data set again.") from None
+        raise RelationError(f"{path} was removed after its folder was listed. Open the data set again.") from None
     except pa.ArrowInvalid as error:
         raise RelationError(f"{path} is not a Parquet file, or is damaged: {error}") from None
 
 
 def decoder_bytes(columns: int) -> int:
-    """What reading takes for so many columns besides the chunks themselves."""
+    """Return the bytes of memory for reading ``columns`` columns, besides the chunks themselves."""
     return columns * 2 * _BUFFER_BYTES
 
 
 def read_footers(files: ParquetFiles) -> tuple[pa.Schema, RowGroups]:
-    """The columns of a data set in types that pages keep, and its row groups.
+    """Return the columns of a data set in storable types, and its row groups.
 
-    Columns are those of the data set itself or of its first file, and after them the ones that paths tell. Other files
-    may have them in another order, lack some (which are null there) and have more (which are passed over), as
-    `Relation.build` takes them; but not in another type.
+    The columns are those declared by the data set or found in its first file, followed by the partition columns. Other
+    files may have the columns in another order, lack some (read as null) and have more (ignored), as in
+    `Relation.build`; but their types must agree.
     """
     schema = None if files.schema is None else _storable(files.schema)
     parts: list[tuple[Int32s, Int32s, Int64s]] = []
@@ -94,7 +94,7 @@ def read_footers(files: ParquetFiles) -> tuple[pa.Schema, RowGroups]:
 
 def _storable(schema: pa.Schema) -> pa.Schema:
     if len(set(schema.names)) < len(schema):
-        raise InvalidArgument(f"a file has several columns of one name: {', '.join(schema.names)}. Rename them.")
+        raise InvalidArgument(f"a file has several columns with the same name: {', '.join(schema.names)}. Rename them.")
     return pa.schema([pa.field(f.name, storable(f.type, f.name)) for f in schema])
 
 
@@ -111,13 +111,13 @@ def _require_types(path: Path, found: pa.Schema, schema: pa.Schema, files: Parqu
         if _narrow(field.type) != _narrow(wanted) and not (files.schema and _is_same_instant(field.type, wanted)):
             where = "the Delta table" if files.schema else f"{files.paths[0]}"
             raise RelationError(
-                f"column {field.name!r} is {field.type} in {path} but {wanted} in {where}. Write the files with one "
-                "type, or cast them while a relation is built."
+                f"column {field.name!r} is {field.type} in {path} but {wanted} in {where}. Write all files with one "
+                "type, or cast the column and build a relation."
             )
 
 
 def _narrow(type_: pa.DataType) -> pa.DataType:
-    """The type with short offsets: writers choose their length, and values are the same."""
+    """Return the type with 32-bit offsets. Writers choose the width of offsets; the values are the same."""
     if pa.types.is_large_string(type_):
         return pa.string()
     if pa.types.is_large_binary(type_):
@@ -125,19 +125,20 @@ def _narrow(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_large_list(type_):
         return pa.list_(_narrow(type_.value_type))
     if pa.types.is_list(type_):
-        return pa.list_(_narrow(type_.value_type))  # whatever its writer called the values
+        return pa.list_(_narrow(type_.value_type))  # with the default name for the items, as writers choose it
     return map_children(type_, _narrow)
 
 
 def _is_same_instant(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Delta keeps instants in UTC, and Spark writes them into files without saying so."""
+    """True if ``found`` is ``wanted`` without its UTC zone: Spark omits the zone of Delta's timestamps in files."""
     stamps = pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted)
     return bool(stamps and found.unit == wanted.unit and found.tz is None and wanted.tz == "UTC")
 
 
 def _chunk_sizes(file: pq.ParquetFile, schema: pa.Schema) -> tuple[Int64s, Bools]:
-    """For each group three rows of numbers by column: rows of the group, compressed and uncompressed bytes; and which
-    columns have values that are stored once and referred to.
+    """Return the chunk sizes of a file, and a mask of the columns with values stored once and referenced.
+
+    ``sizes[group]`` has three rows of numbers by column: rows of the group, compressed bytes, uncompressed bytes.
     """
     metadata = file.metadata
     owners = _owners(file.schema_arrow, schema)
@@ -160,7 +161,7 @@ def _is_told(encodings: Sequence[str]) -> bool:
 
 
 def _owners(found: pa.Schema, schema: pa.Schema) -> list[int]:
-    """For each leaf column of a file, the column of the data set that it is part of; -1 if it is of no interest."""
+    """Return, for each leaf column of a file, the data set's column it belongs to, or -1 if there is none."""
     owners: list[int] = []
     for field in found:
         owners += [schema.get_field_index(field.name)] * _leaves(field.type)

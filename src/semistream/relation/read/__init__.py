@@ -1,1 +1,1 @@
-"""Reading pages: disks, read plans, read-ahead lanes, and row gathering."""
+"""Reading of pages: disks, read plans, read-ahead lanes, and row gathering."""

@@ -1,12 +1,12 @@
-"""How bytes of R reach memory: one interface that counts every request, page and byte.
+"""Disks: one interface for reading the bytes of R, which counts every request, page and byte.
 
-`DirectDisk` passes by the operating system's page cache, so that a memory budget means what it says; `BufferedDisk`
-goes through it; `SimulatedDisk` reads the same bytes and moves a clock by a seek and a transfer time, so that the disks
-of the papers can be had again exactly, and fast.
+`DirectDisk` bypasses the operating system's page cache, so that a memory budget covers all memory used. `BufferedDisk`
+uses that cache. `SimulatedDisk` reads the same bytes and advances a clock by seek and transfer times, which reproduces
+the disks of the papers exactly, and fast.
 
-A disk also says what a request costs. `Disk.costs` are what read plans are made with: fixed when the disk is made, so
-that a join asks for the same pages in every run. `Disk.measured_costs` follow from how long its own requests took, and
-differ from run to run: they are for reports, and for whoever wants to make the next disk with them.
+A disk also has a cost model. Read plans use `Disk.costs`, which are fixed when the disk is created, so that a join
+requests the same pages in every run. `Disk.measured_costs` are fitted to the durations of the disk's own requests and
+differ from run to run. They are meant for reports, or for creating the next disk.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ from semistream.kernels.array_types import Bytes
 from semistream.relation.read.disk_costs import DiskCosts, RequestTimes
 
 _HUGE = 2 << 20  # bytes of a huge page
-ALIGNMENT = 4096  # what O_DIRECT asks of offsets, lengths and memory on every file system we know
+ALIGNMENT = 4096  # alignment that O_DIRECT requires of offsets, lengths and memory on every file system we know
 SOLID_STATE = DiskCosts(seek_s=80e-6, transfer_s_per_byte=1 / 3e9)
-"""What real disks are taken to cost: an NVMe drive that is asked for one thing at a time."""
+"""Default costs of real disks: an NVMe drive that serves one request at a time."""
 
 
 def buffer_bytes(nbytes: int) -> int:
-    """Bytes of a buffer that any ``nbytes`` of a file can be read into, wherever they start."""
+    """Return the bytes of a buffer large enough for any ``nbytes`` of a file, at any offset."""
     return (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + ALIGNMENT
 
 
 def allocate_buffer(nbytes: int) -> Bytes:
-    """A zeroed buffer aligned for direct I/O; memory is taken by the page as it is first written.
+    """Allocate a zeroed buffer aligned for direct I/O. Memory is committed page by page on the first write.
 
-    Direct I/O pins the buffer's pages each time, so let there be few: what it has of whole huge pages lies in such. A
-    mapping begins anywhere, so that one is made in which the buffer can begin with one; the rest is never touched.
+    Direct I/O pins the buffer's memory pages on each request. Huge pages keep their number low, so a buffer of at least
+    one huge page starts on a huge-page boundary. As a mapping may start anywhere, it is made one huge page longer than
+    the buffer; the surplus is never touched.
     """
     if nbytes < _HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.frombuffer(mmap.mmap(-1, nbytes), np.uint8)
-    memory = mmap.mmap(-1, nbytes + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared, it gets none
+    memory = mmap.mmap(-1, nbytes + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared gets no huge pages
     mapped = np.frombuffer(memory, np.uint8)
     begin = -mapped.ctypes.data % _HUGE
     memory.madvise(mmap.MADV_HUGEPAGE, begin, nbytes // _HUGE * _HUGE)
@@ -55,10 +56,10 @@ def allocate_buffer(nbytes: int) -> Bytes:
 
 
 def allocate_buffers(sizes: Sequence[int]) -> list[Bytes]:
-    """Buffers one behind the other in one block, each aligned for direct I/O, which live as long as any of them.
+    """Allocate buffers in one contiguous block, each aligned for direct I/O. The block lives as long as any of them.
 
-    Those that are too small for a huge page of their own share one with their neighbours. The first ones surely lie in
-    such if the block has any, so let these be the ones that are read to: a disk is up to three times as fast.
+    Buffers too small for a huge page of their own share one with their neighbours. If the block has huge pages, the
+    first buffers are sure to lie in them, so use these for disk reads: a disk is then up to three times as fast.
     """
     begins = list(accumulate((-(-nbytes // ALIGNMENT) * ALIGNMENT for nbytes in sizes), initial=0))
     block = allocate_buffer(begins[-1])
@@ -67,9 +68,9 @@ def allocate_buffers(sizes: Sequence[int]) -> list[Bytes]:
 
 @dataclass
 class DiskCounts:
-    """What a disk was asked for. A request that goes on where the last one ended needs no seek.
+    """Counts of the requests to a disk. A request that starts where the last one ended needs no seek.
 
-    A page in several column groups counts once for each that is read.
+    A page counts once for each column group read.
     """
 
     requests: int = 0
@@ -79,7 +80,7 @@ class DiskCounts:
 
     @property
     def pages_sequential(self) -> int:
-        """Pages that followed another one; a seek's first page does not."""
+        """Number of pages read sequentially: all but the first page after each seek."""
         return self.pages - self.seeks
 
     def __add__(self, other: DiskCounts) -> DiskCounts:
@@ -92,30 +93,30 @@ class DiskCounts:
 
 
 class ReadRequest(NamedTuple):
-    """A read that was counted. Called with a buffer it reads, and gives where in the buffer the bytes start."""
+    """A counted read. Calling it with a buffer reads the bytes and returns their start in the buffer."""
 
     disk: Disk
     path: Path
     offset: int
     nbytes: int
-    timed: bool  # what it costs is to be measured
+    timed: bool  # True if its duration is measured
 
     def __call__(self, into: Bytes) -> int:
         return self.disk.fetch(self.path, self.offset, self.nbytes, into, timed=self.timed)
 
     @property
     def plain(self) -> bool:
-        """Whether it is nothing but a read of a file, which `system_read` may do as well."""
+        """True if the request is an ordinary untimed read, so the caller may do it with `system_read` instead."""
         return not self.timed and type(self.disk).fetch is Disk.fetch
 
     def system_read(self) -> tuple[int, int, int, int]:
-        """The descriptor, where it reads from, how many bytes, and how many of these come before those asked for."""
+        """Return the descriptor, file offset and length of the system call, and its bytes before the requested ones."""
         start, nbytes = self.disk._range(self.offset, self.nbytes)
         return self.disk._descriptor(self.path), start, nbytes, self.offset - start
 
 
 class Disk(ABC):
-    """Reads byte ranges of files into caller-owned buffers, and counts. ``costs`` are what plans take it to cost."""
+    """Reader of byte ranges of files into caller-owned buffers, which counts requests. Plans assume its ``costs``."""
 
     def __init__(self, *, costs: DiskCosts = SOLID_STATE, clock: Callable[[], float] = time.perf_counter) -> None:
         self.costs = costs
@@ -128,7 +129,7 @@ class Disk(ABC):
 
     @property
     def measured_costs(self) -> DiskCosts | None:
-        """What requests with a seek have shown so far; None until there were some of at least two sizes."""
+        """Costs fitted to the timed requests with a seek; None until there are enough of two sizes far apart."""
         return self._times.fit()
 
     @abstractmethod
@@ -138,19 +139,19 @@ class Disk(ABC):
         return offset, nbytes
 
     def read(self, path: Path, offset: int, nbytes: int, *, pages: int, into: Bytes) -> int:
-        """Read ``nbytes`` at ``offset``; gives where in ``into`` they start.
+        """Read ``nbytes`` at ``offset``; return their start in ``into``.
 
-        ``into`` needs `buffer_bytes` of room. A file that ends early is a `CorruptRelation`.
+        ``into`` must have at least `buffer_bytes` of room. Raises `CorruptRelation` if the file ends early.
         """
         return self.request(path, offset, nbytes, pages=pages)(into)
 
     def request(self, path: Path, offset: int, nbytes: int, *, pages: int) -> ReadRequest:
-        """Count a read, in the order in which it is asked for; what it gives does the reading, in any thread."""
+        """Count a read, in the order of calls, and return a request that does the reading, in any thread."""
         seek = self._count(path, offset, nbytes, pages)
         return ReadRequest(self, path, offset, nbytes, timed=seek and self._times.wants(nbytes))
 
     def fetch(self, path: Path, offset: int, nbytes: int, into: Bytes, *, timed: bool) -> int:
-        """Read what was counted; if it is ``timed``, note how long that takes."""
+        """Do a counted read; record its duration if ``timed``."""
         descriptor = self._descriptor(path)
         start, length = self._range(offset, nbytes)
         view = into.data[:length]
@@ -178,12 +179,12 @@ class Disk(ABC):
                     descriptor = self._descriptors[path] = self._open(path)
                 except FileNotFoundError:
                     raise CorruptRelation(
-                        f"{path} is missing. It was vacuumed, or lost: open the current version, or restore it."
+                        f"{path} is missing: it was vacuumed or lost. Open the current version, or restore the file."
                     ) from None
             return descriptor
 
     def _count(self, path: Path, offset: int, nbytes: int, pages: int) -> bool:
-        """Count a request; true when it needs a seek."""
+        """Count a request; return True if it needs a seek."""
         seek = self._head != (path, offset)
         self.counts.requests += 1
         self.counts.seeks += seek
@@ -193,20 +194,20 @@ class Disk(ABC):
         return seek
 
     def close(self) -> None:
-        """Close the files; the disk opens them again when it is read from again."""
+        """Close the files. The next read opens them again."""
         while self._descriptors:
             os.close(self._descriptors.popitem()[1])
 
 
 class BufferedDisk(Disk):
-    """Reads through the operating system's page cache."""
+    """A disk that reads through the operating system's page cache."""
 
     def _open(self, path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 class DirectDisk(Disk):
-    """Reads past the page cache (O_DIRECT): whole blocks around the range asked for."""
+    """A disk that bypasses the page cache (O_DIRECT), reading whole blocks around the requested range."""
 
     def _open(self, path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
@@ -218,7 +219,7 @@ class DirectDisk(Disk):
 
 
 class SimulatedDisk(BufferedDisk):
-    """A disk of ``seek_s`` seconds per seek and ``transfer_s`` per page, on a clock of its own.
+    """A disk with ``seek_s`` seconds per seek and ``transfer_s`` per page, on a clock of its own.
 
     >>> disk = SimulatedDisk(seek_s=0.01, transfer_s=0.0001)
     >>> disk.now_s
@@ -227,24 +228,24 @@ class SimulatedDisk(BufferedDisk):
 
     def __init__(self, *, seek_s: float, transfer_s: float) -> None:
         if not (seek_s >= 0 and transfer_s >= 0):
-            raise InvalidArgument(f"seek_s is {seek_s} and transfer_s {transfer_s}; neither can be negative.")
+            raise InvalidArgument(f"seek_s is {seek_s} and transfer_s is {transfer_s}; give numbers from 0 on.")
         super().__init__(costs=DiskCosts(seek_s=seek_s, transfer_s_per_page=transfer_s, follows=0.0))
         self.seek_s = seek_s
         self.transfer_s = transfer_s
 
     @property
     def now_s(self) -> float:
-        """Seconds that all requests so far have taken: a function of the counts alone."""
+        """Simulated seconds of all requests so far, computed from the counts alone."""
         return self.counts.seeks * self.seek_s + self.counts.pages * self.transfer_s
 
     @property
     def measured_costs(self) -> DiskCosts:
-        """Its own: on its clock, requests take no other time."""
+        """The same as `costs`: simulated requests take exactly this time."""
         return self.costs
 
 
 def open_disk(disk: str | Disk, path: Path) -> Disk:
-    """The disk named ``"direct"``, ``"buffered"`` or ``"auto"`` (direct where the file system at ``path`` can)."""
+    """Open the disk named ``"direct"``, ``"buffered"`` or ``"auto"``: direct if the file at ``path`` supports it."""
     if isinstance(disk, Disk):
         return disk
     if disk == "buffered":

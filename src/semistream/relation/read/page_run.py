@@ -1,4 +1,4 @@
-"""A run of pages in memory."""
+"""PageRun: a run of pages in memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from semistream.relation.read.row_gatherer import RowGatherer
 
 
 class PageRun:
-    """Pages that were read together. It borrows ``buffer``: copy rows out before the buffer is used again.
+    """Pages read together. The run borrows ``buffer``: copy rows out before the buffer is reused.
 
-    ``pages`` are their numbers in the page table. ``starts[segment, page]`` and ``nbytes[segment, page]`` say where the
-    segments of each stand in the buffer, for those of ``layout``. Rows are named by (position of the page in the run,
-    position of the row in the page).
+    ``pages`` are the page numbers in the page table. ``starts[segment, page]`` and ``nbytes[segment, page]`` locate the
+    segments of ``layout`` in the buffer. A row is identified by (position of the page in the run, position of the row
+    in the page).
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class PageRun:
         self._filled: list[bool] | None = None
 
     def part(self, begin: int, end: int) -> PageRun:
-        """The pages from position ``begin`` to ``end``, in the same buffer."""
+        """Return the pages from position ``begin`` to ``end`` as a run in the same buffer."""
         if (begin, end) == (0, self.pages.size):
             return self
         some = slice(begin, end)
@@ -52,7 +52,7 @@ class PageRun:
 
     @property
     def positions(self) -> Int64s:
-        """Where each buffer of each page starts, by page and by the layout's number of the buffer; -1 if empty."""
+        """Start of each buffer, by page and by the buffer's number in the layout; -1 if empty."""
         if self._positions is None:
             self._positions = np.empty((self.pages.size, self.layout.num_buffers), np.int64)
             for segment, starts in zip(self.layout.segments, self.starts, strict=True):
@@ -60,41 +60,41 @@ class PageRun:
         return self._positions
 
     def view(self, value_type: type[np.generic]) -> npt.NDArray[Any]:
-        """The buffer as values of a type."""
+        """Return the buffer viewed as values of a type."""
         return self.buffer.view(value_type)
 
     @property
     def words(self) -> Int64s:
-        """The buffer as 64-bit words: what `code_starts` count in."""
+        """The buffer viewed as 64-bit words, the unit of `code_starts`."""
         return self.buffer.view(np.int64)
 
     @property
     def code_starts(self) -> Int64s:
-        """Where each page's key codes start in `words`."""
+        """Start of each page's key codes in `words`."""
         if self._code_starts is None:
             self._code_starts = self.positions[:, self.layout.code_buffer] >> 3
         return self._code_starts
 
     @property
     def filled(self) -> list[bool]:
-        """For each buffer, whether any page has it: a validity bitmap is there only if there are nulls."""
+        """Flag per buffer: True if any page has it. A validity bitmap exists only if there are nulls."""
         if self._filled is None:
             self._filled = filled_buffers(self.positions).tolist()
         return self._filled
 
     def gather(self, columns: Sequence[ColumnLayout], page: Int32s, row: Int32s) -> list[pa.Array]:
-        """Copies of the chosen rows, one array per column."""
+        """Copy the chosen rows into one array per column."""
         gatherer = RowGatherer(columns, page.size)
         gatherer.append(self, page, row)
         return gatherer.finish()
 
     def message(self, position: int, segment: int = 0) -> memoryview:
-        """The bytes of one page in a column group, without a copy."""
+        """Return the bytes of one page in a column group, without a copy."""
         start = int(self.starts[segment, position])
         return self.buffer.data[start : start + int(self.nbytes[segment, position])]
 
     def batch(self, position: int, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """One page as Arrow sees it, without a copy."""
+        """Return one page as an Arrow record batch, without a copy."""
         segments = self.layout.segments
         names = self.layout.schema.names if columns is None else list(columns)
         used = [i for i, segment in enumerate(segments) if not set(names).isdisjoint(segment.schema.names)] or [0]

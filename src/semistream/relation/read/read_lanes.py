@@ -1,6 +1,7 @@
-"""ReadLane: a thread that reads files and needs nothing of the interpreter for it.
+"""Background reads outside the Python interpreter.
 
-ReadLanes: some lanes that read one run after the other, each run together.
+A `ReadLane` is a thread that reads files in compiled code, without the interpreter's lock. `ReadLanes` are a few lanes
+that together read one run after the other.
 """
 
 from __future__ import annotations
@@ -16,18 +17,19 @@ from semistream.relation.read.disk import ALIGNMENT
 from semistream.relation.read.kernels.serve_reads import serve_reads
 
 Read = tuple[int, int, int, int]
-"""A descriptor, the address to read to, how many bytes, and where in the file they start."""
+"""A file descriptor, the memory address to read to, the number of bytes, and their offset in the file."""
 
 _MOST_READS = 64
 
 
 class ReadLane:
-    """Reads in the background, in the order in which it is asked, while the caller computes; up to ``depth`` times
-    before the first must be waited for.
+    """A thread that does reads in the background, in the order started, while the caller computes.
 
-    A thread of Python that wakes up to read must wait for the interpreter's lock, and then keeps the caller waiting
-    for it: with short reads, most of the time goes there. This one sleeps and reads in compiled code. It neither
-    raises nor checks: who finds that less was read than asked for reads again, to see why.
+    Up to ``depth`` groups of reads can be started before the first must be waited for.
+
+    A Python thread that wakes up to read must first wait for the interpreter's lock, and then makes the caller wait for
+    it; with short reads, most of the time is lost there. This thread sleeps and reads in compiled code. It raises no
+    errors and checks nothing: if it reads too few bytes, the caller must read again to learn the reason.
     """
 
     most_reads = _MOST_READS
@@ -44,11 +46,11 @@ class ReadLane:
 
     @staticmethod
     def supported() -> bool:
-        """Whether this system has what lanes are made of."""
+        """True if this system supports lanes (has eventfd)."""
         return hasattr(os, "eventfd")
 
     def start(self, reads: Sequence[Read]) -> None:
-        """Read when all that was asked for before is read. The memory must stay until `wait` has returned for it."""
+        """Start a group of reads, after all groups before. Keep the memory allocated until `wait` returns for it."""
         requests = self._requests[self._started % len(self._requests)]
         for i, read in enumerate(reads):
             requests[i] = read
@@ -58,14 +60,14 @@ class ReadLane:
         os.eventfd_write(self._asked, 1)
 
     def wait(self, reads: int) -> list[int]:
-        """Wait for what was asked for first, and not waited for yet; gives the bytes of each of its reads."""
+        """Wait for the oldest group of reads not yet waited for; return the bytes read by each."""
         os.eventfd_read(self._done)
         got: list[int] = self._got[self._waited % len(self._got), :reads].tolist()
         self._waited += 1
         return got
 
     def close(self) -> None:
-        """End the thread, when it has read what it reads now."""
+        """End the thread after its current reads."""
         self._ends[0] = 1
         os.eventfd_write(self._asked, 1)
         self._thread.join()
@@ -74,17 +76,17 @@ class ReadLane:
 
 
 _LANES = 2
-_LEAST_PART_BYTES = 512 << 10  # a run of less than one such part for each lane is not cut
+_LEAST_PART_BYTES = 512 << 10  # a read is split only if each lane gets at least this much
 
 
 class LaneReads(NamedTuple):
-    """Some ``reads`` that lanes do: each lane those at some places among them, or parts of these."""
+    """A number of ``reads`` in progress. ``parts`` lists, for each lane, the positions of its reads."""
 
     parts: list[tuple[ReadLane, list[int]]]
     reads: int
 
     def wait(self) -> list[int]:
-        """Wait until all is read; gives the bytes of each read."""
+        """Wait for all reads; return the bytes of each."""
         got = [0] * self.reads
         for lane, places in self.parts:
             for place, nbytes in zip(places, lane.wait(len(places)), strict=True):
@@ -93,12 +95,12 @@ class LaneReads(NamedTuple):
 
 
 class ReadLanes:
-    """Reads runs in the background, in the order in which they are asked for; up to ``depth`` before the first must be
-    waited for.
+    """Lanes that together read runs in the background, in the order started.
 
-    If each lane read a run of its own, the disk would serve all of them alike, so that they would be ready at about the
-    same time: then it would have nothing to do while the first of them is joined. So all lanes read the same run, of
-    which each has a part.
+    Up to ``depth`` runs can be started before the first must be waited for.
+
+    All lanes read the same run, each a part of it. If each lane read a run of its own, the disk would serve the runs
+    equally and they would be ready at about the same time; the disk would then be idle while the first one is joined.
     """
 
     most_reads = ReadLane.most_reads
@@ -106,10 +108,10 @@ class ReadLanes:
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
-        self._lanes: list[ReadLane] = []  # as many as were needed so far
+        self._lanes: list[ReadLane] = []  # created when first needed
 
     def start(self, reads: Sequence[Read]) -> LaneReads:
-        """Begin with the reads of a run when those of all runs before are done. Wait for runs in the same order."""
+        """Start the reads of a run, after those of all runs before. Wait for runs in the same order."""
         parts, shares = [], _shared_out(reads)
         while len(self._lanes) < len(shares):
             self._lanes.append(ReadLane(self._depth))
@@ -119,13 +121,13 @@ class ReadLanes:
         return LaneReads(parts, len(reads))
 
     def close(self) -> None:
-        """End the threads, when they have read what they read now."""
+        """End the threads after their current reads."""
         while self._lanes:
             self._lanes.pop().close()
 
 
 def _shared_out(reads: Sequence[Read]) -> list[list[tuple[int, Read]]]:
-    """The reads of each lane, with their places among all: of several, every other; of a long one, a part."""
+    """Divide reads among lanes, each with its position in ``reads``: several in turn, one long read in parts."""
     if len(reads) > 1:
         placed = list(enumerate(reads))
         return [placed[lane::_LANES] for lane in range(min(_LANES, len(reads)))]

@@ -1,17 +1,16 @@
-"""The read plan of SSIJ IV-D: which wanted pages are worth one sequential read, and which a seek each.
+"""The read plan of SSIJ IV-D: groups wanted pages into sequential reads where that is cheaper than separate seeks.
 
 =====================  =============================================================================================
 SSIJ                   here
 =====================  =============================================================================================
 P_u                    ``wanted``
-S, T                   `DiskCosts`: T per byte, since pages differ in size, or per page; a sequence costs S and the
-                       transfer of all that lies from its first page to its last
+S, T                   `DiskCosts`: T per byte, since pages differ in size, or per page; a sequence costs S plus the
+                       transfer of everything from its first page to its last
 maxScan                ``most_bytes`` of a sequence, and ``most_pages`` if given
 maxDist                follows from the costs: an optimal plan reads across unwanted pages if and only if their transfer
                        takes less than a seek, as far as the limits allow
+distance               difference of `PageSlots`, the positions of pages on disk, counted in pages
 =====================  =============================================================================================
-
-The places of pages on disk, counted in pages.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from semistream.relation.read.disk_costs import DiskCosts
 from semistream.relation.read.kernels.cut_plan import count_following, cut_greedily, cut_optimally, number_slots
 
 _BYTES_KEPT = 4
-_BYTES_BUILDING = 20  # the order on disk, and what sorting it takes
+_BYTES_BUILDING = 20  # the disk order, and the memory to sort it
 
 
 @dataclass(frozen=True)
 class PageSlots:
-    """For each page its slot: the slots of a file are numbered as they lie, and those of the next file follow.
+    """The slot of each page: slots are numbered in disk order, file after file.
 
     Two pages of one file are ``slot[b] - slot[a]`` apart: the distance of SSIJ IV-D. A file may still hold pages that
-    an update has replaced; the page table does not know them, but whoever reads across them reads them too. They take
-    as many slots as there would be pages of the file's mean size in their bytes, and at least one.
+    an update has replaced. The page table does not list them, but a read across them transfers them. Such a gap takes
+    as many slots as pages of the file's mean size would fit in it, and at least one.
     """
 
     table: PageTable
@@ -57,7 +56,7 @@ class PageSlots:
 
     @staticmethod
     def memory_bytes(pages: int) -> int:
-        """Most bytes that the slots of a table of ``pages`` take while they are numbered; 4 a page stay."""
+        """Return the peak bytes for numbering the slots of ``pages`` pages; 4 bytes per page remain in use."""
         return pages * (_BYTES_KEPT + _BYTES_BUILDING)
 
 
@@ -65,13 +64,13 @@ Pages = npt.NDArray[np.intp]
 
 _NO_LIMIT = 1 << 40
 _BYTES_PER_PAGE = 80
-_LEAST_FOLLOWS = 1e-3  # of a seek, that a request counts at least: where it makes no difference, fewer are better
+_LEAST_FOLLOWS = 1e-3  # minimum cost of a request as a share of a seek, so that fewer requests win ties
 
 
 class PageSequence(NamedTuple):
-    """What is read at once: the wanted pages, and how many there are from the first of them to the last.
+    """The wanted ``pages`` read by one request, and the number of all pages from the first of them to the last.
 
-    ``spans`` say where that is in each column group, and how many bytes, if somebody has found out already.
+    ``spans`` are the (offset, bytes) of the sequence in each column group, if already computed.
     """
 
     pages: Pages
@@ -81,11 +80,11 @@ class PageSequence(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """Sequences in the order of the disk: they do not overlap, begin and end with a wanted page, and cover each once.
+    """Disjoint sequences in disk order, which begin and end with a wanted page and cover each wanted page once.
 
-    ``pages`` are the wanted ones as they lie on disk; sequence ``i`` has those from ``cuts[i]`` to ``cuts[i + 1]``.
-    ``span_bytes`` and ``span_pages`` are what reading it transfers, ``cost_s`` what the whole plan is expected to take.
-    So many ``seeks`` are needed: a sequence that begins where the one before ended needs none.
+    ``pages`` are the wanted pages in disk order; sequence ``i`` has those from ``cuts[i]`` to ``cuts[i + 1]``.
+    ``span_bytes`` and ``span_pages`` are transferred by each sequence. ``seeks`` counts the sequences that do not start
+    where the previous one ended. ``cost_s`` is the expected duration of the whole plan in seconds.
     """
 
     pages: Pages
@@ -103,7 +102,7 @@ class ReadPlan:
         return (PageSequence(self.pages[begin:end], span) for (begin, end), span in spans)
 
     def located(self, segments: Sequence[SegmentTable]) -> Iterator[PageSequence]:
-        """The sequences with their spans in these column groups."""
+        """Yield the sequences with their spans in these column groups."""
         first, last = self.pages[self.cuts[:-1]], self.pages[self.cuts[1:] - 1]
         spans = []
         for segment in segments:
@@ -114,7 +113,7 @@ class ReadPlan:
 
 
 def plan_memory_bytes(wanted: int) -> int:
-    """Most bytes that it takes to plan for so many pages, the plan included."""
+    """Return the peak bytes for planning reads of ``wanted`` pages, including the plan."""
     return _BYTES_PER_PAGE * (wanted + 1)
 
 
@@ -127,14 +126,14 @@ def optimal_plan(
     most_pages: int | None = None,
     goes_on: bool = False,
 ) -> ReadPlan:
-    """The cheapest plan there is (SSIJ IV-D), in time linear in ``wanted`` once they are in the order of the disk.
+    """Compute the cheapest plan (SSIJ IV-D), in time linear in ``wanted`` once these are in disk order.
 
-    ``wanted`` are page numbers in any order; one that is named twice is read once. No sequence spans more than
-    ``most_bytes`` and ``most_pages``, unless a single page does. SSIJ's own program takes O(|P_u| * maxScan).
+    ``wanted`` are page numbers in any order; duplicates are read once. No sequence spans more than ``most_bytes`` and
+    ``most_pages``, unless a single page does. SSIJ's own program takes O(|P_u| * maxScan).
 
-    In SSIJ every sequence costs a seek, also one that is behind another only because that is as long as can be. Who
-    reads them all one after the other ``goes_on`` there for less (`DiskCosts.follows`), and cuts long ones where wanted
-    pages lie side by side rather than at a gap, however small, which would have the head seek.
+    In SSIJ every sequence costs a seek, even one adjacent to its predecessor that was cut off only by the limits. With
+    ``goes_on`` the sequences are read one after the other, and an adjacent one costs less (`DiskCosts.follows`). The
+    plan then cuts long sequences between adjacent wanted pages rather than at a gap, where the head would have to seek.
     """
     follows = max(costs.follows, _LEAST_FOLLOWS) if goes_on else 1.0
     limits = _limits(most_bytes, most_pages)
@@ -165,10 +164,10 @@ def greedy_plan(
     most_bytes: int,
     most_pages: int | None = None,
 ) -> ReadPlan:
-    """The plan of Seeger et al. ([17] in SSIJ IV-D): sequences as long as may be, from the first page on.
+    """Compute the plan of Seeger et al. ([17] in SSIJ IV-D): from the first page on, sequences as long as possible.
 
-    None has more than ``most_unwanted`` (k) unwanted pages in a row. It is never cheaper than `optimal_plan`, and there
-    is no bound on how much dearer it is.
+    No sequence has more than ``most_unwanted`` (k) unwanted pages in a row. The plan is never cheaper than that of
+    `optimal_plan`, and there is no bound on its extra cost.
     """
     if most_unwanted < 0:
         raise InvalidArgument(f"most_unwanted is {most_unwanted}; give 0 or more pages.")
@@ -193,13 +192,13 @@ def _plan(slots: PageSlots, pages: Pages, cuts: Int64s, costs: DiskCosts, follow
 def _limits(most_bytes: int, most_pages: int | None) -> tuple[int, int]:
     most_pages = _NO_LIMIT if most_pages is None else most_pages
     if most_bytes < 1 or most_pages < 1:
-        raise InvalidArgument(f"most_bytes is {most_bytes} and most_pages {most_pages}; a sequence has at least 1.")
+        raise InvalidArgument(f"most_bytes is {most_bytes} and most_pages is {most_pages}; give at least 1 for each.")
     return most_bytes, most_pages
 
 
 def _in_disk_order(slots: PageSlots, wanted: Pages) -> Pages:
     places = slots.slot[wanted]
-    pages = wanted[np.argsort(places, kind="stable")]  # a stable sort is linear where they are in order already
+    pages = wanted[np.argsort(places, kind="stable")]  # a stable sort is linear if they are already in order
     again = pages[1:] == pages[:-1]
     return np.delete(pages, np.flatnonzero(again) + 1) if again.any() else pages
 

@@ -1,6 +1,6 @@
-"""Collects chosen rows of R, run after run, as Arrow arrays.
+"""RowGatherer: collects chosen rows of R, run after run, as Arrow arrays.
 
-Arrays for results, in memory that Arrow keeps for the next ones.
+Result arrays come from Arrow's memory pool (see `new_array`), which reuses the memory of earlier results.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 def new_array(rows: int, value_type: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array of ``rows`` values that is not filled.
+    """Allocate an uninitialised array of ``rows`` values in Arrow's memory pool.
 
-    Results are made and dropped by the megabyte. Memory that the system hands out anew for each costs more, page by
-    page, than to fill it; Arrow's pool gives the same memory again.
+    Results are created and dropped by the megabyte. Getting fresh memory pages from the system for each would cost more
+    than filling them; Arrow's pool reuses the same memory.
     """
     dtype = np.dtype(value_type)
     return np.frombuffer(pa.allocate_buffer(rows * dtype.itemsize), dtype) if rows else np.empty(0, dtype)
 
 
 def packed_bits(flags: npt.NDArray[Any]) -> pa.Buffer:
-    """Flags of a byte each as Arrow has them: a validity bitmap, or booleans."""
+    """Pack flags of one byte each into an Arrow bitmap, for validity or booleans."""
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
@@ -47,15 +47,15 @@ _VALUE_TYPES: dict[int, type[np.generic]] = {1: np.uint8, 2: np.uint16, 4: np.ui
 
 
 class RowGatherer:
-    """Copies rows of ``columns`` out of runs until `finish`; holds at most ``capacity`` rows at a time.
+    """Collector of rows of ``columns`` from runs, until `finish`; holds at most ``capacity`` rows at a time.
 
-    Columns of one width are copied together by one kernel, into one block of memory.
+    One kernel copies all columns of the same width together, into one block of memory.
     """
 
     def __init__(self, columns: Sequence[ColumnLayout], capacity: int) -> None:
         self._columns = columns
         self._capacity = capacity
-        self._places: dict[int, int] = {}  # of columns of a plain width among those of the same width
+        self._places: dict[int, int] = {}  # position of a column of 1, 2, 4 or 8 bytes among those of its width
         groups: dict[int, list[int]] = {}
         for i, column in enumerate(columns):
             if column.kind == "fixed" and column.width in _VALUE_TYPES:
@@ -69,14 +69,14 @@ class RowGatherer:
 
     def _clear(self) -> None:
         self.rows = 0
-        self._blocks: dict[int, pa.Buffer] = {}  # one per width, with the values of one column behind the other's
-        self._values: dict[int, npt.NDArray[Any]] = {}  # the same by column and row
-        self._bytes: dict[int, npt.NDArray[Any]] = {}  # by column: bits, and values of other widths
+        self._blocks: dict[int, pa.Buffer] = {}  # one per width, with the values column after column
+        self._values: dict[int, npt.NDArray[Any]] = {}  # views of the blocks, by column and row
+        self._bytes: dict[int, npt.NDArray[Any]] = {}  # by column: booleans, and values of other widths
         self._valid: dict[int, Bools] = {}
         self._pieces: dict[int, list[pa.Array]] = {}  # strings and nested values, one piece per run
 
     def append(self, run: PageRun, page: Int32s, row: Int32s) -> None:
-        """Copy rows of a run behind those that are there."""
+        """Append copies of rows of a run."""
         begin, end = self.rows, self.rows + page.size
         for width, buffers in self._starts.items():
             values = self._values.get(width)
@@ -119,7 +119,7 @@ class RowGatherer:
         return self._bytes[i]
 
     def finish(self) -> list[pa.Array]:
-        """The rows collected, one array per column; the gatherer is empty again."""
+        """Return the collected rows, one array per column, and empty the gatherer."""
         arrays = [self._array(i) for i in range(len(self._columns))]
         self._clear()
         return arrays
@@ -157,7 +157,7 @@ def _gather_binary(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
 
 
 def _gather_by_arrow(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s) -> pa.Array:
-    """Nested values: one take per page."""
+    """Gather nested values, with one take per page."""
     if page.size == 0:
         return pa.array([], column.type)
     if np.any(page[1:] < page[:-1]):
@@ -176,7 +176,7 @@ def _gather_by_arrow(run: PageRun, column: ColumnLayout, page: Int32s, row: Int3
 
 
 def row_bytes(run: PageRun, columns: Sequence[ColumnLayout], page: Int32s, row: Int32s) -> Int64s:
-    """Bytes that each of the chosen rows takes when gathered, rounded up."""
+    """Return the bytes of each of the chosen rows once gathered, rounded up."""
     sizes = np.full(page.size, sum(column.fixed_bytes for column in columns), np.int64)
     for column in columns:
         if column.kind == "binary":

@@ -1,7 +1,4 @@
-"""Reads runs of pages, checks them, and reads ahead in the background while the caller joins.
-
-What one request reads: the segments that a run of pages has in one column group.
-"""
+"""RunReader: reads runs of pages, verifies them, and reads ahead in the background while the caller joins."""
 
 from __future__ import annotations
 
@@ -27,21 +24,21 @@ from semistream.relation.read.read_plan import Pages, PageSequence
 
 
 class SegmentRequest(NamedTuple):
-    """What is read of a run in one column group, and where in the buffer it is put to."""
+    """The read of a run's segments in one column group, and its first byte in the buffer."""
 
     segments: SegmentTable
     read: ReadRequest
     begin: int
 
     def is_verified(self, pages: Pages) -> bool:
-        """Whether all of these pages were checked before."""
+        """True if all of these pages were verified before."""
         return bool(self.segments.verified[pages].all())
 
     def verify(self, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
-        """Compare the XXH64 of every page with the page table: one kernel call, so that the joining thread runs on.
+        """Compare the XXH64 of every page with the page table, in one kernel call that lets the joining thread run on.
 
-        A page is checked once for each relation that a process has open. Files never change once they are published,
-        so a page that is read again is trusted for what was seen.
+        A page is verified once per open relation in a process. Published files never change, so later reads of the page
+        are trusted.
         """
         table = self.segments
         fresh = np.flatnonzero(~table.verified[pages])
@@ -62,27 +59,27 @@ class SegmentRequest(NamedTuple):
 
 
 def span_of(table: PageTable | SegmentTable, pages: Pages) -> tuple[int, int]:
-    """Where a run starts in its file, and how many bytes it has there with all between its pages."""
+    """Return the offset of a run in its file, and its bytes there including everything between its pages."""
     start, last = int(table.offset[pages[0]]), pages[-1]
     return start, int(table.offset[last] + table.nbytes[last]) - start
 
 
 T = TypeVar("T")
 
-_LOOK_EVERY = 256  # runs; then it is looked at whether all pages of R were checked
-_SEGMENT_THREADS = 3  # for pages of several segments, whose requests are short: a disk takes some at a time
+_LOOK_EVERY = 256  # runs between tests that all pages of R are verified
+_SEGMENT_THREADS = 3  # for pages of several segments, whose requests are short: a disk serves several at a time
 
 
 class RunReader:
-    """Gives runs of pages in the order asked for, with ``buffers - 1`` of them read ahead by ``threads``.
+    """Reader of page runs in the order requested; ``threads`` read ``buffers - 1`` of them ahead.
 
-    With one buffer there is nothing to do while it is read to, so it is read when it is taken, by the caller. If there
-    is ``memory`` for the buffers, of `memory_bytes` each, they lie there.
+    With one buffer nothing can be read ahead, so `take` reads the run in the caller's thread. The buffers are allocated
+    unless ``memory`` provides them, each of `memory_bytes`.
 
-    Of a run one request reads the segments of each column group in ``table``; ``files`` are those of each group. The
-    table keeps which segments need no check of their checksum any more. Only what was asked for is read, so that the
-    counts of the disk are the same every time: a page counts once for each of its segments. Errors of the thread are
-    raised where the run would have been taken.
+    One request per column group in ``table`` reads the segments of a run; ``files`` lists the files of each group. The
+    table remembers the verified segments. Only requested runs are read, so that the counts of the disk are
+    reproducible; a page counts once for each of its segments. `take` raises any error of the threads in place of the
+    run.
     """
 
     def __init__(
@@ -106,7 +103,7 @@ class RunReader:
         self._run_bytes = run_bytes
         self._buffers = buffers
         self._free = deque(self._new_buffers(buffers) if memory is None else map(_Buffer, memory))
-        self._pending: deque[tuple[_Coming, _Buffer, int]] = deque()  # and the pages of the run
+        self._pending: deque[tuple[_Coming, _Buffer, int]] = deque()  # with the number of pages
         self._taken: _Buffer | None = None
         self._all_verified = False
         self._asked = 0
@@ -117,7 +114,7 @@ class RunReader:
 
     @staticmethod
     def memory_bytes(run_bytes: int, buffers: int = 2, segments: int = 1) -> int:
-        """Bytes that the buffers of a reader take, for pages of so many segments, each aligned on its own."""
+        """Return the bytes of a reader's buffers, for pages of ``segments`` segments, each aligned separately."""
         return buffers * (buffer_bytes(run_bytes) + 2 * ALIGNMENT * (segments - 1))
 
     @property
@@ -125,58 +122,58 @@ class RunReader:
         return self.memory_bytes(self._run_bytes, 1, len(self._table.segments))
 
     def _new_buffers(self, count: int) -> Iterator[_Buffer]:
-        """Buffers in memory of their own."""
+        """Allocate buffers."""
         return (_Buffer(allocate_buffer(self._buffer_bytes)) for _ in range(count))
 
     @property
     def run_bytes(self) -> int:
-        """The longest run that can be asked for."""
+        """Bytes of the longest run that can be requested."""
         return self._run_bytes
 
     @property
     def idle(self) -> bool:
-        """Whether no buffer is in use."""
+        """True if no buffer is in use."""
         return not self._pending and self._taken is None
 
     @property
     def resized(self) -> bool:
-        """Whether all buffers have the size of `run_bytes`: those of runs asked for before `resize` keep theirs."""
+        """True if all buffers have the size for `run_bytes`; runs requested before `resize` keep their old buffers."""
         held = [*self._free, *(buffer for _, buffer, _ in self._pending)]
         if self._taken is not None:
             held.append(self._taken)
         return all(buffer.data.size == self._buffer_bytes for buffer in held)
 
     def resize(self, run_bytes: int) -> None:
-        """Take runs of up to ``run_bytes`` from now on. Buffers in use are replaced when they are given back."""
+        """Allow runs of up to ``run_bytes`` from now on. Buffers in use are replaced when they are given back."""
         self._run_bytes = run_bytes
-        free, self._free = len(self._free), deque()  # the old ones are let go before there are new ones
+        free, self._free = len(self._free), deque()  # frees the old buffers before allocating new ones
         self._free.extend(self._new_buffers(free))
 
     @property
     def room(self) -> int:
-        """How many more runs can be asked for before one must be taken."""
+        """Number of runs that can be requested before one must be taken."""
         return len(self._free)
 
     @property
     def waiting(self) -> int:
-        """Runs asked for and not taken yet."""
+        """Number of runs requested and not yet taken."""
         return len(self._pending)
 
     @property
     def pages_waiting(self) -> int:
-        """Pages of the runs asked for and not taken yet, without what is read between them."""
+        """Number of pages in runs requested and not yet taken, without unwanted pages in between."""
         return sum(pages for _, _, pages in self._pending)
 
     @property
     def costs(self) -> DiskCosts:
-        """What plans take a run to cost: a request of the disk for each segment."""
+        """Costs of a run assumed by plans: one disk request per segment."""
         return self._disk.costs.in_segments(len(self._table.segments))
 
     def ask(self, run: Pages | PageSequence) -> None:
-        """Start to read a run: pages that lie one behind the other, or a sequence of a read plan.
+        """Request a run: adjacent pages, or a sequence of a read plan.
 
-        Of a sequence all that lies between its pages is read and counted by the disk, but only the pages it names are
-        checked and given.
+        For a sequence, the disk reads and counts everything between its pages, but only its own pages are verified and
+        returned.
         """
         pages, span_pages, spans = run if isinstance(run, PageSequence) else (run, run.size, None)
         segments = self._table.segments
@@ -201,7 +198,7 @@ class RunReader:
         self._pending.append((coming, buffer, pages.size))
 
     def _are_verified(self, requests: list[SegmentRequest], pages: Pages) -> bool:
-        """Whether pages were checked before; when all were, nobody asks again."""
+        """True if these pages were verified before. Once all pages of R are, the test is skipped."""
         if not self._all_verified:
             self._asked += 1
             if self._asked % _LOOK_EVERY == 0:
@@ -214,29 +211,29 @@ class RunReader:
         return self._lanes
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Do something else in the reader's threads."""
+        """Run other work in the reader's threads."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="semistream-reader")
         return self._pool.submit(work, *arguments)
 
     def take(self) -> Any:
-        """Wait for the oldest run asked for. Its buffer is the caller's until `give_back`."""
+        """Wait for the oldest requested run and return it. Its buffer belongs to the caller until `give_back`."""
         future, buffer, _ = self._pending.popleft()
         self._taken = buffer
         return future.result()
 
     def give_back(self) -> None:
-        """Say that the run taken last is no longer needed: its buffer can be read into again."""
+        """Release the run taken last, so that its buffer can be reused."""
         if self._taken is not None:
             buffer, self._taken = self._taken, None
             if buffer.data.size != self._buffer_bytes:
-                del buffer  # before there is a new one
+                del buffer  # frees it before allocating a new one
                 self._free.extend(self._new_buffers(1))
             else:
                 self._free.append(buffer)
 
     def read_all(self, runs: Iterable[Pages | PageSequence]) -> Iterator[PageRun]:
-        """Every run in order, such as a plan's, read ahead; each is valid until the next one is asked for."""
+        """Yield the runs in order, reading ahead; each is valid until the next one is yielded."""
         for run in runs:
             if not self._free:
                 yield self.take()
@@ -247,18 +244,18 @@ class RunReader:
             self.give_back()
 
     def _require_adjacent(self, pages: Pages, span_pages: int) -> None:
-        """Refuse what would be miscounted."""
+        """Raise `InvalidArgument` for pages with gaps between them, which would be miscounted."""
         if span_pages == pages.size and span_of(self._table, pages)[1] != self._table.nbytes[pages].sum():
             raise InvalidArgument(
-                f"the {pages.size} pages from {pages[0]} to {pages[-1]} do not lie one behind the other. Ask for runs "
-                "of PageTable.cut_runs, or for the sequences of a read plan."
+                f"the {pages.size} pages from {pages[0]} to {pages[-1]} are not adjacent on disk. Ask for runs from "
+                "PageTable.cut_runs, or for the sequences of a read plan."
             )
 
     def _require_fitting(self, pages: Pages, nbytes: int) -> None:
-        """Refuse what is larger than a buffer."""
+        """Raise `InvalidArgument` for a run larger than a buffer."""
         if buffer_bytes(nbytes) > buffer_bytes(self._run_bytes):
             raise InvalidArgument(
-                f"the pages from {pages[0]} to {pages[-1]} span {nbytes} bytes, and the reader's runs have at most "
+                f"the pages from {pages[0]} to {pages[-1]} span {nbytes} bytes, but the reader's runs have at most "
                 f"{self._run_bytes}. Raise run_bytes, or ask for shorter runs."
             )
 
@@ -269,7 +266,7 @@ class RunReader:
         return run
 
     def _run(self, requests: list[SegmentRequest], pages: Pages, buffer: Bytes, before: list[int]) -> PageRun:
-        """Pages that were read to a buffer; ``before`` are the bytes of each request that come before those wanted."""
+        """Build the run of pages read to a buffer; ``before`` has the unwanted leading bytes of each request."""
         first, last = int(pages[0]), int(pages[-1])
         some = slice(first, last + 1) if last - first + 1 == pages.size else pages  # a slice makes no copies
         starts, lengths = [], []
@@ -282,7 +279,7 @@ class RunReader:
         return PageRun(self._layout, buffer, pages, np.stack(starts), self._table.rows[some], np.stack(lengths))
 
     def close(self) -> None:
-        """Wait for the threads, end them, and close the disk's files."""
+        """Wait for the threads to end, and close the disk's files."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
@@ -294,7 +291,7 @@ class RunReader:
 
 
 class _Buffer:
-    """Memory for a run, and its address."""
+    """The memory of a run, and its address."""
 
     def __init__(self, data: Bytes) -> None:
         self.data = data
@@ -302,14 +299,14 @@ class _Buffer:
 
 
 class _LateRun(NamedTuple):
-    """A run that is read when it is wanted, like a future."""
+    """A future-like run, read only when its result is requested."""
 
     result: Callable[[], PageRun]
-    """Read it."""
+    """Function that reads and returns the run."""
 
 
 class _LaneRun:
-    """A run that lanes read, like a future."""
+    """A future-like run that lanes are reading."""
 
     def __init__(
         self, reader: RunReader, lanes: ReadLanes, requests: list[SegmentRequest], pages: Pages, buffer: _Buffer
@@ -325,10 +322,10 @@ class _LaneRun:
         )
 
     def result(self) -> PageRun:
-        """Wait for the run."""
+        """Wait for the run and return it."""
         got = self._reads.wait()
         for i, request in enumerate(self._requests):
-            if got[i] < self._before[i] + request.read.nbytes:  # read again to say why, or because it was interrupted
+            if got[i] < self._before[i] + request.read.nbytes:  # read again, to raise the error or to finish the read
                 self._before[i] = request.read(self._buffer[request.begin :])
         return self._reader._run(self._requests, self._pages, self._buffer, self._before)
 

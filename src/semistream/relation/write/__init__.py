@@ -1,1 +1,1 @@
-"""Writing a relation: sources, external sort, pages, and the draft of a version."""
+"""Writing of relations: sources, external sort, pages, and drafts of versions."""

@@ -1,4 +1,4 @@
-"""Build a relation: rows in any order become pages clustered by key code."""
+"""Build a relation: turn rows in any order into pages clustered by key code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from semistream.relation.write.sources import open_source
 from semistream.relation.write.version_draft import Draft, new_version, seal_whole
 
 DEFAULT_PAGE_BYTES = 64 * 1024
-SEGMENT_BYTES = 40 * 1024  # of a page in each column group, on the average: it should be worth a request
+SEGMENT_BYTES = 40 * 1024  # average bytes of a page in each column group: large enough to be worth a request
 LEAST_PAGE_BYTES = 512
 LEAST_MEMORY = 128 * 10**6
 
@@ -79,7 +79,7 @@ def build_relation(
 
 
 class PageOptions:
-    """How large pages are and how full they are made, checked."""
+    """Validated page options: the size of pages and the share of it to fill."""
 
     def __init__(self, page_bytes: int | None, fill_factor: float, *, groups: int = 0) -> None:
         default = max(groups * SEGMENT_BYTES, DEFAULT_PAGE_BYTES)
@@ -87,12 +87,12 @@ class PageOptions:
         if self.page_bytes < LEAST_PAGE_BYTES:
             raise InvalidArgument(f"page_bytes is {self.page_bytes}; give at least {LEAST_PAGE_BYTES}.")
         if not 0.1 <= fill_factor <= 1.0:
-            raise InvalidArgument(f"fill_factor is {fill_factor}; give a share between 0.1 and 1.0.")
+            raise InvalidArgument(f"fill_factor is {fill_factor}; give a number between 0.1 and 1.0.")
         self.fill_bytes = int(self.page_bytes * fill_factor)
 
 
 class NullKeyRows:
-    """Rows whose key is null: no join by the key can reach them, so they lie in a file of their own, counted."""
+    """Writer of the rows with a null key, to a separate file, because no equality join on the key matches them."""
 
     def __init__(self, draft: Draft, schema: pa.Schema) -> None:
         self._draft = draft
@@ -103,7 +103,7 @@ class NullKeyRows:
         self.rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Put rows aside."""
+        """Write rows to the file, creating it on the first call."""
         if self._writer is None:
             self._name = self._draft.name_file("null-keys")
             self._sink = pa.OSFile(str(self._draft.folder / self._name), "wb")
@@ -112,7 +112,7 @@ class NullKeyRows:
         self.rows += batch.num_rows
 
     def close(self) -> list[WholeFile]:
-        """Finish the file; empty when there were no such rows."""
+        """Finish the file and return it in a list; return an empty list if there were no rows."""
         if self._name is None:
             return []
         self._writer.close()
@@ -120,18 +120,18 @@ class NullKeyRows:
         return [seal_whole(self._draft.folder, self._name)]
 
     def abandon(self) -> None:
-        """Close the file; the draft removes it if it fails."""
+        """Close the file. A failed draft removes it."""
         if self._sink is not None:
             self._sink.close()
 
 
 def key_names(key: str | Sequence[str], schema: pa.Schema) -> tuple[str, ...]:
-    """The key columns' names, checked against the columns there are."""
+    """Return the names of the key columns, checked against the schema."""
     names = (key,) if isinstance(key, str) else tuple(key)
     if not names:
         raise InvalidArgument("key is empty; name at least one column.")
     if len(set(names)) < len(names):
-        raise InvalidArgument(f"key names a column twice: {', '.join(names)}.")
+        raise InvalidArgument(f"key names a column twice: {', '.join(names)}. Name each column once.")
     for name in names:
         if name not in schema.names:
             raise ColumnNotFound(name, schema.names, where="the relation's data")
@@ -140,7 +140,7 @@ def key_names(key: str | Sequence[str], schema: pa.Schema) -> tuple[str, ...]:
 
 
 def require_distinct(schema: pa.Schema, *, where: str) -> None:
-    """Refuse columns of one name."""
+    """Raise `InvalidArgument` if two columns share a name."""
     if len(set(schema.names)) < len(schema.names):
         twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
         raise InvalidArgument(f"{where} has several columns called {', '.join(twice)}; rename them.")
@@ -149,7 +149,7 @@ def require_distinct(schema: pa.Schema, *, where: str) -> None:
 def with_codes(
     batches: Iterator[pa.RecordBatch], names: tuple[str, ...], codec: KeyCodec, layout: PageLayout, nulls: NullKeyRows
 ) -> Iterator[pa.RecordBatch]:
-    """Batches as pages store them: with their key codes, and without the rows whose key is null."""
+    """Yield batches in the columns of pages, with key codes; rows with a null key go to ``nulls`` instead."""
     for batch in batches:
         codes, matchable = codec.encode([batch.column(name) for name in names])
         kept = batch

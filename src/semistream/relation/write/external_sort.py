@@ -1,7 +1,8 @@
-"""Sort record batches by a 64-bit code, out of core, by DuckDB.
+"""Out-of-core sort of record batches by a 64-bit code, with DuckDB.
 
-DuckDB has fewer types than Arrow. Columns go through the sort in a type that DuckDB carries without loss and come
-back as what they were: fixed-width types as integers or bytes of the same width, nested or not, the rest as they are.
+DuckDB has fewer types than Arrow. Each column passes through the sort in a type that DuckDB keeps without loss, and is
+converted back afterwards. Fixed-width types, nested or not, pass as integers or bytes of the same width; all other
+types pass unchanged.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from semistream.relation.format.nested_types import map_children
 
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _MEMORY_PER_THREAD = 125 * 10**6  # with less, DuckDB's threads starve each other of blocks
-_MEMORY_ROWS = 3 * 122_880  # DuckDB sorts no fewer than 122,880 rows at a time, whatever they weigh
+_MEMORY_ROWS = 3 * 122_880  # DuckDB sorts at least 122,880 rows at a time, whatever their size
 _OUTPUT_ROWS = 1 << 16
-_OUTPUT_SHARE = 16  # a batch of sorted rows takes at most about a 16th of the memory
+_OUTPUT_SHARE = 16  # a batch of sorted rows uses at most about 1/16 of the memory
 
 
 def sort_batches(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, by: str, memory_bytes: int, scratch: Path
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of ``batches`` in ascending order of the 64-bit column ``by``, within about ``memory_bytes``.
+    """Sort the rows of ``batches`` by the 64-bit column ``by``, ascending, within about ``memory_bytes``.
 
-    What does not fit goes to the folder ``scratch``, which must exist; DuckDB removes its files when it is done.
-    An error that ``batches`` raises comes out as it is.
+    The sort spills to the folder ``scratch``, which must exist; DuckDB removes its files at the end. An error raised by
+    ``batches`` propagates unchanged.
     """
     rows = iter(batches)
     first = next(rows, pa.RecordBatch.from_pylist([], schema=schema))
@@ -48,7 +49,7 @@ def sort_batches(
             "preserve_insertion_order": False,
         }
     )
-    connection.execute("SET enable_progress_bar = false")  # it would be printed over what commands print
+    connection.execute("SET enable_progress_bar = false")  # it would overwrite the output of commands
     try:
         connection.register("incoming", incoming)
         ordered = connection.sql(f"SELECT * FROM incoming ORDER BY c{schema.get_field_index(by)}")
@@ -60,8 +61,8 @@ def sort_batches(
             raise raised[0] from None
         reason = str(error).partition("\n")[0]
         raise RelationError(
-            f"the sort failed: {reason}. It had {memory_bytes} bytes of memory and the disk of {scratch.parent}: make "
-            f"room there, or raise memory; rows of about {row_bytes} bytes want {_MEMORY_ROWS * row_bytes} bytes of it."
+            f"the sort failed: {reason}. It had {memory_bytes} bytes of memory and the disk of {scratch.parent}. Free "
+            f"disk space there, or raise memory: rows of about {row_bytes} bytes need {_MEMORY_ROWS * row_bytes} bytes."
         ) from error
     finally:
         connection.close()
@@ -75,13 +76,13 @@ def _carry(
             columns = [carrier.carry(column) for carrier, column in zip(carriers, batch.columns, strict=True)]
             yield pa.RecordBatch.from_arrays(columns, schema=carried)
     except BaseException as error:
-        raised.append(error)  # DuckDB makes a text of it
+        raised.append(error)  # DuckDB passes on only its text
         raise
 
 
 @dataclass(frozen=True)
 class _Carrier:
-    """How a column passes through DuckDB: its buffers are viewed as ``raw``, wide values then ``carried`` as bytes."""
+    """Conversion of a column for DuckDB: buffers are viewed as type ``raw``, then cast to ``carried`` (wide values)."""
 
     own: pa.DataType
     raw: pa.DataType
@@ -106,13 +107,13 @@ class _Carrier:
 
 
 def _raw(type_: pa.DataType) -> pa.DataType:
-    """The type of the same buffers that has only integers, floats, booleans, strings and bytes in it."""
+    """Return a type with the same buffers, made only of integers, floats, booleans, strings and bytes."""
     t = pa.types
     is_bytes = t.is_string(type_) or t.is_large_string(type_) or t.is_binary(type_) or t.is_large_binary(type_)
     if is_bytes or t.is_integer(type_) or t.is_boolean(type_) or t.is_float32(type_) or t.is_float64(type_):
         return type_
     if t.is_nested(type_):
-        return map_children(type_, _raw, number_fields=True)  # DuckDB takes no names that differ only in case
+        return map_children(type_, _raw, number_fields=True)  # DuckDB rejects names that differ only in case
     if t.is_fixed_size_binary(type_):
         return pa.binary(type_.byte_width)
     return _INTEGERS.get(type_.bit_width, pa.binary(type_.bit_width // 8))

@@ -1,4 +1,4 @@
-"""Writes sorted rows as pages: Arrow IPC files, one for each column group, whose record batches are R's pages."""
+"""Write sorted rows as pages: one Arrow IPC file per column group, with one record batch per page."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _TRAILER = 10  # footer length (4 bytes) and the closing magic
 
 
 class PageWriter:
-    """Writes the data files of some pages: one for each column group. Rows must come in ascending order of their codes.
+    """Writer of pages to data files, one per column group. Rows must arrive in ascending order of their codes.
 
-    ``page_bytes`` bounds a page, with all that Arrow puts around the rows; a single row that is larger gets a page of
-    its own. The files count only when `close` has given their entries and the page table.
+    ``page_bytes`` bounds a page, including Arrow's metadata and padding; a single larger row gets a page of its own.
+    The files are valid only after `close`, which returns their manifest entries and the page table.
     """
 
     def __init__(self, paths: Sequence[Path], layout: PageLayout, code_column: str, *, page_bytes: int) -> None:
@@ -40,7 +40,7 @@ class PageWriter:
         self._last: list[Int64s] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; those that may still share a page with the next ones are kept back."""
+        """Add rows. The last rows are held back, because they may share a page with the next ones."""
         if self._rest is not None:
             batch = pa.concat_batches([self._rest, batch])
         self._rest = None
@@ -50,7 +50,7 @@ class PageWriter:
             self._rest = batch.slice(int(cuts[-1]))
 
     def write_apart(self, batch: pa.RecordBatch, *, most_bytes: int) -> None:
-        """Add rows that share no page with others: one page if ``most_bytes`` take them, else as many as needed."""
+        """Add rows that share no page with others: in one page if they fit in ``most_bytes``, otherwise in several."""
         self.end_page()
         if batch.num_rows and row_ends(batch, self._layout)[-1] <= most_bytes - self._frame:
             self._rest = batch
@@ -60,17 +60,17 @@ class PageWriter:
 
     @property
     def pages(self) -> int:
-        """Pages written so far."""
+        """Number of pages written so far."""
         return sum(part.size for part in self._rows)
 
     def end_page(self) -> None:
-        """Let the next rows start a page of their own."""
+        """Write the rows held back as a page, so that the next rows start a new one."""
         if self._rest is not None:
             self._write_pages(self._rest, np.array([0, self._rest.num_rows]))
             self._rest = None
 
     def _write_pages(self, batch: pa.RecordBatch, cuts: Int64s) -> None:
-        """Write the pages between consecutive cuts; what follows the last cut is not written."""
+        """Write the pages between consecutive cuts; rows after the last cut are not written."""
         if cuts.size < 2:
             return
         codes = batch.column(self._code_column).view(pa.int64()).to_numpy()
@@ -81,7 +81,10 @@ class PageWriter:
         self._last.append(codes[cuts[1:] - 1])
 
     def close(self, names: Sequence[str], number: int) -> tuple[list[DataFile], PageTable]:
-        """Finish the files and force them to disk; their entries ``names`` and the page table with file ``number``."""
+        """Finish the files and force them to disk; return their entries and the page table.
+
+        The entries are called ``names``; the page table refers to the files by ``number``.
+        """
         self.end_page()
         sealed = [file.seal(name) for file, name in zip(self._files, names, strict=True)]
         rows = _joined(self._rows).astype(np.int32)
@@ -95,7 +98,7 @@ class PageWriter:
         return [entry for entry, _ in sealed], table
 
     def abandon(self) -> None:
-        """Close without a result and remove the files."""
+        """Close and remove the files."""
         for file in self._files:
             file.abandon()
 
@@ -118,13 +121,13 @@ class _SegmentFile:
             batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
         for start, length in zip(cuts[:-1].tolist(), np.diff(cuts).tolist(), strict=True):
             page = batch.slice(start, length)
-            # Of buffers that start at the first row Arrow writes up to 64 bytes more than the page has, if they are
-            # there; of nested values bitmaps that start at bit 0 to their end, far beyond the page: copy them.
+            # Copy pages of which Arrow would write too much. Buffers sliced from row 0 are written with up to 64 bytes
+            # beyond the page. Bitmaps of nested values that start at bit 0 are written to their end, far beyond it.
             copied = self._nested or start == 0
             self._writer.write_batch(pa.concat_batches([page, self._no_rows]) if copied else page)
 
     def seal(self, name: str) -> tuple[DataFile, SegmentTable]:
-        """Finish the file, force it to disk, and give its entry and where its segments are."""
+        """Finish the file, force it to disk, and return its entry and segment table."""
         self._writer.close()
         self._sink.close()
         sync_file(self._path)
@@ -137,15 +140,15 @@ class _SegmentFile:
 
 
 def code_column(layout: PageLayout, key: tuple[str, ...]) -> str:
-    """The stored column that holds the key codes."""
+    """Return the name of the stored column that holds the key codes."""
     return CODE_COLUMN if CODE_COLUMN in layout.schema.names else key[0]
 
 
 def frame_bytes(layout: PageLayout) -> int:
-    """What a page takes besides its rows: the messages' metadata, padding, the last offset of strings."""
+    """Return the bytes of a page besides its rows: metadata of the messages, padding, the last offset of strings."""
     metadata = sum(_metadata_bytes(segment.schema) for segment in layout.segments)
     last_offsets = 8 * sum(count_offsets(column.type) for column in layout.columns)
-    further_bytes = 56 * sum(column.kind == "binary" for column in layout.columns)  # Arrow pads those of strings to 64
+    further_bytes = 56 * sum(column.kind == "binary" for column in layout.columns)  # Arrow pads string data to 64
     return metadata + 8 * layout.num_buffers + last_offsets + further_bytes
 
 
@@ -160,7 +163,7 @@ def _joined(parts: list[Int64s]) -> Int64s:
 
 
 def _seal(path: Path, name: str) -> tuple[DataFile, SegmentTable]:
-    """Read the finished file back and take the checksum of every segment, and of the bytes around them."""
+    """Read the finished file back and compute the checksums of every segment and of the bytes around them."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(size - _TRAILER)
@@ -179,7 +182,7 @@ def _seal(path: Path, name: str) -> tuple[DataFile, SegmentTable]:
 
 
 def edge_checksum(path: Path, begin: int, end: int) -> int:
-    """Checksum of a data file's bytes outside ``begin`` to ``end``, where its pages lie."""
+    """Compute the checksum of a data file's bytes outside ``begin`` to ``end``, the range of its pages."""
     with path.open("rb") as file:
         head = file.read(begin)
         file.seek(end)

@@ -1,4 +1,4 @@
-"""Where the rows of a relation come from: anything Arrow, an iterable of batches, or files."""
+"""Sources of a relation's rows: Arrow objects, iterables of record batches, or files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def open_source(data: Any) -> pa.RecordBatchReader:
-    """A reader over ``data``; see `Relation.build` for what it may be. Types are made storable.
+    """Open ``data``, in any form that `Relation.build` accepts, as a reader of storable types.
 
     Dictionaries, views and extension types become the plain type of their values.
     """
@@ -54,7 +54,7 @@ def _open_batches(data: Iterable[Any]) -> pa.RecordBatchReader:
     if first is None:
         raise InvalidArgument("data is an iterable with no batches, so its columns are unknown. Give an empty table.")
     if not isinstance(first, pa.RecordBatch | pa.Table):
-        raise InvalidArgument(f"data gives {type(first).__name__} objects; it must give pyarrow record batches.")
+        raise InvalidArgument(f"data yields {type(first).__name__} objects; it must yield pyarrow record batches.")
     return pa.RecordBatchReader.from_batches(first.schema, _flat(chain([first], batches), first.schema))
 
 
@@ -62,14 +62,14 @@ def _flat(items: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for item in items:
         if not isinstance(item, pa.RecordBatch | pa.Table) or not item.schema.equals(schema):
             found = item.schema.to_string() if isinstance(item, pa.RecordBatch | pa.Table) else type(item).__name__
-            raise InvalidArgument(f"data gives batches that differ: first\n{schema.to_string()}\nthen\n{found}")
+            raise InvalidArgument(f"data yields batches that differ: first\n{schema.to_string()}\nthen\n{found}")
         yield from item.to_batches() if isinstance(item, pa.Table) else [item]
 
 
 def _open_path(path: Path) -> pa.RecordBatchReader:
     if not path.exists():
         raise RelationError(
-            f"{path} does not exist; give the path of a Parquet, Arrow IPC or CSV file, or of a folder of one kind."
+            f"{path} does not exist; give the path of a Parquet, Arrow IPC or CSV file, or a folder of one kind."
         )
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")
     formats = {_FORMATS.get(file.suffix.lower(), "") for file in files}
@@ -84,7 +84,7 @@ def _open_path(path: Path) -> pa.RecordBatchReader:
 
 
 def storable(type_: pa.DataType, name: str, *, nested: bool = False) -> pa.DataType:
-    """The plain type that pages keep for the type of the column ``name``."""
+    """Return the plain type in which pages store a column of type ``type_``; ``name`` is for error messages."""
     t = pa.types
     if isinstance(type_, pa.BaseExtensionType):
         return storable(type_.storage_type, name, nested=nested)
@@ -96,7 +96,9 @@ def storable(type_: pa.DataType, name: str, *, nested: bool = False) -> pa.DataT
         return pa.binary()
     has_own_layout = t.is_union(type_) or t.is_list_view(type_) or t.is_large_list_view(type_)
     if has_own_layout or (nested and (t.is_null(type_) or t.is_run_end_encoded(type_))):
-        raise InvalidArgument(f"column {name!r} has {type_} in its type, which pages cannot hold. Cast it, or drop it.")
+        raise InvalidArgument(
+            f"column {name!r} has {type_} in its type, which pages cannot store. Cast the column, or drop it."
+        )
     return map_children(type_, lambda child: storable(child, name, nested=True))
 
 
@@ -109,7 +111,7 @@ def _normalised(reader: pa.RecordBatchReader, target: pa.Schema) -> Iterator[pa.
 
 
 def plain(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """A column with its values as ``target``, a type that pages keep."""
+    """Convert a column to ``target``, the storable type of its values."""
     if isinstance(column, pa.ExtensionArray):
         return plain(column.storage, target)
     if pa.types.is_run_end_encoded(column.type):

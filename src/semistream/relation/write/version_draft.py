@@ -1,4 +1,4 @@
-"""A version in the making: files are written under names of their own, and one pointer swap publishes them."""
+"""Drafts of new versions: files are written under fresh names, and replacing CURRENT publishes them all at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OURS = {CURRENT, DATA, VERSIONS, LMDB, "lock"}
 
 
 class Draft:
-    """The next version of the relation in ``folder``. Nothing of it is seen by readers before `publish`."""
+    """The next version of the relation in ``folder``, invisible to readers until `publish`."""
 
     def __init__(self, folder: Path, version: int) -> None:
         self.folder = folder
@@ -48,17 +48,17 @@ class Draft:
         self.scratch = folder / DATA / f".{self._token}"
 
     def name_file(self, label: str) -> str:
-        """A fresh file name, relative to the folder, that is removed again if the draft fails."""
+        """Return a fresh file name, relative to the folder. The file is removed if the draft fails."""
         name = f"{DATA}/{self.version:06d}-{self._token}-{label}.arrow"
         self._names.append(name)
         return name
 
     def name_files(self, label: str, groups: int) -> list[str]:
-        """Fresh names for files of the same pages, one for each column group."""
+        """Return fresh file names for the same pages, one per column group."""
         return [self.name_file(label if group == 0 else f"{label}-{group}") for group in range(groups)]
 
     def adopt(self, name: str) -> None:
-        """Take over a file that someone else wrote for this draft."""
+        """Take ownership of a file written elsewhere for this draft."""
         self._names.append(name)
 
     def publish(
@@ -77,9 +77,9 @@ class Draft:
         transactions: Mapping[str, tuple[int, int]] = MappingProxyType({}),
         counters: Mapping[str, int] = MappingProxyType({}),
     ) -> Manifest:
-        """Make this version the current one: after this call, and not before, readers open it.
+        """Make this version current. Readers open it from then on, and not before.
 
-        ``changes`` are the ascending codes of all keys whose rows may differ from the version before, if that is known.
+        ``changes`` are the ascending codes of all keys whose rows may differ from the previous version, if known.
         """
         manifest = Manifest(
             version=self.version,
@@ -105,7 +105,7 @@ class Draft:
         return manifest
 
     def _write_table(self, label: str, table: pa.Table) -> WholeFile:
-        """Write a file that stands beside the manifest."""
+        """Write a table to a file next to the manifest."""
         name = f"{VERSIONS}/{self.version:06d}-{self._token}.{label}.arrow"
         self._names.append(name)
         with pa.OSFile(str(self.folder / name), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -114,7 +114,7 @@ class Draft:
 
     @property
     def is_published(self) -> bool:
-        """Whether readers open this version."""
+        """True if this version is the current one."""
         return (self.folder / CURRENT).exists() and get_current(self.folder) == self.version
 
     def discard(self) -> None:
@@ -124,14 +124,14 @@ class Draft:
 
 
 def seal_whole(folder: Path, name: str) -> WholeFile:
-    """Force a finished file to disk and take its checksum."""
+    """Force a finished file to disk and compute its checksum."""
     path = folder / name
     sync_file(path)
     return WholeFile(name, path.stat().st_size, checksum_file(path))
 
 
 def check_whole(folder: Path, file: WholeFile) -> Path:
-    """The path of a file that is there and has its bytes as they were sealed."""
+    """Return the path of a file, after checking that it exists and matches its size and checksum."""
     path = folder / file.name
     if not path.exists():
         raise CorruptRelation(f"{path} is missing. Restore it from a copy, or build the relation again.")
@@ -141,7 +141,7 @@ def check_whole(folder: Path, file: WholeFile) -> Path:
 
 
 def checksum_file(path: Path) -> int:
-    """Checksum of all the bytes of a file."""
+    """Compute the checksum of a whole file."""
     digest = xxhash.xxh64()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -151,9 +151,9 @@ def checksum_file(path: Path) -> int:
 
 @contextmanager
 def new_version(folder: Path, *, create: bool, overwrite: bool = False) -> Iterator[Draft]:
-    """Hold the writer's lock and draft the next version. On an error every file of the draft is removed.
+    """Hold the writer lock and draft the next version. An error removes every file of the draft.
 
-    ``create`` makes the relation's folder if need be; ``overwrite`` lets it replace a relation that is there.
+    ``create`` creates the relation's folder if necessary; ``overwrite`` allows a build over an existing relation.
     """
     made = False
     if create:
@@ -163,7 +163,7 @@ def new_version(folder: Path, *, create: bool, overwrite: bool = False) -> Itera
         get_current(folder)
     with writer_lock(folder):
         if create:
-            _require_free(folder, overwrite)  # again: another writer may have published before we had the lock
+            _require_free(folder, overwrite)  # again: another writer may have published before we got the lock
         for part in (DATA, VERSIONS):
             (folder / part).mkdir(exist_ok=True)
         version = get_current(folder) + 1 if (folder / CURRENT).exists() else 1
@@ -171,7 +171,7 @@ def new_version(folder: Path, *, create: bool, overwrite: bool = False) -> Itera
         try:
             yield draft
         except BaseException:
-            if not draft.is_published:  # an interrupt after the swap of the pointer takes nothing back
+            if not draft.is_published:  # an interrupt after the publication undoes nothing
                 draft.discard()
                 if made:
                     shutil.rmtree(folder, ignore_errors=True)
@@ -181,7 +181,7 @@ def new_version(folder: Path, *, create: bool, overwrite: bool = False) -> Itera
 
 
 def _make(folder: Path) -> bool:
-    """Make a folder; false when it is there already, be it by another writer a moment ago."""
+    """Create a folder; return False if it already exists, perhaps created by another writer a moment ago."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -197,7 +197,7 @@ def _require_free(folder: Path, overwrite: bool) -> None:
     if (folder / CURRENT).exists():
         if not overwrite:
             raise RelationError(
-                f"{folder} holds a relation already. Give overwrite=True to publish a new version of it."
+                f"{folder} already holds a relation. Give overwrite=True to publish a new version of it."
             )
     elif foreign := {entry.name for entry in set(folder.iterdir()) - leftovers(folder / CURRENT)} - _OURS:
         raise RelationError(

@@ -1,1 +1,1 @@
-"""Kernels of reading: cutting a read plan, serving reads, gathering rows."""
+"""Kernels for reading: cut a read plan, serve reads, gather rows."""

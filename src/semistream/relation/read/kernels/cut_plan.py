@@ -1,10 +1,8 @@
-"""Cut wanted pages into sequences that are read with one request each.
+"""Cut wanted pages into sequences of one request each, and number the slots of pages on disk.
 
-``pages`` are the wanted ones in the order of the disk. A sequence goes from one wanted page to another of the same file
-and covers all that lies between. ``cuts`` takes the position of each sequence's first page, and the end; the number of
-sequences is returned.
-
-Number the places of pages on disk.
+``pages`` are the wanted pages in disk order. A sequence goes from one wanted page to another of the same file and
+covers everything in between. The cutting kernels fill ``cuts`` with the position of each sequence's first page,
+followed by the end, and return the number of sequences.
 """
 
 import numpy as np
@@ -21,7 +19,7 @@ Float64s = npt.NDArray[np.float64]
 def _fits(
     first: int, last: int, file: Int32s, offset: Int64s, nbytes: Int64s, slot: Int32s, most_bytes: int, most_pages: int
 ) -> bool:
-    """Whether one request may read from page ``first`` to page ``last``."""
+    """True if one request may read from page ``first`` to page ``last``."""
     return first == last or (
         file[first] == file[last]
         and offset[last] + nbytes[last] - offset[first] <= most_bytes
@@ -31,7 +29,7 @@ def _fits(
 
 @njit(inline="always")
 def _follows(after: int, before: int, file: Int32s, offset: Int64s, nbytes: Int64s) -> bool:
-    """Whether page ``after`` lies on disk right behind page ``before``."""
+    """True if page ``after`` lies on disk directly after page ``before``."""
     return file[after] == file[before] and offset[after] == offset[before] + nbytes[before]
 
 
@@ -53,13 +51,13 @@ def cut_optimally(
     queue: Int64s,
     cuts: Int64s,
 ) -> int:
-    """The cheapest cut: the dynamic program of SSIJ IV-D in O(pages), whatever the limits are.
+    """Compute the cheapest cut: the dynamic program of SSIJ IV-D in O(pages), whatever the limits are.
 
     OPT[j] = min over e of (S + T * (end of e - begin of j) + OPT[e + 1]), where only ``through_s[e]`` = T * end of e +
-    OPT[e + 1] depends on e, and the farthest e that j may reach never moves back as j grows: it is the minimum of a
+    OPT[e + 1] depends on e. The farthest e that j may reach never moves back as j grows, so OPT[j] is the minimum of a
     sliding window. ``queue`` holds the ends that can still be the best one of some j, the farthest and cheapest first.
-    Of plans that cost the same, the one with shorter sequences is taken. Of S, ``saved_s`` is not spent on a sequence
-    that begins where the one before ended: that too depends on e alone, as it is so if page e + 1 lies behind page e.
+    Of plans with equal cost, the one with shorter sequences wins. A sequence that starts where the previous one ended
+    saves ``saved_s`` of S. That too depends on e alone, namely on page e + 1 lying directly after page e.
 
     ``through_s``, ``ends`` (the last position of the best sequence from each page on) and ``queue`` are scratch.
     """
@@ -89,7 +87,7 @@ def cut_optimally(
 
 @njit(cache=True, nogil=True)
 def count_following(pages: Pages, cuts: Int64s, file: Int32s, offset: Int64s, nbytes: Int64s) -> int:
-    """How many sequences begin on disk where the one before ended."""
+    """Count the sequences that start on disk where the previous one ended."""
     following = 0
     for cut in cuts[1:-1]:
         following += _follows(pages[cut], pages[cut - 1], file, offset, nbytes)
@@ -108,7 +106,7 @@ def cut_greedily(
     most_pages: int,
     cuts: Int64s,
 ) -> int:
-    """From each first page on as far as the limits go without more than ``most_unwanted`` others in a row."""
+    """Extend each sequence as far as the limits allow, with at most ``most_unwanted`` unwanted pages in a row."""
     sequences, begin = 0, 0
     for i in range(pages.size):
         page = pages[i]
@@ -134,10 +132,9 @@ def number_slots(
     mean_bytes: npt.NDArray[np.float64],
     slot: Int32s,
 ) -> None:
-    """Fill ``slot`` with consecutive numbers in ``order``, that of the disk.
+    """Fill ``slot`` with the slot numbers of pages; ``order`` is the disk order.
 
-    Bytes between two pages of a file that belong to neither are pages too: as many as ``mean_bytes`` of the file make
-    of them, at least one.
+    A gap between two pages of a file counts as pages of the file's ``mean_bytes``, and as at least one.
     """
     number = 0
     for i in range(order.size):

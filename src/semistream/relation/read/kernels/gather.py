@@ -1,8 +1,8 @@
-"""Copy chosen rows out of the pages of a run, column by column, into fresh Arrow-shaped buffers.
+"""Copy chosen rows from the pages of a run, column by column, into fresh buffers in Arrow's layout.
 
-``page`` and ``row`` name the chosen rows: the page's position in the run, and the row's position in the page.
-``starts[page]`` is where the column's buffer stands in the run; -1 marks a validity bitmap that is absent
-because every row is valid.
+``page`` and ``row`` identify the chosen rows: the page's position in the run, and the row's position in the page.
+``starts[page]`` is the start of the column's buffer in the run; -1 marks an absent validity bitmap, which means that
+every row is valid.
 """
 
 from typing import Any
@@ -14,25 +14,26 @@ from numba import njit
 from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
 from semistream.kernels.byte_strings import address_of, copy_bytes
 
-_LINE = 64  # bytes that the processor fetches at once
-_DENSE = 16  # rows for each one that is wanted, up to which all lines of a column are fetched
+_LINE = 64  # bytes of a cache line
+_DENSE = 16  # fetch all cache lines of a column if at least one row in 16 is wanted
 
 
 @njit(cache=True, nogil=True)
 def gather_columns(
     values: npt.NDArray[Any], positions: Int64s, buffers: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]
 ) -> Any:
-    """Columns of one fixed width; ``values`` is the run viewed as the width's type.
+    """Gather columns of one fixed width; ``values`` is the run viewed as the width's type.
 
-    ``positions[page, buffer]`` is where a buffer stands in the run, ``buffers`` are those of the columns, and
-    ``out[column]`` takes the column's values.
+    ``positions[page, buffer]`` is the start of a buffer in the run, ``buffers`` are the buffers of the columns, and
+    ``out[column]`` takes the column's values. The result is meaningless; it keeps the prefetch from being optimised
+    away.
     """
     shift = 0
     while 1 << shift < values.itemsize:
         shift += 1
     touched = values[0]
     begin = 0
-    while begin < page.size:  # page by page: its columns are in the processor's cache for as long as it is needed
+    while begin < page.size:  # page by page, so that its columns stay in the processor's cache
         first = last = row[begin]
         end = begin + 1
         while end < page.size and page[end] == page[begin]:
@@ -41,7 +42,7 @@ def gather_columns(
         dense = (end - begin) * _DENSE > last - first
         for column in range(buffers.size):
             start = positions[page[begin], buffers[column]] >> shift
-            if dense:  # walk over the values once, so that the processor fetches them ahead
+            if dense:  # touch every cache line once, so that the processor prefetches the values
                 for i in range(start + first, start + last, _LINE // values.itemsize):
                     touched |= values[i]
             target = out[column]
@@ -53,7 +54,7 @@ def gather_columns(
 
 @njit(cache=True, nogil=True)
 def gather_wide(run: Bytes, width: int, starts: Int64s, page: Int32s, row: Int32s, out: Bytes) -> None:
-    """Fixed-width values of any number of bytes."""
+    """Gather fixed-width values of any number of bytes."""
     for i in range(page.size):
         source = starts[page[i]] + np.int64(row[i]) * width
         for byte in range(width):
@@ -62,7 +63,7 @@ def gather_wide(run: Bytes, width: int, starts: Int64s, page: Int32s, row: Int32
 
 @njit(cache=True, nogil=True)
 def gather_bits(run: Bytes, starts: Int64s, page: Int32s, row: Int32s, out: Bools) -> int:
-    """Bits of a bitmap (booleans, validity), one byte each; gives how many are unset."""
+    """Gather bits of a bitmap (booleans, validity) as one byte each; return the number of unset bits."""
     unset = 0
     for i in range(page.size):
         start = starts[page[i]]
@@ -78,7 +79,7 @@ def gather_bits(run: Bytes, starts: Int64s, page: Int32s, row: Int32s, out: Bool
 def gather_lengths(
     offsets: npt.NDArray[Any], starts: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]
 ) -> np.int64:
-    """Offsets of the gathered strings, ``out[0] == 0``; gives their total bytes."""
+    """Fill ``out`` with the offsets of the gathered strings, where ``out[0] == 0``; return their total bytes."""
     total = np.int64(0)
     out[0] = 0
     for i in range(page.size):
@@ -99,7 +100,7 @@ def gather_bytes(
     out_offsets: npt.NDArray[Any],
     out: Bytes,
 ) -> None:
-    """Bytes of the strings that `gather_lengths` measured."""
+    """Gather the bytes of the strings measured by `gather_lengths`."""
     source, target = address_of(run), address_of(out)
     for i in range(page.size):
         at = starts[page[i]] + row[i]

@@ -1,4 +1,4 @@
-"""Read files in a loop that never asks for the interpreter, by the system's own calls."""
+"""Read files in a compiled loop of system calls that never needs the Python interpreter."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ _give: Any = types.ExternalFunction("eventfd_write", types.int32(types.int32, ty
 
 @njit(cache=True, nogil=True)
 def serve_reads(asked: int, done: int, requests: Int64s, got: Int64s, ends: Int64s, scratch: UInt64s) -> None:
-    """Each time that the event ``asked`` counts down, do the next requests and let ``done`` count up, until ``ends``.
+    """Serve one turn of requests per signal on the eventfd ``asked``, then signal ``done``, until ``ends`` is set.
 
-    ``requests[turn]`` are those of a turn, each (descriptor, address, bytes, offset), up to the first one of no bytes;
-    the turn behind the last is the first again. ``got[turn, i]`` is how many bytes were read: fewer than asked for at
-    the end of a file, or if the system refused.
+    ``requests[turn]`` are the requests of a turn, each (descriptor, address, bytes, offset), up to the first one of
+    zero bytes. Turns are used cyclically. ``got[turn, i]`` is the number of bytes read, which is less than requested at
+    the end of a file or after an error.
     """
     turn = 0
     while _take(np.int32(asked), np.uint64(scratch.ctypes.data)) == 0 and not ends[0]:
