@@ -118,12 +118,12 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     with pytest.raises(PipelineError, match="has format 0; this version reads 1"), Ledger.open(tmp_path, "p"):
         pass
     (tmp_path / "pipeline.json").unlink()
-    with pytest.raises(PipelineError, match="it is not known whose they are"), Ledger.open(tmp_path, "p"):
+    with pytest.raises(PipelineError, match="has entries of an unknown pipeline"), Ledger.open(tmp_path, "p"):
         pass
     with pytest.raises(PipelineError, match="has not run"):
         Ledger.read(tmp_path / "none", "p")
     (tmp_path / "file").write_text("")
-    with pytest.raises(PipelineError, match="cannot be made"), Ledger.open(tmp_path / "file" / "x", "p"):
+    with pytest.raises(PipelineError, match="cannot be created"), Ledger.open(tmp_path / "file" / "x", "p"):
         pass
 
 
@@ -148,7 +148,7 @@ def _die_while_writing(folder):
 
 def test_two_processes_are_told_apart_and_one_may_look_on(tmp_path):
     with running_child(_hold, tmp_path):
-        with pytest.raises(PipelineRunning, match="already run by process"), Ledger.open(tmp_path, "p"):
+        with pytest.raises(PipelineRunning, match="already runs in process"), Ledger.open(tmp_path, "p"):
             pass
         assert Ledger.read(tmp_path, "p").last_plan is None
     with Ledger.open(tmp_path, "p"):

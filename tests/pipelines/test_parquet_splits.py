@@ -56,7 +56,7 @@ def test_a_file_that_is_none_is_one_row_and_one_that_is_gone_stops(tmp_path):
     for split in parquet_inputs([str(tmp_path / "a"), str(tmp_path / "b")], SCHEMA, 2, stop=False).splits:
         assert split.reason.startswith("the file cannot be read")
         assert [batch.to_pylist() for batch in split.read(None)] == [[{"file": split.path}]]
-    with pytest.raises(PipelineError, match="is gone before its batch was done"):
+    with pytest.raises(PipelineError, match="was removed before its batch was done"):
         parquet_inputs([str(tmp_path / "c")], SCHEMA, 2, stop=False)
     with pytest.raises(PipelineError, match="cannot be read: Permission denied"):
         require_readable("x", PermissionError(13, "Permission denied"))

@@ -1,1 +1,1 @@
-"""What a warehouse is loaded by: pipelines as data, their steps, their ledger and their tables, without Spark."""
+"""Warehouse loading without Spark: pipeline specs, steps, the ledger and target tables."""

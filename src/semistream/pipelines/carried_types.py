@@ -1,4 +1,4 @@
-"""Types that Spark and Delta have, for columns of any Arrow type: each wide enough for every value."""
+"""Map Arrow types to types that Spark and Delta support, each wide enough for every value of the original."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pyarrow import types as is_a
 
 from semistream.errors import InvalidArgument, RelationError
 
-_SPARK_DIGITS = 38  # most that Spark's decimals have
+_SPARK_DIGITS = 38  # maximum precision of a Spark decimal
 _SAME = (
     is_a.is_null, is_a.is_boolean, is_a.is_int8, is_a.is_int16, is_a.is_int32, is_a.is_int64, is_a.is_float32,
     is_a.is_float64, is_a.is_string, is_a.is_large_string, is_a.is_binary, is_a.is_large_binary, is_a.is_date32,
@@ -19,7 +19,9 @@ _WIDER = {
 
 
 def carried_schema(schema: pa.Schema) -> pa.Schema:
-    """Result columns in types that Spark has, each wide enough for every value of the type it stands for.
+    """Return ``schema`` with every type replaced by one that Spark supports and that holds all of its values.
+
+    Raise `InvalidArgument` for a column whose type Spark cannot represent.
 
     >>> carried_schema(pa.schema([("n", pa.uint32()), ("at", pa.timestamp("ms"))])).types
     [DataType(int64), TimestampType(timestamp[us])]
@@ -28,7 +30,7 @@ def carried_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of a batch, by position, under the names and in the types of ``schema``, without loss."""
+    """Cast the columns of a batch, by position, to the names and types of ``schema``; refuse any loss of values."""
     columns = [_convert(column, field) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -40,7 +42,7 @@ def _convert(column: pa.Array, field: pa.Field) -> pa.Array:
         return column.cast(field.type)
     except pa.ArrowInvalid as error:
         raise RelationError(
-            f"column {field.name!r} is {column.type} and holds a value that Spark's {field.type} cannot hold "
+            f"column {field.name!r} is {column.type} and holds a value that does not fit Spark's {field.type} "
             f"({error}). Build the relation with the column cast, or leave it out with columns=[...]."
         ) from error
 
@@ -71,7 +73,7 @@ def _carried(type_: pa.DataType, column: str) -> pa.DataType:
     if is_a.is_list(type_) or is_a.is_large_list(type_) or is_a.is_fixed_size_list(type_):
         return pa.list_(_carried_field(type_.value_field, column))
     raise InvalidArgument(
-        f"column {column!r} of the relation has type {type_}, and Spark has none that holds all its values. "
+        f"column {column!r} of the relation has type {type_}, and no Spark type holds all its values. "
         "Leave it out with columns=[...], or build the relation with the column cast."
     )
 

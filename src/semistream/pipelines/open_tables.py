@@ -1,7 +1,4 @@
-"""The tables of a pipeline by the outcome of the rows that end in them, opened and checked.
-
-What rows of a pipeline's source are held against before they are joined.
-"""
+"""Open a pipeline's target tables by row outcome, and derive the rules that its source rows must meet."""
 
 from __future__ import annotations
 
@@ -20,19 +17,19 @@ from semistream.pipelines.tables.table import Owner, Table
 from semistream.pipelines.task.batch_task import stopped_schema
 
 OUTBOX = "outbox"
-"""The folder in the checkpoint that has rows which go elsewhere than to a table of files."""
+"""Folder in the checkpoint for rows bound for Kafka or the console rather than a table of files."""
 
 
 Kinds = Mapping[str, type[Table]]
-"""Kinds of tables by format, beside those that need no Spark."""
+"""Table classes by format, for the formats that need Spark."""
 
 
 def open_tables(
     spec: PipelineSpec, source: pa.Schema, joined: pa.Schema, owner: Owner, kinds: Kinds
 ) -> dict[str, Table]:
-    """The tables of a pipeline by outcome; those that are not there are made.
+    """Open the tables of a pipeline and return them by outcome; create missing ones.
 
-    ``source`` are the columns of the rows that come, ``joined`` those of the rows that have been through all steps.
+    ``source`` is the schema of the incoming rows, ``joined`` the schema of rows after the last step.
     """
     stopped = stopped_schema(source)
     schemas = {"joined": joined, "unmatched": stopped, "duplicate": stopped, "invalid": INVALID_SCHEMA}
@@ -48,7 +45,7 @@ def open_tables(
 
 
 def table_kind(table: TableSpec, kinds: Kinds) -> type[Table]:
-    """The kind of table that a description is of."""
+    """Return the class that writes a table of this format: one of ``kinds`` if it has the format."""
     if table.format in kinds:
         return kinds[table.format]
     if table.format == "parquet":
@@ -59,14 +56,16 @@ def table_kind(table: TableSpec, kinds: Kinds) -> type[Table]:
         from semistream.pipelines.tables.delta import DeltaSink  # noqa: PLC0415 (deltalake comes with semistream[delta] only)
     except ModuleNotFoundError as error:
         raise PipelineError(
-            f"{table.path} is a Delta table, which takes the package {error.name!r}: install semistream[delta]."
+            f"{table.path} is a Delta table, which needs the package {error.name!r}: install semistream[delta]."
         ) from error
     return DeltaSink
 
 
 def entry_rules(spec: PipelineSpec, source: pa.Schema, tables: Iterable[Table]) -> tuple[RowRule, ...]:
-    """The source's rules, that keys which are looked up are there, and that dates which name a folder of one of the
-    ``tables`` are such that others can read them.
+    """Return the rules that every source row must meet before it is joined.
+
+    These are the source's own rules, a not-null rule for each key column of a keyed step, and a year from 1 to 9999 in
+    each date or time column that partitions one of the ``tables``, so that other readers can parse the folder names.
     """
     keyed = [name for step in spec.steps if step.keyed is not None for name in step.keyed.key]
     parted = {name for table in tables for name in table.partition_by if name in source.names}

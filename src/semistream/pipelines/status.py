@@ -1,4 +1,4 @@
-"""How far a pipeline is, from its checkpoint alone: also while it runs."""
+"""Progress of a pipeline, read from its checkpoint alone, also while the pipeline runs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from semistream.pipelines.ledger.ledger import Ledger
 from semistream.pipelines.overload.loss_report import Missing
 
 METRICS = "metrics.jsonl"
-"""The file in the checkpoint folder that has a JSON line for each batch."""
+"""File in the checkpoint folder with one JSON line per batch."""
 _RECENT = 5
 _TAIL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class PipelineState:
-    """The last batch that is done, the one that is not and how far it is, the rows that wait, and what was shed.
+    """Progress of a pipeline: its last done batch, its unfinished batch and stage, and its waiting and shed rows.
 
-    ``missing`` is what was shed and is not repaired.
+    ``waiting_since`` is when the oldest waiting row entered, in seconds since 1970. ``missing`` covers rows shed and
+    not yet repaired. ``recent`` has the last lines of the metrics file.
     """
 
     last_batch: int | None
@@ -33,7 +34,7 @@ class PipelineState:
 
 
 def pipeline_state(checkpoint: Path, name: str) -> PipelineState:
-    """The state of a pipeline."""
+    """Read the state of a pipeline from its checkpoint folder."""
     ledger = Ledger.read(checkpoint, name)
     plan, waiting = ledger.open_plan, ledger.waiting
     stage = ""
@@ -42,7 +43,7 @@ def pipeline_state(checkpoint: Path, name: str) -> PipelineState:
         prepared = ledger.prepared(plan.batch) is not None
         stage = "written, not committed" if prepared else f"in phase {len(staged) + 1}" if staged else "planned"
         if stage == "planned" and ledger.shed(plan.batch) is not None:
-            stage = "planned, some of its rows to be shed"
+            stage = "planned, will shed some of its rows"
     return PipelineState(
         last_batch=ledger.last_done,
         unfinished=None if plan is None else plan.batch,
@@ -55,7 +56,7 @@ def pipeline_state(checkpoint: Path, name: str) -> PipelineState:
 
 
 def recent_lines(path: Path) -> list[dict[str, Any]]:
-    """The last lines of the file of metrics; one that is only half written is left out."""
+    """Return the last lines of the metrics file, without a half-written one."""
     if not path.exists():
         return []
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Shedding: which rows to drop when the stream is faster than the join, and what can be said from the rest."""
+"""Shedding: choose the rows to drop when the stream is faster than the join, and estimate totals from the rest."""
 
 from semistream.shedding.choose_strategy import STRATEGIES, Loss, choose_strategy, read_decision
 from semistream.shedding.cluster_sampling import ClusterSampling

@@ -1,7 +1,4 @@
-"""Which strategy to shed by: MESH Table 2, or a name.
-
-Decisions read back from a ledger.
-"""
+"""Choose a shedding strategy, by MESH Table 2 or by name, and read its decisions back from a ledger."""
 
 from __future__ import annotations
 
@@ -24,16 +21,16 @@ STRATEGIES: dict[str, type[Strategy]] = {
 
 
 def choose_strategy(loss: Loss = "max_subset", *, unique_keys: bool | None = None, name: str | None = None) -> Strategy:
-    """The strategy for a loss criterion and the join's cardinality, or the one that is named.
+    """Return the strategy for a loss criterion and the join's cardinality, or the one called ``name``.
 
     =====================  ==============  ===================
     keys of R              ``max_subset``  ``random_sample``
     =====================  ==============  ===================
     unique                 `KeepW`         `SampleW`
-    repeat, or not known   `TopW`          `ClusterSampling`
+    repeat, or unknown     `TopW`          `ClusterSampling`
     =====================  ==============  ===================
 
-    ``max_subset`` loses as few results as it can, ``random_sample`` keeps a sample that estimates can be made of.
+    ``max_subset`` loses as few results as possible, ``random_sample`` keeps a sample that supports estimates.
     ``unique_keys`` is `MatchCounts.unique` (MESH 4.1, Table 2).
 
     >>> choose_strategy("random_sample", unique_keys=True).name, choose_strategy(name="top_w").name
@@ -54,7 +51,7 @@ _KINDS = {kind.kind: kind for kind in (CutDecision, ClusterDecision)}
 
 
 def read_decision(text: str) -> Decision:
-    """The decision that `Decision.to_json` has written.
+    """Read a decision that `Decision.to_json` has written.
 
     >>> from semistream.shedding import SampleW, StreamPart
     >>> decision = SampleW().decide([SampleW().summarize(StreamPart(10))], 4, seed=1)
@@ -67,6 +64,6 @@ def read_decision(text: str) -> Decision:
         return kind.from_record(record)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SemistreamError(
-            f"{text[:80]!r} is not a decision about shedding ({type(error).__name__}: {error}). "
-            "Restore the ledger from a copy, or let the batch be decided anew."
+            f"{text[:80]!r} is not a shedding decision ({type(error).__name__}: {error}). "
+            "Restore the ledger from a copy, or decide the batch anew."
         ) from error

@@ -1,7 +1,4 @@
-"""ClusterSampling: rows by chance, the more likely the more results they give.
-
-ClusterDecision: rows are kept with a probability proportional to their matches, exactly so many in all.
-"""
+"""ClusterSampling: keep a fixed number of rows, each with a probability proportional to its matches."""
 
 from __future__ import annotations
 
@@ -20,19 +17,19 @@ from semistream.shedding.summary import BatchSummary, PartSummary, chance_quotas
 
 @dataclass(frozen=True)
 class ClusterDecision(Decision):
-    """A systematic sample of rows in the order of their ranks, part after part (see `ClusterSampling`).
+    """Decision by a systematic sample of rows in the order of their ranks, part after part (see `ClusterSampling`).
 
     Parameters
     ----------
     certain
-        Rows with so many matches or more are kept for certain.
+        Number of matches from which rows are kept for certain.
     draws, total
         A row with fewer matches m > 0 is kept with probability m * ``draws`` / ``total``, where ``total`` is the sum of
         these m in the batch.
     starts
-        Where on the line of the systematic sample the rows of each part begin, modulo ``total``.
+        Start of each part on the line of the systematic sample, modulo ``total``.
     unmatched, unmatched_quotas
-        Rows without a match, and how many of them each part keeps: what is left when all others are kept.
+        Rows without a match, and how many of them each part keeps: they get the room left after all other rows.
     """
 
     kind: ClassVar[str] = "cluster"
@@ -58,23 +55,23 @@ class ClusterDecision(Decision):
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> ClusterDecision:
-        """The decision read back."""
+        """Build from the JSON content of a decision."""
         lists = {name: tuple(record[name]) for name in ("starts", "unmatched_quotas")}
         return cls(**{**cls._fields(record), **lists})
 
 
 class ClusterSampling(Strategy):
-    """Keeps a row with a probability proportional to its matches, and exactly ``min(w, rows)`` rows.
+    """Strategy that keeps exactly ``min(w, rows)`` rows, each with a probability proportional to its matches.
 
-    The probability is ``min(1, c m)`` for m matches, with the c for which they add up to w: rows with so many matches
-    that c m would exceed 1 are kept for certain. Rows without a match are kept only if all others are, as many as
-    there is room for. Each row's probability is exact, in whole numbers, so that `estimate` is unbiased, also if the
-    matches are not exact (`MatchCounts.bound`); if they are, a count of all results has no error beyond rounding.
+    The probability is ``min(1, c m)`` for m matches, with the c for which the probabilities add up to w: rows whose c m
+    would exceed 1 are kept for certain. Rows without a match are kept only if all others are, as far as there is room.
+    Each row's probability is exact, in integer arithmetic, which makes `estimate` unbiased even if the matches are not
+    exact (`MatchCounts.bound`); if they are, the estimated count of all results has no error beyond rounding.
 
-    The paper, after Srivastava and Widom, does not say how to draw; if each row were drawn by itself, how many are kept
-    would vary by sqrt(w), which the join has no time for. This is randomised systematic sampling: rows lie on a line in
-    the order of their ranks, each as long as its probability, and those are kept where a comb of step 1 with a random
-    start has a tooth.
+    The paper, after Srivastava and Widom, does not say how to draw. With independent draws, the number of rows kept
+    would vary by sqrt(w), more than the join has time for. This is randomised systematic sampling: rows lie on a line
+    in the order of their ranks, each with its probability as length, and a comb of step 1 with a random start picks the
+    rows under its teeth.
 
     MESH 4.1, Table 2: Many-to-Many / RANDOM-SAMPLE. U. Srivastava & J. Widom, VLDB 2004. H. O. Hartley & J. N. K. Rao,
     Sampling with unequal probabilities and without replacement, Ann. Math. Statist. 33(2), 1962.
@@ -89,7 +86,7 @@ class ClusterSampling(Strategy):
     is_sample = True
 
     def summarize(self, part: StreamPart) -> PartSummary:
-        """How many rows there are with each number of matches."""
+        """Count the rows with each number of matches."""
         return PartSummary.of_matches(part, self.name)
 
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
@@ -136,16 +133,16 @@ class ClusterSampling(Strategy):
 
 
 class _Draws(NamedTuple):
-    certain: int  # matches from which on rows are kept for certain
-    draws: int  # how many are drawn of the others that match
-    spare: int  # how many rows there is room for beyond all that match
+    certain: int  # matches from which rows are kept for certain
+    draws: int  # rows drawn from the other matching rows
+    spare: int  # room left when all matching rows are kept
 
 
 def _draws(matches: Int64s, rows: Int64s, w: int) -> _Draws:
-    """From the most matches down, a class is kept for certain while its fair share of the places left is one or more.
+    """Find the rows to keep for certain: from the most matches down, while a row's share of the places left is >= 1.
 
-    That never takes more places than are left: a class of n rows with m matches has n m of the ``total`` left, so if
-    m * places >= total, n <= places.
+    This never takes more places than are left: a class of n rows with m matches has n m of the remaining ``total``, so
+    if m * places >= total, then n <= places.
     """
     places, total = w, int(matches @ rows)
     certain = int(matches.max(initial=0)) + 1

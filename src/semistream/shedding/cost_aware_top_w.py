@@ -1,4 +1,4 @@
-"""CostAwareTopW: the rows that give the most results for their time."""
+"""CostAwareTopW: keep the rows with the most results per second."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from semistream.shedding.summary import BatchSummary, PartSummary, chance_quotas
 
 
 class CostAwareTopW(Strategy):
-    """Keeps rows by their results per second until the seconds are used up.
+    """Strategy that keeps rows by results per second until the time is used up.
 
-    A row whose key the front stage holds costs almost nothing: to drop it loses results and saves no time. So rows are
-    dropped by results lost per second saved, where `TopW` looks at results alone. The limit is in seconds, and the rows
-    that are kept take no more than that, exactly.
+    A row whose key is in the cache costs almost nothing: dropping it loses results and saves no time. Rows are
+    therefore ranked by results per second, where `TopW` ranks by results alone. The limit is in seconds, and the kept
+    rows never take more than that.
 
-    Guarantee: the results kept are fewer than those of any choice within the limit by less than the matches of one row,
-    the first one that did not fit (G. B. Dantzig, Oper. Res. 5(2), 1957). If all rows cost the same it keeps what
-    `TopW` keeps. Rows that cost nothing are all kept. What is kept is no sample.
+    Guarantee: the results kept fall short of the best choice within the limit by less than the matches of one row, the
+    first that did not fit (G. B. Dantzig, Oper. Res. 5(2), 1957). If all rows cost the same, it keeps what `TopW`
+    keeps. Rows without a cost are all kept. The kept rows are not a sample.
 
-    Ours, beyond MESH, where each row costs the same since each waits for all of R. A cost that all rows of a batch
-    share, such as a scan, is to be taken off the limit first.
+    This goes beyond MESH, where each row costs the same since each waits for all of R. Subtract costs shared by all
+    rows of a batch, such as a scan, from the limit first.
 
     >>> import numpy as np
     >>> part = StreamPart(4, matches=np.array([1, 2, 3, 3]), seconds=np.array([0.125, 0.125, 1.0, 1.0]))
@@ -38,7 +38,7 @@ class CostAwareTopW(Strategy):
     name = "cost_aware_top_w"
 
     def summarize(self, part: StreamPart) -> PartSummary:
-        """How many rows there are with each number of matches and each cost."""
+        """Count the rows with each number of matches and each cost."""
         return PartSummary.of_costs(part, self.name)
 
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
@@ -76,7 +76,7 @@ class CostAwareTopW(Strategy):
 
 
 def _require_seconds(limit: Any) -> float:
-    """The limit, if it is a time."""
+    """Return the limit in seconds; refuse anything but a finite number of 0 or more."""
     is_number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
     if not is_number or not 0 <= limit < math.inf:
         raise InvalidArgument(f"seconds is {limit!r}; give a finite number of 0 seconds or more.")
@@ -84,12 +84,12 @@ def _require_seconds(limit: Any) -> float:
 
 
 def _greedy(batch: BatchSummary, limit: float) -> Int64s:
-    """How many rows of each class are kept: by falling results per second, of equal ones the cheaper first.
+    """Return how many rows of each class to keep: by descending results per second, cheaper classes first on ties.
 
-    When a class does not fit whole, less time is left than one of its rows takes: no later class of the same cost gets
-    any, so those kept of each cost are the ones with the most matches. Cheaper ones may still fit and are tried. Times
-    are added up as whole numbers, of which doubles are multiples of a power of two: rounding never keeps a row that
-    there is no time for.
+    When a class does not fit whole, the time left is shorter than one of its rows takes. No later class of the same
+    cost then gets any, so the rows kept of each cost are those with the most matches; cheaper classes are still tried.
+    Times are summed as integers, multiples of a power of two like all doubles, so that rounding never keeps a row that
+    does not fit.
     """
     keep = np.zeros(batch.matches.size, np.int64)
     costs = np.unique(batch.seconds).tolist()
@@ -115,6 +115,6 @@ def _greedy(batch: BatchSummary, limit: float) -> Int64s:
 
 
 def _times(time: float, unit: int) -> int:
-    """How many times ``1 / unit`` a time is."""
+    """Return a time in units of ``1 / unit`` seconds."""
     numerator, denominator = time.as_integer_ratio()
     return numerator * (unit // denominator)

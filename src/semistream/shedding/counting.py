@@ -1,8 +1,7 @@
-"""Count the keys of a clustered relation: one scan, in which the rows of a key follow each other.
+"""Count the rows of each key of a relation, in bounded memory.
 
-Count the keys of plain Parquet, where the rows of a key may lie anywhere.
-
-CountedKeys: keys with their numbers of rows, as many as there is room for.
+`count_clustered` scans a clustered relation, where the rows of a key are adjacent, and `count_anew` updates its counts
+after a change. `count_scattered` counts plain Parquet, where the rows of a key may lie anywhere.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from semistream.keys import KeyCodec
 from semistream.relation import ParquetRelation, Relation
 from semistream.shedding.kernels import KEYS, LISTED, STATE, count_keys, count_touched, end_of_keys
 
-SLOT_BYTES = 64  # of a key: 16 at rest, the rest while keys are counted, merged and sorted
+SLOT_BYTES = 64  # for each key: 16 at rest, the others while keys are counted, merged and sorted
 
 
 @dataclass(frozen=True)
 class CountedKeys:
-    """Keys by ascending code with their rows; any other key has at most ``bound`` rows.
+    """Row counts of the listed keys, by ascending code; any other key has at most ``bound`` rows.
 
     Parameters
     ----------
     codes, counts
-        The keys that are listed.
+        Codes and row counts of the listed keys.
     bound
-        What keys that are not listed have at most.
+        Most rows of an unlisted key.
     unlisted
-        What such a key is taken to have: the average of them, from 1 to ``bound``; 0 if there are none.
+        Assumed rows of an unlisted key: their average, from 1 to ``bound``; 0 if there are none.
     slack
-        By how much a count may be too low.
+        Largest possible shortfall of a count.
     """
 
     codes: Int64s
@@ -51,7 +50,7 @@ class CountedKeys:
 
     @classmethod
     def of(cls, codes: Int64s, counts: Int64s, *, bound: int, rows: int, keys: int) -> CountedKeys:
-        """Of ``rows`` of ``keys`` in all, those that are listed; nothing is listed if no key has more than one row."""
+        """Build the counts of a relation with ``rows`` rows and ``keys`` keys; list none if every key has one row."""
         if keys and rows == keys:
             nothing = np.empty(0, np.int64)
             return cls(nothing, nothing, 1, 1)
@@ -60,7 +59,7 @@ class CountedKeys:
         return cls(codes, counts, bound, min(max(average, 1), bound))
 
     def fitting(self, slots: int) -> CountedKeys:
-        """The same in at most ``slots`` keys: those with the fewest rows go, and the bound rises to what they had."""
+        """Reduce the counts to ``slots`` keys: drop those with the fewest rows, and raise the bound to theirs."""
         if self.codes.size <= slots:
             return self
         bound = cut_to(self.counts, slots, self.bound)
@@ -70,7 +69,7 @@ class CountedKeys:
 
 
 def cut_to(counts: Int64s, slots: int, bound: int) -> int:
-    """The least bound, not below the one given, that at most ``slots`` of the counts are above."""
+    """Return the least bound, at or above the one given, that at most ``slots`` of the counts exceed."""
     if counts.size <= slots:
         return bound
     place = counts.size - slots - 1
@@ -81,10 +80,10 @@ _RUN_BYTES = 1 << 20
 
 
 def count_clustered(relation: Relation, slots: int) -> CountedKeys:
-    """The rows of each key, in at most ``slots`` keys: all of them, or those with the most rows, exactly.
+    """Count the rows of each key, exactly; list all keys, or those with the most rows, in at most ``slots``.
 
-    Only the key's columns are read. When the slots are full, the half with the fewest rows is dropped, and keys with no
-    more rows than those are not listed from there on.
+    Only the key columns are read. When the slots are full, the half with the fewest rows is dropped, and from then on
+    only keys with more rows than the dropped ones are listed.
     """
     relation = relation.reading(relation.key)
     codes, counts = np.empty(slots, np.int64), np.empty(slots, np.int64)
@@ -102,7 +101,7 @@ def count_clustered(relation: Relation, slots: int) -> CountedKeys:
 
 
 def _make_room(codes: Int64s, counts: Int64s, state: Int64s, bound: int) -> int:
-    """Drop at least half of the keys, those with the fewest rows; gives the most rows that any of them has."""
+    """Drop at least half of the keys, those with the fewest rows, and return the most rows of a dropped key."""
     bound = cut_to(counts, counts.size // 2, bound)
     stays = counts > bound
     left = int(np.count_nonzero(stays))
@@ -112,10 +111,10 @@ def _make_room(codes: Int64s, counts: Int64s, state: Int64s, bound: int) -> int:
 
 
 def count_anew(relation: Relation, version: int, older: CountedKeys, slots: int) -> CountedKeys | None:
-    """The counts of a later version, from those of ``version``: only keys that updates have touched are counted.
+    """Derive the counts of a later version from those of ``version``, by counting only the keys touched by updates.
 
-    None if it is not known which those are, or if they do not fit beside the counts. The average of keys that are not
-    listed stays what it was; their bound holds for the new version too.
+    Return None if the touched keys are unknown, or do not fit beside the counts. The average of the unlisted keys is
+    carried over; their bound holds for the new version too.
     """
     touched = relation.changes_since(version, most_bytes=max(slots * SLOT_BYTES - 2 * older.nbytes, 0))
     if touched is None or older.codes.size + touched.size > slots:
@@ -133,13 +132,13 @@ def count_anew(relation: Relation, version: int, older: CountedKeys, slots: int)
 
 
 def count_scattered(relation: ParquetRelation, on: Sequence[str], slots: int) -> CountedKeys:
-    """The rows of each key in at most ``slots`` keys: exact if there are no more keys than a quarter of that.
+    """Count the rows of each key in ``slots`` slots: exactly if there are at most ``slots`` / 4 keys.
 
-    Else the frequent ones, with counts that are too low by at most ``slack``, and a key that is not listed has at most
-    that many rows: ``slack`` is at most 4 rows / ``slots``. Batch after batch is counted and added; when there are too
-    many keys, the count of the first that is too many is taken off all of them, and keys with nothing left go (J. Misra
-    & D. Gries, Sci. Comput. Program. 2(2), 1982; P. K. Agarwal et al., Mergeable summaries, PODS 2012). The frequent
-    items of DataSketches promise no less error in as many slots, and take a call of Python for each key.
+    Otherwise list the frequent keys, with counts too low by at most ``slack``; an unlisted key has at most ``slack``
+    rows, and ``slack`` is at most 4 rows / ``slots``. Batches are counted and added one by one. When there are too many
+    keys, the count of the largest one without a place is subtracted from all, and keys with nothing left are dropped
+    (J. Misra & D. Gries, Sci. Comput. Program. 2(2), 1982; P. K. Agarwal et al., Mergeable summaries, PODS 2012). The
+    frequent items sketch of DataSketches promises no smaller error in as many slots, and needs a Python call per key.
     """
     names = relation.schema.names
     for name in on:
@@ -153,7 +152,7 @@ def count_scattered(relation: ParquetRelation, on: Sequence[str], slots: int) ->
         found, possible = codec.encode([batch.column(name) for name in on])
         found = found if possible is None else found[possible]
         rows += found.size
-        for begin in range(0, found.size, most):  # no more new keys at a time than there is room for
+        for begin in range(0, found.size, most):  # bounds the number of new keys at a time
             codes, counts = _merged(codes, counts, *np.unique(found[begin : begin + most], return_counts=True))
             taken = cut_to(counts, most, 0)
             if taken:
@@ -166,7 +165,7 @@ def count_scattered(relation: ParquetRelation, on: Sequence[str], slots: int) ->
 
 
 def _merged(codes: Int64s, counts: Int64s, more: Int64s, of_more: Int64s) -> tuple[Int64s, Int64s]:
-    """Two lists of keys, each ascending, as one."""
+    """Merge two ascending lists of keys with their counts."""
     together = np.concatenate([codes, more])
     distinct, place = np.unique(together, return_inverse=True)
     summed = np.bincount(place, np.concatenate([counts, of_more]), minlength=distinct.size)

@@ -1,8 +1,7 @@
-"""Decisions: what the driver makes of the parts' summaries, small enough for a ledger, and what each task applies.
+"""Decisions: the driver's choice of the rows to keep, small enough for a ledger, which each task applies to its part.
 
-CutDecision: rows with more matches than a cut are kept, and of those on it so many in each part.
-
-Seeds and ranks: chance that a replay repeats.
+A `CutDecision` keeps the rows with more matches than a cut, and of the rows on the cut a quota in each part. Seeds and
+ranks make random choices that a replay repeats.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from semistream.shedding.stream_part import Floats, StreamPart
 
 @dataclass(frozen=True)
 class Account:
-    """What a decision keeps and sheds of a batch, in rows and in results.
+    """Rows and results that a decision keeps and sheds of a batch.
 
-    Rows are exact. Results are as exact as the matches; `KeepW` and `SampleW`, which ask for none, count one for each
-    row, and `ClusterSampling`, where chance has the last word, gives what is to be expected, rounded.
+    Row counts are exact. Result counts are as exact as the matches. `KeepW` and `SampleW`, which use no matches, count
+    one result per row; `ClusterSampling`, which draws rows at random, gives the expected numbers, rounded.
     """
 
     kept_rows: int
@@ -38,16 +37,16 @@ class Account:
 
     @property
     def share_lost(self) -> float:
-        """Which share of the results is lost."""
+        """Share of the results lost."""
         return self.shed_results / max(self.kept_results + self.shed_results, 1)
 
 
 @dataclass(frozen=True)
 class SampleDesign:
-    """What estimates have to know of a sample: see `semistream.shedding.estimate`.
+    """Design of a sample, as `semistream.shedding.estimate` needs it.
 
-    ``drawn`` is how many rows were drawn by chance, those that are kept for certain not counted; ``spread`` is the sum
-    of p (1 - p) over all rows of the batch that are kept with probability p.
+    ``drawn`` is the number of rows drawn at random, without those kept for certain. ``spread`` is the sum of p (1 - p)
+    over all rows of the batch, where p is a row's probability to be kept.
     """
 
     drawn: int
@@ -56,53 +55,56 @@ class SampleDesign:
 
 @dataclass(frozen=True)
 class Kept:
-    """The rows of a part that are kept, and with which probability each row, kept or not, was to be kept."""
+    """Mask of the rows of a part to keep, and the inclusion probability of each row, kept or not."""
 
     mask: Bools
     inclusion: Floats
 
     @property
     def rows(self) -> int:
-        """How many are kept."""
+        """Number of rows kept."""
         return int(np.count_nonzero(self.mask))
 
     @property
     def weights(self) -> Floats:
-        """For each row that is kept, for how many rows of the stream it stands: 1 over its probability."""
+        """Number of stream rows that each kept row represents: 1 over its inclusion probability."""
         return 1 / self.inclusion[self.mask]
 
     def slice(self, begin: int, rows: int) -> Kept:
-        """What is kept of some rows that follow each other."""
+        """Return the part for ``rows`` consecutive rows from ``begin`` on."""
         return Kept(self.mask[begin : begin + rows], self.inclusion[begin : begin + rows])
 
     def split(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The rows that are kept, and those that are shed: both in their order, and together all of them."""
+        """Return the kept rows and the shed rows of a batch, each in order."""
         if batch.num_rows != self.mask.size:
-            raise InvalidArgument(f"the batch has {batch.num_rows} rows; the decision is about {self.mask.size}.")
+            raise InvalidArgument(
+                f"the batch has {batch.num_rows} rows; the decision is about {self.mask.size}. Give the batch of the "
+                "decision."
+            )
         return batch.filter(pa.array(self.mask)), batch.filter(pa.array(~self.mask))
 
 
 @dataclass(frozen=True)
 class Decision(ABC):
-    """Which rows of one batch are kept. It says so for the rows of each part alone, so tasks need nothing else.
+    """Decision on the rows of a batch to keep. A task needs only the decision and its own part to apply it.
 
     The same decision applied to the same part always keeps the same rows: written to a ledger by `to_json` before any
-    work, it makes a replay shed what was shed.
+    work, it makes a replay shed the same rows again.
 
     Parameters
     ----------
     strategy
-        Who has decided.
+        Name of the strategy that decided.
     seed
-        From which ranks of rows are made.
+        Seed of the ranks of rows.
     parts, rows, kept
-        Numbers of the batch's parts, ascending, how many rows each has, and how many of them are kept.
+        Numbers of the batch's parts, ascending, with the rows of each part and how many of them it keeps.
     results
-        How many results the rows of each part give; None if it makes no difference.
+        Results of the rows of each part; None if the decision does not depend on them.
     account
         Rows and results kept and shed in all parts.
     design
-        What estimates have to know, if what is kept is a sample; else None.
+        Design of the sample, for estimates; None if the kept rows are not a sample.
     """
 
     kind: ClassVar[str]
@@ -116,18 +118,18 @@ class Decision(ABC):
     design: SampleDesign | None
 
     def apply(self, part: StreamPart) -> Kept:
-        """The rows of a part that are kept."""
+        """Return the rows of a part to keep; refuse a part that differs from the one decided on."""
         try:
             place = self.parts.index(part.number)
         except ValueError:
             raise InvalidArgument(
-                f"part {part.number} was not summed up before the decision, which is about parts {list(self.parts)}. "
-                "Cut the batch as it was cut then."
+                f"part {part.number} was not summarised before the decision, which is about parts {list(self.parts)}. "
+                "Divide the batch into the same parts as then."
             ) from None
         if self.rows[place] != part.rows:
             raise InvalidArgument(
                 f"part {part.number} has {part.rows} rows, but had {self.rows[place]} when the decision was made. "
-                "Cut the batch as it was cut then."
+                "Divide the batch into the same parts as then."
             )
         if self.results is not None:
             results = int(part.require_matches(self.strategy).sum())
@@ -139,30 +141,30 @@ class Decision(ABC):
         kept = self._apply(part, place)
         if kept.rows != self.kept[place]:
             raise InvalidArgument(
-                f"part {part.number} would keep {kept.rows} rows where {self.kept[place]} were decided: its matches or "
-                "seconds are not those that the decision was made of. Give the same."
+                f"part {part.number} would keep {kept.rows} rows instead of the {self.kept[place]} decided: its "
+                "matches or seconds differ from those of the decision. Give the same."
             )
         return kept
 
     def keeps_none(self, part: int, rows: int) -> bool:
-        """Whether a part of so many rows, as it was summed up, keeps none of them."""
+        """True if a part of the decision, with this number of rows, keeps none of them."""
         return (part, rows, 0) in zip(self.parts, self.rows, self.kept, strict=True)
 
     def keeps_all(self, part: int, rows: int) -> bool:
-        """Whether it keeps all of them."""
+        """True if a part of the decision, with this number of rows, keeps all of them."""
         return (part, rows, rows) in zip(self.parts, self.rows, self.kept, strict=True)
 
     @abstractmethod
     def _apply(self, part: StreamPart, place: int) -> Kept:
-        """See `apply`; ``place`` is where the part stands among the decision's."""
+        """Return the rows of a part to keep; ``place`` is the part's index in the decision."""
 
     def to_json(self) -> str:
-        """The decision as text; `read_decision` reads it back."""
+        """Return the decision as text; `read_decision` reads it back."""
         return json.dumps({"kind": self.kind, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
     def _fields(cls, record: dict[str, Any]) -> dict[str, Any]:
-        """The fields that all decisions have, as read back."""
+        """Convert the fields common to all decisions from JSON."""
         design = record["design"]
         return {
             **record,
@@ -176,7 +178,7 @@ class Decision(ABC):
 
 
 def batch_seed(pipeline: str, batch_id: int) -> int:
-    """The seed of all that is decided by chance in one batch of a pipeline, from 0 to 2**64 - 1.
+    """Return the seed of all random choices in one batch of a pipeline, from 0 to 2**64 - 1.
 
     >>> batch_seed("orders", 7) == batch_seed("orders", 7), batch_seed("orders", 7) == batch_seed("orders", 8)
     (True, False)
@@ -185,7 +187,7 @@ def batch_seed(pipeline: str, batch_id: int) -> int:
 
 
 def row_ranks(seed: int, part: int, rows: int) -> UInt64s:
-    """A rank for each row of a part: all different, and the same whenever seed, part and row are.
+    """Return a rank for each row of a part: all distinct, and determined by seed, part and row.
 
     The rows of least rank are a uniform sample of the part, as far as SplitMix64 looks random.
     """
@@ -199,9 +201,10 @@ Places = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Cut:
-    """Of rows that take ``seconds`` (None: of all rows), those with matches > ``at`` are kept.
+    """Cut in the number of matches: rows with more than ``at`` are kept.
 
-    Of the ``ties``, the rows of all parts that have exactly so many, ``quotas`` of each part are kept too.
+    Of the ``ties`` rows with exactly ``at`` matches, each part keeps its quota in ``quotas``. The cut applies to rows
+    that take ``seconds`` each, or to all rows if that is None.
     """
 
     at: int
@@ -211,16 +214,16 @@ class Cut:
 
     @property
     def share(self) -> float:
-        """With which probability a row on the cut is kept."""
+        """Probability that a row on the cut is kept."""
         return sum(self.quotas) / self.ties if self.ties else 0.0
 
 
 @dataclass(frozen=True)
 class CutDecision(Decision):
-    """One cut for all rows, or one for those of each cost.
+    """Decision by cuts: one for all rows, or one for each cost.
 
-    Ties go to the rows of least rank (``by_chance``: each is as likely as any other), or to those that came first. If
-    ``counts_matches`` is false all rows tie, whatever their matches.
+    Ties go to the rows of least rank (``by_chance``: all equally likely), or else to the first rows of each part. If
+    ``counts_matches`` is false, all rows tie, whatever their matches.
     """
 
     kind: ClassVar[str] = "cut"
@@ -243,7 +246,7 @@ class CutDecision(Decision):
         return Kept(mask, inclusion)
 
     def _divide(self, cut: Cut, part: StreamPart) -> tuple[Places, Places]:
-        """The rows above a cut, and those on it."""
+        """Return the rows above a cut, and those on it."""
         if not self.counts_matches:
             return np.empty(0, np.intp), np.arange(part.rows)
         matches = part.require_matches(self.strategy)
@@ -255,7 +258,7 @@ class CutDecision(Decision):
         return np.flatnonzero(above), np.flatnonzero(ties)
 
     def _first(self, ties: Places, keep: int, part: StreamPart) -> Places:
-        """Those of the ties that are kept."""
+        """Return the ``keep`` ties to keep."""
         if keep >= ties.size or not self.by_chance:
             return ties[:keep]
         ranks = row_ranks(self.seed, part.number, part.rows)[ties]
@@ -263,6 +266,6 @@ class CutDecision(Decision):
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> CutDecision:
-        """The decision read back."""
+        """Build from the JSON content of a decision."""
         cuts = tuple(Cut(**{**cut, "quotas": tuple(cut["quotas"])}) for cut in record["cuts"])
         return cls(**{**cls._fields(record), "cuts": cuts})

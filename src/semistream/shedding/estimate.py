@@ -1,8 +1,7 @@
-"""estimate: what COUNT, SUM and AVG over all results would be, told from the results of a sample of stream rows.
+"""Estimate COUNT, SUM and AVG over all join results from the results of a sample of stream rows.
 
-Clusters: the results of one stream row, which a sample keeps or loses together.
-
-Columns that rows of a sample carry through the join, so that estimates can be made of its results alone.
+`with_sample_columns` adds columns that sampled rows carry through the join, so that `estimate` needs nothing but its
+results. The results of one stream row form a cluster (`Clusters`), which a sample keeps or loses as a whole.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ SAMPLE_COLUMNS = pa.schema(
         pa.field(SPREAD, pa.float64(), nullable=False),
     ]
 )
-"""What is added to rows that are kept:
+"""Columns added to kept rows:
 
-- ``_weight``: for how many rows of the stream this one stands, 1 over its probability to be kept;
-- ``_sample_batch``, ``_sample_row``: the batch, and the row in it: all results with the same two come of one stream row
-  and are a cluster;
-- ``_sample_drawn``, ``_sample_spread``: how the batch was drawn (`SampleDesign`), the same for all its rows.
+- ``_weight``: number of stream rows that this one represents, 1 over its probability to be kept;
+- ``_sample_batch``, ``_sample_row``: the batch and the row in it; all results with the same two come from one stream
+  row and form a cluster;
+- ``_sample_drawn``, ``_sample_spread``: design of the batch's sample (`SampleDesign`), the same for all its rows.
 """
 
 
 def with_sample_columns(
     batch: pa.RecordBatch, part: StreamPart, kept: Kept, decision: Decision, *, batch_id: int
 ) -> pa.RecordBatch:
-    """The kept rows of a part, ``batch``, with the columns that `estimate` reads from the results.
+    """Add the columns that `estimate` reads from the results to ``batch``, the kept rows of a part.
 
     >>> from semistream.shedding import SampleW
     >>> part, rows = StreamPart(4), pa.record_batch({"id": [1, 2, 3, 4]})
@@ -58,13 +57,15 @@ def with_sample_columns(
     design = decision.design
     if design is None:
         raise InvalidArgument(
-            f"{decision.strategy} keeps no sample, so rows have no weights. Shed by sample_w or cluster_sampling "
-            "(loss: random_sample) to make estimates."
+            f"{decision.strategy} keeps no sample, so rows have no weights. Use sample_w or cluster_sampling (loss: "
+            "random_sample) for estimates."
         )
     if batch.num_rows != kept.rows:
-        raise InvalidArgument(f"the batch has {batch.num_rows} rows, but {kept.rows} are kept; give those.")
+        raise InvalidArgument(
+            f"the batch has {batch.num_rows} rows, but {kept.rows} are kept; give the kept rows only."
+        )
     if taken := [name for name in SAMPLE_COLUMNS.names if name in batch.schema.names]:
-        raise InvalidArgument(f"the stream has columns called {', '.join(taken)}; rename them.")
+        raise InvalidArgument(f"the stream already has columns called {', '.join(taken)}; rename them.")
     n = batch.num_rows
     columns = [
         pa.array(kept.weights),
@@ -78,7 +79,7 @@ def with_sample_columns(
 
 @dataclass(frozen=True)
 class Groups:
-    """Which group each row of a table is in; ``keys`` has a row for each group."""
+    """Group of each row of a table; ``keys`` has one row for each of the ``number`` groups."""
 
     of_row: Int64s
     keys: pa.Table
@@ -86,7 +87,7 @@ class Groups:
 
 
 def group_rows(table: pa.Table, names: Sequence[str]) -> Groups:
-    """Rows with equal values in some columns are a group, also if the values are null; without columns, all are one."""
+    """Group rows by equal values in the columns ``names``, nulls included; without columns, all are one group."""
     if not names:
         return Groups(np.zeros(table.num_rows, np.int64), table.select([]), 1)
     of_row = np.zeros(table.num_rows, np.int64)
@@ -101,18 +102,18 @@ def group_rows(table: pa.Table, names: Sequence[str]) -> Groups:
 
 @dataclass(frozen=True)
 class Clusters:
-    """The stream rows that a table of results has come of, each once in every group that it has results in.
+    """Stream rows behind a table of results, each once for every group in which it has results.
 
     Parameters
     ----------
     groups
-        The groups of the table's rows.
+        Groups of the table's rows.
     of_row
-        For each result its cluster within its group.
+        Cluster of each result within its group.
     weight, group, batch
-        Of each cluster: for how many stream rows it stands, its group, and the place of its batch among all.
+        For each cluster: the number of stream rows it represents, its group, and the index of its batch.
     drawn, spread
-        Of each batch: how many stream rows were drawn, and the sum of (1 - 1 / weight) over them.
+        For each batch: the number of stream rows drawn, and the sum of (1 - 1 / weight) over them.
     """
 
     groups: Groups
@@ -125,16 +126,18 @@ class Clusters:
 
     @classmethod
     def of(cls, table: pa.Table, groups: Groups) -> Clusters:
-        """The clusters of results that have the columns of a sample."""
+        """Find the clusters of results that carry the columns of a sample."""
         weight, drawn, spread = (_column(table, name) for name in (WEIGHT, DRAWN, SPREAD))
         if not np.all(weight >= 1):
-            raise InvalidArgument(f"{WEIGHT} has {weight[~(weight >= 1)][0]}; a row stands for at least 1.")
+            raise InvalidArgument(
+                f"{WEIGHT} has {weight[~(weight >= 1)][0]}; leave the weights unchanged, each 1 or more."
+            )
         _, first_of_batch, batch = np.unique(_column(table, BATCH), return_index=True, return_inverse=True)
         _, row = np.unique(_column(table, ROW), return_inverse=True)
         _, first, stream_row = np.unique(batch * max(table.num_rows, 1) + row, return_index=True, return_inverse=True)
         if not np.array_equal(weight[first][stream_row], weight):
             raise InvalidArgument(
-                f"results of one stream row have different values of {WEIGHT}; leave them as they were."
+                f"results of one stream row have different values of {WEIGHT}; leave the weights unchanged."
             )
         spread = _spread(weight[first], batch[first], drawn[first_of_batch], spread[first_of_batch])
         pairs = groups.of_row * max(first.size, 1) + stream_row
@@ -150,7 +153,7 @@ class Clusters:
         )
 
     def total(self, values: Floats) -> tuple[Floats, Floats]:
-        """For each group the estimated total of a value of all results, and its variance (see `estimate`)."""
+        """Return for each group the estimated total of the values over all results, and its variance (`estimate`)."""
         y = _sums(self.of_row, values, self.weight.size)
         g = self.weight
         total = _sums(self.group, g * y, self.groups.number)
@@ -162,12 +165,12 @@ class Clusters:
         with np.errstate(divide="ignore", invalid="ignore"):
             within = np.maximum(squares - sums**2 / spread, 0.0) * drawn / (drawn - 1)
         within[drawn == 1] = np.inf
-        within[squares == 0] = 0.0  # all of it was kept for certain, or adds nothing
+        within[squares == 0] = 0.0  # all rows were kept for certain, or add nothing
         return total, _sums(group, within, self.groups.number)
 
 
 def _spread(weight: Floats, batch: Int64s, drawn: Floats, expected: Floats) -> Floats:
-    """The sum of (1 - 1 / weight) over the rows drawn in each batch: as it is if all are there, else as expected."""
+    """Return for each batch the sum of (1 - 1 / weight) over its drawn rows; the expected sum if some are missing."""
     by_chance = weight > 1
     there = np.bincount(batch[by_chance], minlength=drawn.size)
     found = _sums(batch, 1 - 1 / weight, drawn.size)
@@ -175,14 +178,14 @@ def _spread(weight: Floats, batch: Int64s, drawn: Floats, expected: Floats) -> F
 
 
 def _sums(place: Int64s, values: Floats, size: int) -> Floats:
-    """The sum of the values at each place."""
+    """Sum the values by place."""
     return np.asarray(np.bincount(place, values, minlength=size), np.float64)
 
 
 def _column(table: pa.Table, name: str) -> npt.NDArray[Any]:
     column = table.column(name)
     if column.null_count:
-        raise InvalidArgument(f"{name} has {column.null_count} nulls; give results of rows that a sample has kept.")
+        raise InvalidArgument(f"{name} has {column.null_count} nulls; give only results of sampled rows.")
     return np.asarray(column.to_numpy())
 
 
@@ -190,30 +193,30 @@ _AGGREGATE = re.compile(r"^\s*(count|sum|avg)\s*\(\s*(\*|.+?)\s*\)\s*$", re.IGNO
 
 
 def estimate(table: pa.Table, aggregate: str, *, by: str | Sequence[str] = (), confidence: float = 0.95) -> pa.Table:
-    """``count(*)``, ``count(column)``, ``sum(column)`` or ``avg(column)`` over all results, from those that were kept.
+    """Estimate ``count(*)``, ``count(column)``, ``sum(column)`` or ``avg(column)`` over all results from a sample.
 
-    ``table`` holds results of joining rows that `SampleW` or `ClusterSampling` has kept, of one batch or many, with the
-    columns of `with_sample_columns`. They may have been filtered, and rows without a match may be missing: a stream row
-    that is not there counts as one that adds nothing. For each group of ``by`` that is present, or for all, there is
-    one row with the columns ``estimate``, ``low``, ``high`` and ``standard_error``. As in SQL, nulls are left out, and
-    a sum or an average of nothing is null.
+    ``table`` holds the join results of rows kept by `SampleW` or `ClusterSampling`, from one or more batches, with the
+    columns of `with_sample_columns`. It may be filtered, and may lack rows without a match: a missing stream row counts
+    as one that adds nothing. The answer has one row for each group of ``by`` in the table, or one in all, with the
+    columns ``estimate``, ``low``, ``high`` and ``standard_error``. As in SQL, nulls are ignored, and a sum or average
+    of nothing is null.
 
-    Guarantee: the estimates of COUNT and SUM are unbiased, and that of AVG, a ratio of the two, nearly; the true value
-    lies between ``low`` and ``high`` in about ``confidence`` of all samples, if the estimate is made of some dozens of
-    stream rows (the interval is a normal one). Of a batch from which a single row was drawn, nothing can be said of the
-    error, and the interval is infinite.
+    Guarantee: the estimates of COUNT and SUM are unbiased; that of AVG, a ratio of the two, nearly so. The true value
+    lies between ``low`` and ``high`` in about ``confidence`` of all samples, if the estimate rests on a few dozen
+    stream rows or more (the interval is a normal one). If a single row was drawn from a batch, its error is unknown,
+    and the interval is infinite.
 
-    The results of one stream row are a cluster: they are kept or lost together, so that the variance is one between
-    stream rows. They are known by ``_sample_batch`` and ``_sample_row``. With weights g, y the sum over the results of
-    a row, n rows drawn in a batch, and d the sum of (1 - 1/g) over these rows (J. Hájek, Ann. Math. Statist. 35(4),
-    1964), the variance is, summed over batches,
+    The results of one stream row, identified by ``_sample_batch`` and ``_sample_row``, are a cluster: they are kept or
+    lost together, so the variance is taken between stream rows. With weights g, y the sum over the results of a row, n
+    rows drawn in a batch, and d the sum of (1 - 1/g) over these rows (J. Hájek, Ann. Math. Statist. 35(4), 1964), the
+    variance is, summed over batches,
 
         n / (n - 1) * (sum of g (g - 1) y**2  -  (sum of (g - 1) y)**2 / d).
 
-    With equal weights that is the variance of a uniform sample without replacement, its finite population correction
-    included. If not all n rows are in the table, d is what was to be expected when they were drawn. Results with the
-    weight 0 are of rows that were shed and joined later (``semistream reconcile``): others stand for them already, and
-    they are left out, so that an estimate is the same before and after.
+    With equal weights this is the variance of a uniform sample without replacement, with its finite population
+    correction. If some of the n rows are not in the table, d is its expected value at the time of the draw. Results
+    with weight 0 belong to rows that were shed and joined later (``semistream reconcile``). The sample already
+    represents them, so they are ignored: an estimate is the same before and after the repair.
 
     >>> results = pa.table({"_weight": [2.0, 2.0], "_sample_batch": [0, 0], "_sample_row": [1, 3],
     ...                     "_sample_drawn": [2, 2], "_sample_spread": [1.0, 1.0], "amount": [10, 30]})
@@ -256,7 +259,7 @@ def estimate(table: pa.Table, aggregate: str, *, by: str | Sequence[str] = (), c
 
 
 class _Total(NamedTuple):
-    """For each group, a value and its standard error."""
+    """Value of each group, and its standard error."""
 
     value: Floats
     error: Floats
@@ -268,7 +271,7 @@ class _Total(NamedTuple):
 
 
 def _ratio(clusters: Clusters, summed: _Total, counted: _Total, values: Floats, present: Floats) -> _Total:
-    """A sum by a count; its error is that of the sum of what each row deviates from it (Taylor)."""
+    """Divide a sum by a count; the error is that of the summed deviations from the mean (Taylor linearisation)."""
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = summed.value / counted.value
         deviation = values - np.where(present > 0, mean[clusters.groups.of_row], 0.0)
@@ -277,7 +280,7 @@ def _ratio(clusters: Clusters, summed: _Total, counted: _Total, values: Floats, 
 
 
 def _values(table: pa.Table, column: str, *, numeric: bool) -> tuple[Floats, Floats]:
-    """The values of a column with 0 for null, and for each row whether it has one."""
+    """Return the values of a column, with 0 for null, and for each row 1 if its value is not null, else 0."""
     if column == "*":
         ones = np.ones(table.num_rows)
         return ones, ones

@@ -1,9 +1,4 @@
-"""KeepW: as many rows as there is time for, whichever they are.
-
-SampleW: a uniform sample of the rows, without replacement.
-
-EqualRows: what strategies have in common to which every row is worth the same.
-"""
+"""Strategies that value all rows alike: KeepW keeps any w rows, SampleW a uniform sample without replacement."""
 
 from __future__ import annotations
 
@@ -17,19 +12,19 @@ from semistream.shedding.summary import BatchSummary, PartSummary, chance_quotas
 
 
 class EqualRows(Strategy):
-    """Keeps exactly ``min(w, rows)`` rows; a subclass says how many of each part, and whether they are a sample.
+    """Base of strategies that keep exactly ``min(w, rows)`` rows, and value all rows alike.
 
-    A sample is drawn by the ranks of rows, and each row is in it with probability w / rows; else the first rows of each
-    part are kept.
+    A subclass defines the quota of each part, and if the kept rows are a sample. A sample is drawn by the ranks of
+    rows, with probability w / rows for each; otherwise the first rows of each part are kept.
     """
 
     def summarize(self, part: StreamPart) -> PartSummary:
-        """How many rows there are."""
+        """Count the rows."""
         return PartSummary.of_rows(part)
 
     @abstractmethod
     def _quotas(self, rows: Sequence[int], keep: int, seed: int) -> tuple[int, ...]:
-        """How many of each part's ``rows`` are kept, ``keep`` in all."""
+        """Return how many of each part's ``rows`` to keep, ``keep`` in total."""
 
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
         rows = batch.rows_in_parts()
@@ -52,14 +47,14 @@ class EqualRows(Strategy):
 
 
 class KeepW(EqualRows):
-    """Keeps exactly ``min(w, rows)`` rows: no strategy that joins at most ``w`` rows loses fewer.
+    """Strategy that keeps exactly ``min(w, rows)`` rows: none that joins at most ``w`` rows loses fewer.
 
-    For joins where each row gives one result (keys of R are unique), so that all rows are worth the same; then no
-    strategy loses fewer results either. What is kept is no sample: estimates cannot be made of it.
+    Use it for joins where each row gives one result (keys of R are unique), so that all rows have the same value; then
+    no strategy loses fewer results either. The kept rows are not a sample, and do not support estimates.
 
-    Each part keeps the first of its rows, in proportion to how many it has, so that tasks stay as busy as each other.
-    With ``whole_parts`` all are kept of the last parts, which are the youngest, and none of the others, so that these
-    need not even be read; then parts must not be bound to tasks.
+    Each part keeps its first rows, in proportion to its size, which balances the load of tasks. With ``whole_parts``,
+    the last and youngest parts keep all of their rows and the others none, so that these need not even be read; parts
+    must then not be bound to tasks.
 
     MESH 4.1, Table 2: Many-to-One / MAX-SUBSET, "Keep w".
 
@@ -79,13 +74,13 @@ class KeepW(EqualRows):
 
 
 class SampleW(EqualRows):
-    """Keeps a uniform sample of exactly ``min(w, rows)`` rows: every set of that many is as likely as every other.
+    """Strategy that keeps a uniform sample of exactly ``min(w, rows)`` rows: every set of that size is equally likely.
 
     Each row is kept with probability w / rows. Where each row gives one result (keys of R are unique), the results are
-    a uniform sample of all results; where it does not, they are a sample of clusters, the results of a row, all as
-    likely as each other, and estimates still hold.
+    a uniform sample of all results. Otherwise they are a sample of clusters, the results of a row, all equally likely,
+    and estimates still hold.
 
-    How many rows each part keeps is drawn for all parts together (see `chance_quotas`), and which, by their ranks.
+    The quotas of the parts are drawn together (see `chance_quotas`); ranks then select the rows within each part.
 
     MESH 4.1, Table 2: Many-to-One / RANDOM-SAMPLE, "Sample w".
 

@@ -1,10 +1,10 @@
-"""Count the rows of each key in pages of R, whose codes ascend from page to page.
+"""Kernels of shedding: count keys, rank rows, draw samples, and solve for the optimal offline schedule.
 
-Ranks of a batch's rows: numbers that look random, are all different, and depend on the seed and the row alone.
-
-Systematic sampling with unequal probabilities, in whole numbers.
-
-The best schedule of a stream of which all is known: see `semistream.shedding.OptimalOffline`.
+- `count_keys`, `end_of_keys`, `count_touched` count the rows of each key in pages of R, whose codes ascend from page to
+  page; `look_up_counts` finds the counts of stream rows.
+- `rank_rows` gives rows pseudo-random ranks, distinct within a part, that depend only on seed, part and row.
+- `draw_systematic` draws a systematic sample with unequal probabilities, in integers.
+- `solve_offline` and `follow_schedule` are the two passes of `semistream.shedding.OptimalOffline`.
 """
 
 import numpy as np
@@ -15,12 +15,12 @@ from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s, UInt64s
 from semistream.kernels.search import find, lower_bound
 
 PAGE, ROW, CODE, COUNT, KEYS, LISTED, STATE = 0, 1, 2, 3, 4, 5, 6
-"""Where the scan is, the key it is at with its rows so far, and how many keys were met and listed."""
+"""Fields of a scan's state: page and row, current key and its rows so far, keys seen and listed; then their number."""
 
 
 @njit(inline="always")
 def _end_key(bound: int, state: Int64s, out_code: Int64s, out_count: Int64s) -> None:
-    """List the key that the scan is at, if it has more than ``bound`` rows."""
+    """List the current key of the scan if it has more than ``bound`` rows."""
     if state[COUNT]:
         state[KEYS] += 1
         if state[COUNT] > bound:
@@ -32,10 +32,10 @@ def _end_key(bound: int, state: Int64s, out_code: Int64s, out_count: Int64s) -> 
 def count_keys(
     words: Int64s, code_starts: Int64s, rows: Int32s, bound: int, state: Int64s, out_code: Int64s, out_count: Int64s
 ) -> bool:
-    """List keys with more than ``bound`` rows, with their number, from where ``state`` says on.
+    """List keys with more than ``bound`` rows, and their row counts, from the position in ``state`` on.
 
-    A key goes on from run to run: the last one is listed by `end_of_keys`. False if there is no room left in ``out``:
-    make some, and call again.
+    A key may continue in the next run of pages; `end_of_keys` lists the last one. Return False if the output is full:
+    make room and call again.
     """
     while state[PAGE] < rows.size:
         start = code_starts[state[PAGE]]
@@ -67,7 +67,7 @@ def end_of_keys(bound: int, state: Int64s, out_code: Int64s, out_count: Int64s) 
 
 @njit(cache=True, nogil=True)
 def count_touched(words: Int64s, code_starts: Int64s, rows: Int32s, touched: Int64s, out_count: Int64s) -> None:
-    """Add to ``out_count`` the rows of each of the ``touched`` codes, which ascend, each once."""
+    """Add to ``out_count`` the rows of each of the ``touched`` codes, which are distinct and ascend."""
     for page in range(rows.size):
         if rows[page] == 0:
             continue
@@ -85,7 +85,7 @@ def count_touched(words: Int64s, code_starts: Int64s, rows: Int32s, touched: Int
 
 @njit(cache=True, nogil=True)
 def look_up_counts(codes: Int64s, listed: Int64s, counts: Int64s, unlisted: int, out: Int64s) -> None:
-    """The count of each code, of those that are ``listed``, which ascend; ``unlisted`` of all others."""
+    """Fill ``out`` with the count of each code, found among the ascending ``listed`` codes, or else ``unlisted``."""
     for i in range(codes.size):
         place = find(listed, 0, listed.size, codes[i])
         out[i] = counts[place] if place < listed.size and listed[place] == codes[i] else unlisted
@@ -97,7 +97,7 @@ _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 @njit(inline="always")
 def _mix(z: np.uint64) -> np.uint64:
-    """The last steps of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014): one to one, so different numbers stay so."""
+    """Apply the final steps of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014), a bijection: inputs stay distinct."""
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
     return z ^ (z >> np.uint64(31))
@@ -105,7 +105,7 @@ def _mix(z: np.uint64) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def rank_rows(seed: np.uint64, part: np.uint64, out: UInt64s) -> None:
-    """Fill ``out[i]`` with the rank of row ``i`` of a part. No two rows of a part have the same."""
+    """Fill ``out[i]`` with the rank of row ``i`` of a part; ranks within a part are distinct."""
     start = _mix(seed + _GOLDEN) ^ _mix(_mix(part + _GOLDEN) + seed)
     for row in range(out.size):
         out[row] = _mix(start + np.uint64(row) * _GOLDEN)
@@ -115,11 +115,11 @@ def rank_rows(seed: np.uint64, part: np.uint64, out: UInt64s) -> None:
 def draw_systematic(
     order: npt.NDArray[np.intp], sizes: Int64s, certain: int, draws: int, total: int, start: int, chosen: Bools
 ) -> None:
-    """Choose rows in the order given: those with 0 < size < ``certain``, each with probability size * draws / total.
+    """Choose rows, in the given order, with probability size * draws / total, among those with 0 < size < ``certain``.
 
-    Sizes are laid one behind the other on a line, ``draws`` times as long as they are; a row is chosen if a multiple
-    of ``total`` lies in its stretch. ``start`` is how far after such a multiple the first row begins. No stretch is
-    longer than ``total``, so what is added up stays below twice that.
+    The rows lie on a line one after the other, each with length size * ``draws``; a row is chosen if its interval
+    contains a multiple of ``total``. ``start`` is the offset of the first row from such a multiple. No interval is
+    longer than ``total``, so the running sum stays below twice that.
     """
     rest = start
     for row in order:
@@ -132,7 +132,7 @@ def draw_systematic(
 
 @njit(inline="always")
 def _places_above(window: Int64s, length: int, value: int) -> int:
-    """Where ``value`` stands in ``window``, which falls, before all that are equal to it."""
+    """Return the first position of ``value`` in the descending ``window``: the number of larger values."""
     low, high = 0, length
     while low < high:
         middle = (low + high) >> 1
@@ -145,9 +145,9 @@ def _places_above(window: Int64s, length: int, value: int) -> int:
 
 @njit(inline="always")
 def _best_start(window: Int64s, length: int, w: int, held: Int64s) -> tuple[int, int]:
-    """The least loss, and how many tuples to keep for it, of a window that ends when the join asks.
+    """Return the least loss of a window that ends with the join's request, and how many tuples to keep for it.
 
-    ``held[k]`` is the loss from there on with k tuples in the buffer. Whatever k is, it is the k best that are kept.
+    ``held[k]`` is the loss after the window with k tuples in the buffer. For any k, the k best tuples are kept.
     """
     loss = 0
     for place in range(length):
@@ -164,12 +164,12 @@ def _best_start(window: Int64s, length: int, w: int, held: Int64s) -> tuple[int,
 def solve_offline(
     matches: Int64s, w: int, c_loop: int, first_request: int, partial: bool, keeps: Bytes, start_keeps: Int32s
 ) -> tuple[int, int]:
-    """The least loss of a schedule, and how many tuples to keep until the first request.
+    """Return the least loss of any schedule, and how many tuples to keep until the first request.
 
-    Backwards over the tuples. ``held[i, k]`` is the least loss from tuple i on if the join waits and k tuples are in
-    the buffer; row i of the last ``c_loop`` + 1 is kept, modulo. Bit k of ``keeps[i]`` says whether tuple i is kept
-    then, bit w + 1 + k whether the buffer is handed over before it is full (``partial``); ``start_keeps[i]`` is how
-    many of the tuples i to i + ``c_loop`` are kept if the join got a packet at i.
+    The pass runs backwards over the tuples. ``held[i, k]`` is the least loss from tuple i on if the join waits and the
+    buffer has k tuples; a ring holds the last ``c_loop`` + 1 rows. In that state, bit k of ``keeps[i]`` is set if tuple
+    i is kept, and bit w + 1 + k if the buffer is handed over before it is full (``partial``). ``start_keeps[i]`` is the
+    number of tuples kept from i to i + ``c_loop`` if the join got a packet at i.
     """
     n = matches.size
     ring = c_loop + 1
@@ -178,7 +178,7 @@ def solve_offline(
     length = 0
     for i in range(n - 1, -1, -1):
         value = matches[i]
-        if length == c_loop:  # the tuple that is c_loop away leaves the window
+        if length == c_loop:  # tuple i + c_loop leaves the window
             gone = _places_above(window, length, matches[i + c_loop])
             length -= 1
             for k in range(gone, length):
@@ -206,7 +206,7 @@ def solve_offline(
     if first_request == 0:
         return held[0, 0], 0
     begin = np.sort(matches[:first_request])[::-1].copy()
-    return _best_start(begin, begin.size, w, held[first_request % ring])  # the rows left are those of 0 to c_loop
+    return _best_start(begin, begin.size, w, held[first_request % ring])  # the ring now holds rows 0 to c_loop
 
 
 @njit(cache=True, nogil=True)
@@ -223,7 +223,7 @@ def follow_schedule(
     requests: Int64s,
     transfers: Int64s,
 ) -> int:
-    """Mark the tuples that are kept, and when packets were asked for and handed over; gives how many packets."""
+    """Mark the kept tuples, list the request and transfer time of each packet, and return the number of packets."""
     n = matches.size
     packets = 0
     i, k = 0, first_keeps
@@ -231,7 +231,7 @@ def follow_schedule(
     while True:
         end = min(request, n)
         if k:
-            order = np.argsort(-matches[i:end], kind="mergesort")  # of equal ones the first
+            order = np.argsort(-matches[i:end], kind="mergesort")  # stable: ties go to the earliest
             for place in range(k):
                 kept[i + order[place]] = True
         i = end

@@ -1,6 +1,7 @@
-"""MatchCounts: f_R, the number of rows that R has for a key, inside a share of the memory.
+"""MatchCounts: f_R, the number of rows of R for each key, within a memory budget.
 
-Counts kept beside the version of a relation that they are of. They can be made again: none are needed.
+Counts are stored beside the relation version they belong to. The stored files are a cache: counting R again replaces
+them.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _DAMAGE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 
 
 def store_counts(relation: Relation, counted: CountedKeys, slots: int) -> None:
-    """Keep counts beside the version that they are of, unless there are some that were made with as much memory.
+    """Store counts beside their version, unless it already has counts made with at least as much memory.
 
-    A folder that cannot be written to keeps none, nor do parts of a relation.
+    Nothing is stored for a part of a relation, or in a folder that is not writable.
     """
     path = relation.path / match_counts_name(relation.manifest)
     if not _is_whole(relation) or _slots_of(path) >= slots:
@@ -55,21 +56,21 @@ def store_counts(relation: Relation, counted: CountedKeys, slots: int) -> None:
     try:
         replace_file(path, sink.getvalue().to_pybytes())
     except OSError as error:
-        _log.info("match counts of %s are not kept: %s", relation.path, error)
+        _log.info("match counts of %s are not stored: %s", relation.path, error)
 
 
 def load_counts(relation: Relation, version: int, slots: int) -> CountedKeys | None:
-    """The counts that were kept of a version, in at most ``slots`` keys; None if there are none.
+    """Load the stored counts of a version, reduced to at most ``slots`` keys; None if there are none.
 
-    Those that were made with half of the memory or less are not taken, as they say less than they could, nor those that
-    do not fit the memory to be cut down in it. Damaged ones are removed.
+    Inexact counts made with half of the memory or less are ignored, since counting again would be more precise, and so
+    are counts too large to load and reduce. Damaged files are removed.
     """
     if not _is_whole(relation):
         return None
     try:
         manifest = relation.manifest if version == relation.version else read_manifest(relation.path, version)
     except CorruptRelation:
-        return None  # vacuumed, or damaged: whoever opens that version is told
+        return None  # vacuumed or damaged: opening that version reports it
     path = relation.path / match_counts_name(manifest)
     try:
         with pa.OSFile(str(path)) as source:
@@ -81,11 +82,11 @@ def load_counts(relation: Relation, version: int, slots: int) -> CountedKeys | N
         codes, counts = (np.array(table.column(name).to_numpy(), np.int64) for name in ("code", "rows"))
         counted = CountedKeys(codes, counts, fields["bound"], fields["unlisted"], fields["slack"])
         if fields["checksum"] != _checksum(counted):
-            raise ValueError("they do not match their checksum")
+            raise ValueError("checksum mismatch")
     except FileNotFoundError:
         return None
     except _DAMAGE as error:
-        _log.warning("match counts %s are damaged and counted again: %s", path, error)
+        _log.warning("match counts %s are damaged and will be counted again: %s", path, error)
         with suppress(OSError):
             path.unlink(missing_ok=True)
         return None
@@ -93,7 +94,7 @@ def load_counts(relation: Relation, version: int, slots: int) -> CountedKeys | N
 
 
 def _slots_of(path: Path) -> int:
-    """With how much memory the counts there were made; 0 if there are none."""
+    """Return the number of slots that the stored counts were made with; 0 if there are none."""
     try:
         with pa.OSFile(str(path)) as source:
             return int(_fields(pa.ipc.open_file(source))["slots"])
@@ -107,7 +108,7 @@ def _fields(reader: pa.ipc.RecordBatchFileReader) -> dict[str, Any]:
 
 
 def _is_whole(relation: Relation) -> bool:
-    """Whether it has all rows of its version, and is not a part of it."""
+    """True if the relation has all rows of its version, and is not a part of it."""
     return relation.num_rows == relation.manifest.num_rows
 
 
@@ -124,17 +125,17 @@ LEAST_BYTES = 64 * SLOT_BYTES
 
 @dataclass(frozen=True)
 class MatchCounts:
-    """How many rows of one version of R a stream row joins with, by its key code: the paper's ``f_R``.
+    """Number of rows of one version of R for each key code: the paper's ``f_R``.
 
-    If the counts of all keys fit the memory, they are exact. If not, those of the keys with the most rows are kept, and
-    every other key has at most `bound` rows. If no key has more than one row, nothing is kept at all: `unique`.
+    If the counts of all keys fit in memory, they are exact. Otherwise the keys with the most rows are listed, and every
+    other key has at most `bound` rows. If no key has more than one row, nothing is listed (`unique`).
 
-    A clustered relation is counted by one scan of its key codes, in which the rows of a key follow each other: listed
-    counts are exact however small the memory is. Plain Parquet holds them anywhere; there, listed counts may be too low
-    by up to `slack` (Misra & Gries; see `count_scattered`). After an update `refreshed` counts the touched keys alone.
+    A clustered relation is counted in one scan of its key codes, in which the rows of a key are adjacent: listed counts
+    are exact, however small the memory. In plain Parquet they may lie anywhere; there, listed counts may be too low by
+    up to `slack` (Misra & Gries; see `count_scattered`). After an update, `refreshed` counts only the touched keys.
 
-    It is for joins by equality of the key. A code of strings or of several columns is a hash: should two keys ever
-    share one, both have the rows of both.
+    The counts are for joins on key equality. The code of a string or of several columns is a hash: if two keys collide,
+    each counts the rows of both.
 
     MESH 4.2: "f_R(i) can be derived from the distribution of values in the join attributes of R".
 
@@ -159,17 +160,17 @@ class MatchCounts:
         on: Sequence[str] | None = None,
         store: bool = True,
     ) -> MatchCounts:
-        """Count the keys of a relation within what is free in ``budget``; at most a quarter is held afterwards.
+        """Count the keys of a relation within the free part of ``budget``, and hold at most a quarter of it afterwards.
 
         While R is read, two buffers of 1 MB (or of its largest page) come on top.
 
-        Counts of a clustered relation are kept beside its version and found again (``store``), those of an earlier
-        version too, so that all but the first time only what has changed is counted. ``on`` names the columns of plain
-        Parquet that are joined with; a clustered relation knows its key.
+        With ``store``, counts of a clustered relation are stored beside its version and loaded the next time. Counts of
+        an earlier version serve too: then only changed keys are counted. ``on`` names the join columns of plain
+        Parquet; a clustered relation knows its key.
         """
         if budget.free < LEAST_BYTES:
             raise BudgetError(
-                f"match counts got {budget.free} bytes; they need at least {LEAST_BYTES}. Raise the share to that.",
+                f"match counts got {budget.free} bytes; they need at least {LEAST_BYTES}. Raise their share to that.",
                 least_bytes=LEAST_BYTES,
             )
         slots = budget.free // SLOT_BYTES
@@ -188,13 +189,13 @@ class MatchCounts:
         return cls(version, counted, budget)
 
     def release(self) -> None:
-        """Give the memory back; the counts are not to be used any more."""
+        """Return the memory to the budget; do not use the counts afterwards."""
         self.budget.release(_BUFFER, self.counted.nbytes)
 
     def refreshed(self, relation: Relation, *, store: bool = True) -> MatchCounts:
-        """The counts of a later version; these here are released. Only keys that updates have touched are counted.
+        """Release these counts, and return those of a later version; count only the keys touched by updates.
 
-        If it is not known which those are, or there are too many of them, all keys are counted.
+        If the touched keys are unknown or too many, count all keys.
         """
         if relation.version == self.version:
             return self
@@ -211,36 +212,36 @@ class MatchCounts:
 
     @property
     def unique(self) -> bool:
-        """Whether no key of R has more than one row; each stream row then gives at most one result."""
+        """True if no key of R has more than one row; each stream row then gives at most one result."""
         return self.counted.bound <= 1 and not bool(np.any(self.counted.counts > 1)) and self.counted.slack == 0
 
     @property
     def exact(self) -> bool:
-        """Whether `matches` is right for every key."""
+        """True if `matches` is exact for every key."""
         return self.counted.bound == 0 and self.counted.slack == 0
 
     @property
     def bound(self) -> int:
-        """A key that is not listed has at most so many rows; 0 if all keys are listed."""
+        """Most rows of an unlisted key; 0 if all keys are listed."""
         return self.counted.bound
 
     @property
     def slack(self) -> int:
-        """A listed count is too low by at most that; 0 for clustered relations."""
+        """Largest possible shortfall of a listed count; 0 for clustered relations."""
         return self.counted.slack
 
     def matches(self, codes: Int64s) -> Int64s:
-        """The number of rows for each code: what is listed, else the average of the keys that are not.
+        """Return the number of rows for each code: the listed count, or the average of the unlisted keys.
 
-        That average is at least 1, so that no row that may have results is taken to have none: a sample in which such
-        rows had no chance could not be put right by weights.
+        That average is at least 1, so that a row with possible results never counts as having none: a sample that gives
+        such rows no chance cannot be corrected by weights.
         """
         found = np.empty(codes.size, np.int64)
         look_up_counts(codes, self.counted.codes, self.counted.counts, self.counted.unlisted, found)
         return found
 
     def bounds(self, codes: Int64s) -> tuple[Int64s, Int64s]:
-        """The least and the most rows that each code can have."""
+        """Return the least and the most rows that each code can have."""
         present, at = positions_of(codes, self.counted.codes)
         low = np.zeros(codes.size, np.int64)
         high = np.full(codes.size, self.counted.bound, np.int64)
@@ -250,7 +251,7 @@ class MatchCounts:
 
 
 def _counted(relation: Relation, slots: int, store: bool) -> CountedKeys:
-    """Counts as they were stored, or made from those of an earlier version, or from all of R."""
+    """Load the stored counts, or derive them from those of an earlier version, or count all of R."""
     if not store:
         return count_clustered(relation, slots)
     if (stored := load_counts(relation, relation.version, slots)) is not None:

@@ -1,4 +1,4 @@
-"""OptimalOffline: the least loss that any schedule has, for a stream that is known to its end."""
+"""OptimalOffline: the schedule with the least loss, for a stream known to its end."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from semistream.shedding.kernels import follow_schedule, solve_offline
 
 @dataclass(frozen=True)
 class OfflineSchedule:
-    """Which tuples are kept, and when the join gets them.
+    """Schedule of a stream: the tuples kept, and when the join gets them.
 
     Parameters
     ----------
     loss
-        Results that are lost.
+        Results lost.
     kept
-        For each tuple whether it is kept.
+        Mask of the tuples kept.
     requests, transfers
-        For each packet of tuples when the join asked for it and when it got it: before the tuple of that number came.
-        What is in the buffer when the stream ends is handed over after it and not among them.
+        For each packet, when the join asked for it and when it got it, as the number of the next tuple to arrive. The
+        rest of the buffer, handed over after the end of the stream, is not listed.
     """
 
     loss: int
@@ -35,36 +35,36 @@ class OfflineSchedule:
 
     @property
     def stalls(self) -> Int64s:
-        """How long the join waited for each packet, in tuples that came meanwhile."""
+        """Waiting time of the join for each packet, in tuples that arrived meanwhile."""
         return self.transfers - self.requests
 
 
 class OptimalOffline:
-    """OPTOFFLINESHED: the benchmark of strategies that do not know the future.
+    """OPTOFFLINESHED: the benchmark for strategies that do not know the future.
 
-    One tuple comes at a time. Kept ones wait in a buffer of ``w``; the join takes a full buffer when it has asked for
-    one, is busy for ``c_loop`` tuples, and asks again. If the buffer is not full then, the join waits until it is: the
-    optimum uses that to leave room for tuples that are worth more.
+    One tuple arrives at a time. Kept tuples wait in a buffer of ``w``. The join asks for a full buffer, takes it, is
+    busy for ``c_loop`` tuples, and asks again. If the buffer is not full then, the join waits until it is: the optimum
+    uses such waits to leave room for tuples of higher value.
 
-    Guarantee: no schedule of these rules loses fewer results. The paper's recurrence, with the ``+ f_R(i)`` that line
-    11 of its pseudo-code (Fig. 9) drops, asks for every (tuple, time to the next request, tuples in the buffer), which
-    is O(|S| c_loop w). But while the join is busy it makes no difference when tuples are kept, only how many, and they
-    are the best of the ``c_loop`` that come meanwhile. So states are needed only where the join waits: O(|S| (w +
-    c_loop)) time, and |S| w bits for the schedule, besides 8 w c_loop bytes.
+    Guarantee: no schedule under these rules loses fewer results. The paper's recurrence, with the ``+ f_R(i)`` that
+    line 11 of its pseudo-code (Fig. 9) drops, has a state for every (tuple, time to the next request, tuples in the
+    buffer), which is O(|S| c_loop w). But while the join is busy, only the number of kept tuples matters, not when they
+    are kept, and the best choice is the most valuable of the ``c_loop`` that arrive meanwhile. States are therefore
+    needed only where the join waits: O(|S| (w + c_loop)) time, and |S| w bits for the schedule plus 8 w c_loop bytes.
 
     Parameters
     ----------
     w, c_loop
-        Tuples of a packet, and tuples that come during an iteration of MESHJOIN.
+        Tuples of a packet, and tuples that arrive during an iteration of MESHJOIN.
     first_request
-        When the join asks first, from 0 to ``c_loop``. 0 is the paper's ``optloss(0, 0, 0)``: the join is idle, and
-        takes a packet as soon as there is one. TOPW's first interval is a whole one, as if the join were busy until
-        then: ``c_loop`` compares with it, and is what the numbers of Fig. 8 need.
+        Time of the first request, from 0 to ``c_loop``. 0 is the paper's ``optloss(0, 0, 0)``: the join is idle, and
+        takes the first full packet. TOPW's first interval is a whole one, as if the join were busy until then: use
+        ``c_loop`` to compare with TOPW; the numbers of Fig. 8 need it too.
     partial_packets
-        Whether the join may be given a buffer that is not full. The paper does not allow it; where a packet is short
-        of a tuple when a good stretch begins, that costs results.
+        True to allow handing over a partly filled buffer. The paper does not allow it, which costs results when a
+        valuable stretch of the stream begins while the packet lacks a tuple.
     memory
-        What the tables may take.
+        Memory limit for the tables.
 
     MESH 4.2, "Offline optimal shedding", Theorem 4.1.
 
@@ -92,16 +92,16 @@ class OptimalOffline:
         self._budget = MemoryBudget(memory)
 
     def schedule(self, matches: Int64s) -> OfflineSchedule:
-        """The best schedule for a stream whose tuple ``i``, at time ``i``, has ``matches[i]`` results.
+        """Return the best schedule for a stream whose tuple ``i``, at time ``i``, has ``matches[i]`` results.
 
-        A time without a tuple is one with no matches.
+        Use 0 matches for a time without a tuple.
         """
         if matches.ndim != 1 or not np.issubdtype(matches.dtype, np.integer):
             raise InvalidArgument(
-                f"matches have shape {matches.shape} and type {matches.dtype}; give a row of integers."
+                f"matches has shape {matches.shape} and type {matches.dtype}; give a one-dimensional array of integers."
             )
         if matches.size and matches.min() < 0:
-            raise InvalidArgument(f"matches has {matches.min()}; a tuple cannot give fewer than 0 results.")
+            raise InvalidArgument(f"matches has {matches.min()}; give each tuple 0 results or more.")
         values = np.ascontiguousarray(matches, np.int64)
         n = values.size
         if self.w == 0 or n == 0:
@@ -130,7 +130,7 @@ class OptimalOffline:
         return OfflineSchedule(int(loss), kept, requests[:packets].copy(), transfers[:packets].copy())
 
     def _row_bytes(self, w: int) -> int:
-        """Bytes of the bits that are kept for a tuple."""
+        """Return the bytes of the decision bits of one tuple."""
         return (2 * w + 1 if self.partial_packets else w) // 8 + 1
 
     def _bytes(self, n: int, w: int, c_loop: int) -> int:

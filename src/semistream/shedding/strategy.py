@@ -1,4 +1,4 @@
-"""Strategy: how a batch that is too large for its time is thinned, in parallel and the same on every replay."""
+"""Strategy: base class of the ways to shed rows of a batch, in parallel, and with the same outcome on every replay."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ _MOST_SEED = 2**64 - 1
 
 
 class Strategy(ABC):
-    """Three steps: each task sums up its part, the driver decides, each task applies the decision to its part.
+    """Shedding in three steps: each task summarises its part, the driver decides, each task applies the decision.
 
-    `summarize` reads a part once and gives a small histogram; `decide` turns those of all parts into a decision that
-    says the same on every replay; `Decision.apply` needs the decision and the part alone. One part goes the same way:
-    `shed`.
+    `summarize` reads a part once and returns a small histogram. `decide` turns the histograms of all parts into a
+    decision, the same on every replay. `Decision.apply` needs only the decision and the part. `shed` takes the three
+    steps for a batch of one part.
     """
 
     name: ClassVar[str]
     is_sample: ClassVar[bool] = False
-    """Whether estimates can be made of what is kept: every row with results had a known chance above zero."""
+    """True if the kept rows support estimates: every row with results had a known probability above zero."""
 
     @abstractmethod
     def summarize(self, part: StreamPart) -> PartSummary:
-        """What the driver has to know of a part."""
+        """Summarise a part for the driver."""
 
     def decide(self, parts: Sequence[PartSummary], limit: float, seed: int) -> Decision:
-        """Which rows are kept, within ``limit``: rows, or for `CostAwareTopW` seconds.
+        """Decide which rows to keep within ``limit``: a number of rows, or seconds for `CostAwareTopW`.
 
-        ``seed``, of `batch_seed`, fixes all chance. The order of the parts makes no difference.
+        ``seed`` (see `batch_seed`) fixes all random choices. The order of the parts does not matter.
         """
         return self._decide(BatchSummary.of(parts), limit, whole_number("seed", seed, least=0, most=_MOST_SEED))
 
     @abstractmethod
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
-        """See `decide`."""
+        """Decide for the combined histogram of all parts; see `decide`."""
 
     def shed(self, part: StreamPart, limit: float, seed: int) -> Kept:
-        """All three steps for a batch of one part."""
+        """Summarise, decide and apply for a batch of one part."""
         return self.decide([self.summarize(part)], limit, seed).apply(part)
 
 
 def require_rows(w: float) -> int:
-    """``w``, the number of rows that may be joined, if it is one."""
-    return whole_number("w", w, least=0)  # type: ignore[arg-type]  # a float is refused with the right words
+    """Return ``w``, the number of rows that may be joined; refuse anything but a whole number."""
+    return whole_number("w", w, least=0)  # type: ignore[arg-type]  # refuses a float with a clear message

@@ -1,4 +1,4 @@
-"""StreamPart: what shedding has to know of the rows that one task sees."""
+"""StreamPart: the rows of one task, as far as shedding needs to know them."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from semistream.shedding.match_counts import MatchCounts
 
 Floats = npt.NDArray[np.float64]
 
-MOST_ROWS = 1 << 40  # of a part: rows are named by 40 bits, and the parts by 22 in front of them
+MOST_ROWS = 1 << 40  # of a part: a row id has 40 bits for the row, after 22 for the part
 MOST_PARTS = 1 << 22
 
 
 @dataclass(frozen=True)
 class StreamPart:
-    """The rows of one part of a batch, in the order in which they are read.
+    """One part of a batch: its rows, in reading order.
 
     Parameters
     ----------
     rows
-        How many there are.
+        Number of rows.
     number
-        Which part of the batch it is. A replay must cut the batch into the same parts: a row is known by the number of
-        its part and its place in it.
+        Number of the part within the batch. A replay must divide the batch into the same parts: a row is identified by
+        the number of its part and its position there.
     matches
-        How many results each row gives, the paper's ``f_R(i)``. For a join that also gives rows without a match, that
-        is at least one. Not needed by `KeepW` and `SampleW`.
+        Number of results of each row, the paper's ``f_R(i)``; at least one for a join that also returns unmatched rows.
+        `KeepW` and `SampleW` do not need it.
     seconds
-        How long each row takes the join; only `CostAwareTopW` asks. A few different values, such as one for keys that
-        the front stage holds and one for all others.
+        Join time of each row, needed by `CostAwareTopW` only. It has a few distinct values, such as one for keys in the
+        cache's front stage and one for all others.
 
     >>> StreamPart(3, matches=np.array([2, 0, 5])).rows
     3
@@ -54,12 +54,12 @@ class StreamPart:
         whole_number("number", self.number, least=0, most=MOST_PARTS - 1)
         for name, values in (("matches", self.matches), ("seconds", self.seconds)):
             if values is not None and values.shape != (self.rows,):
-                raise InvalidArgument(f"{name} has shape {values.shape} for {self.rows} rows; give one value for each.")
+                raise InvalidArgument(f"{name} has shape {values.shape} for {self.rows} rows; give one value per row.")
         if self.matches is not None:
             if not np.issubdtype(self.matches.dtype, np.integer):
                 raise InvalidArgument(f"matches are {self.matches.dtype}; give whole numbers.")
             if self.rows and self.matches.min() < 0:
-                raise InvalidArgument(f"matches has {self.matches.min()}; a row cannot give fewer than 0 results.")
+                raise InvalidArgument(f"matches has {self.matches.min()}; give each row 0 results or more.")
         if self.seconds is not None and not np.all((self.seconds >= 0) & np.isfinite(self.seconds)):
             wrong = self.seconds[~((self.seconds >= 0) & np.isfinite(self.seconds))]
             raise InvalidArgument(f"seconds has {wrong[0]}; give each row a finite cost of 0 seconds or more.")
@@ -76,9 +76,9 @@ class StreamPart:
         least_results: int = 0,
         seconds: Floats | None = None,
     ) -> StreamPart:
-        """The part that an Arrow batch is: its key columns, ``on``, tell how many results each row gives.
+        """Build the part of an Arrow batch, with the matches of each row by its key columns ``on``.
 
-        ``least_results`` is 1 for joins that give a row without a match too (left), else 0.
+        ``least_results`` is 1 for joins that also return unmatched rows (left), else 0.
         """
         for name in on:
             if name not in batch.schema.names:
@@ -91,35 +91,35 @@ class StreamPart:
 
     @classmethod
     def concat(cls, pieces: Sequence[StreamPart]) -> StreamPart:
-        """The part that several pieces, read one after the other, are together; `Kept.slice` cuts them out again.
+        """Concatenate pieces of one part, in reading order; `Kept.slice` recovers the rows of each.
 
         >>> pieces = [StreamPart(2, 5, np.array([1, 2])), StreamPart(1, 5, np.array([3]))]
         >>> StreamPart.concat(pieces).matches.tolist()
         [1, 2, 3]
         """
         if len(numbers := {piece.number for piece in pieces}) != 1:
-            raise InvalidArgument(f"the pieces are of parts {sorted(numbers)}; give those of one part.")
+            raise InvalidArgument(f"the pieces are of parts {sorted(numbers)}; give pieces of one part.")
         columns: dict[str, Any] = {}
         for name in ("matches", "seconds"):
             values = [getattr(piece, name) for piece in pieces]
             if any(each is None for each in values) != all(each is None for each in values):
-                raise InvalidArgument(f"some of the pieces have {name} and some have not; give all or none.")
+                raise InvalidArgument(f"only some of the pieces have {name}; give it for all pieces or for none.")
             columns[name] = None if values[0] is None else np.concatenate(values)
         return cls(sum(piece.rows for piece in pieces), numbers.pop(), **columns)
 
     @property
     def row_ids(self) -> Int64s:
-        """A number for each row that no other row of the batch has."""
+        """Number of each row, unique within the batch."""
         return np.arange(self.rows, dtype=np.int64) + (self.number << 40)
 
     def require_matches(self, strategy: str) -> Int64s:
-        """The matches, which a strategy cannot do without."""
+        """Return the matches; refuse a part without them, which ``strategy`` needs."""
         if self.matches is None:
             raise InvalidArgument(f"{strategy} needs the matches of each row; give StreamPart(matches=...).")
         return self.matches
 
     def require_seconds(self, strategy: str) -> Floats:
-        """The seconds, which a strategy cannot do without."""
+        """Return the seconds; refuse a part without them, which ``strategy`` needs."""
         if self.seconds is None:
             raise InvalidArgument(f"{strategy} needs the seconds of each row; give StreamPart(seconds=...).")
         return self.seconds

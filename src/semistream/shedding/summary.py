@@ -1,7 +1,4 @@
-"""PartSummary: what the driver is told of a part before it decides, a few numbers whatever the rows.
-
-Quotas: how many of the rows that are as good as each other each part keeps.
-"""
+"""Summaries of parts for the driver's decision, and quotas: how many of equally valuable rows each part keeps."""
 
 from __future__ import annotations
 
@@ -15,16 +12,16 @@ from semistream.kernels.array_types import Bools, Int64s
 from semistream.shedding.stream_part import Floats, StreamPart
 
 MOST_COSTS = 64
-MOST_BATCH_ROWS = 10**9  # quotas of parts are drawn from fewer
+MOST_BATCH_ROWS = 10**9  # limit of numpy's hypergeometric draw, used for quotas
 _COUNTED_BY_VALUE = 1 << 16
 
 
 @dataclass(frozen=True)
 class PartSummary:
-    """A histogram of a part: ``rows[i]`` rows give ``matches[i]`` results each and take ``seconds[i]`` each.
+    """Histogram of a part: ``rows[i]`` rows give ``matches[i]`` results each and take ``seconds[i]`` each.
 
-    Ordered by seconds, then matches. Since keys with different numbers of rows in R share its rows, there are at most
-    ``sqrt(2 |R|)`` different numbers of matches: 45 thousand for 10**9 rows, and mostly a few hundred.
+    It is ordered by seconds, then matches, and small: k distinct numbers of matches need 1 + 2 + ... + k rows of R, so
+    there are at most ``sqrt(2 |R|)``, 45 thousand for 10**9 rows, and usually a few hundred.
     """
 
     number: int
@@ -39,26 +36,26 @@ class PartSummary:
 
     @classmethod
     def of_rows(cls, part: StreamPart) -> PartSummary:
-        """Only how many rows there are."""
+        """Summarise only the number of rows."""
         rows = np.array([part.rows] if part.rows else [], np.int64)
         return cls(part.number, np.zeros(rows.size, np.int64), np.zeros(rows.size), rows)
 
     @classmethod
     def of_matches(cls, part: StreamPart, strategy: str) -> PartSummary:
-        """Rows by their matches."""
+        """Count the rows by matches."""
         matches, rows = _histogram(part.require_matches(strategy))
         return cls(part.number, matches, np.zeros(rows.size), rows)
 
     @classmethod
     def of_costs(cls, part: StreamPart, strategy: str) -> PartSummary:
-        """Rows by their matches and seconds."""
+        """Count the rows by matches and seconds."""
         matches = part.require_matches(strategy)
         seconds = part.require_seconds(strategy)
         costs = np.unique(seconds)
         if costs.size > MOST_COSTS:
             raise InvalidArgument(
-                f"seconds has {costs.size} different values; give at most {MOST_COSTS}, such as one for cached keys "
-                "and one for all others."
+                f"seconds has {costs.size} distinct values; give at most {MOST_COSTS}, such as one for cached keys and "
+                "one for all others."
             )
         found = [_histogram(matches[seconds == cost]) for cost in costs]
         empty = np.empty(0, np.int64)
@@ -72,18 +69,18 @@ class PartSummary:
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """The histograms of all parts of a batch together: classes of rows with equal matches and seconds.
+    """Combined histogram of all parts of a batch: classes of rows with equal matches and seconds.
 
-    Parts are in the order of their numbers, whatever the order they came in, so that a replay decides the same.
+    Parts are ordered by number, whatever the order of arrival, so that a replay decides the same.
 
     Parameters
     ----------
     numbers
-        Of the parts, ascending.
+        Numbers of the parts, ascending.
     matches, seconds, rows
-        Of each class, by ascending seconds, then matches: what a row gives and takes, and how many there are.
+        For each class, by ascending seconds, then matches: results and seconds of a row, and the number of rows.
     entry_class, entry_part, entry_rows
-        How many rows of a class are in a part, wherever there are some.
+        Rows of a class in a part, one entry for each non-empty combination.
     """
 
     numbers: tuple[int, ...]
@@ -96,12 +93,12 @@ class BatchSummary:
 
     @classmethod
     def of(cls, parts: Sequence[PartSummary]) -> BatchSummary:
-        """The batch that the parts are together."""
+        """Combine the summaries of all parts of a batch."""
         ordered = sorted(parts, key=lambda part: part.number)
         numbers = tuple(int(part.number) for part in ordered)
         if len(set(numbers)) < len(numbers):
             twice = next(number for number in numbers if numbers.count(number) > 1)
-            raise InvalidArgument(f"part {twice} was summed up twice; give each part of the batch once.")
+            raise InvalidArgument(f"part {twice} was summarised twice; give each part of the batch once.")
         if (total := sum(part.total for part in ordered)) >= MOST_BATCH_ROWS:
             raise InvalidArgument(f"the batch has {total} rows; shed batches of fewer than {MOST_BATCH_ROWS}.")
         none = np.empty(0, np.int64)
@@ -119,11 +116,11 @@ class BatchSummary:
         return cls(numbers, matches[first], seconds[first], rows, entry_class, entry_part[order], entry_rows)
 
     def rows_in_parts(self, classes: Bools | None = None) -> tuple[int, ...]:
-        """How many rows of some classes, or of all, each part has."""
+        """Return the rows of each part, of all classes or those of a mask."""
         return self._in_parts(self.entry_rows, classes)
 
     def results_in_parts(self, classes: Bools | None = None) -> tuple[int, ...]:
-        """How many results the rows of some classes, or of all, give in each part."""
+        """Return the results of each part, of all classes or those of a mask."""
         return self._in_parts(self.entry_rows * self.matches[self.entry_class], classes)
 
     def _in_parts(self, values: Int64s, classes: Bools | None) -> tuple[int, ...]:
@@ -134,7 +131,7 @@ class BatchSummary:
 
 
 def _histogram(values: Int64s) -> tuple[Int64s, Int64s]:
-    """Different values, ascending, and how often each comes."""
+    """Return the distinct values, ascending, and the count of each."""
     if values.size and values.max() < max(2 * values.size, _COUNTED_BY_VALUE):
         rows = np.bincount(values)
         present = np.flatnonzero(rows)
@@ -144,11 +141,11 @@ def _histogram(values: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def chance_quotas(rows: Sequence[int], keep: int, seed: int) -> tuple[int, ...]:
-    """How many of ``keep`` rows, a uniform sample of all, lie in each part: a multivariate hypergeometric draw.
+    """Draw how many rows of a uniform sample of ``keep`` rows lie in each part (multivariate hypergeometric).
 
-    Part after part, the rows in it against the rows in those behind it. If each part then keeps so many of its own by
-    a uniform sample, what is kept of the whole is a uniform sample of exactly ``keep`` rows: every set of that many is
-    as likely as every other, though no task has seen the rows of another.
+    The draw goes part by part: the rows in a part against those in all later ones. If each part then keeps its quota by
+    a uniform sample of its own rows, the whole is a uniform sample of exactly ``keep`` rows: every set of that size is
+    equally likely, though no task has seen the rows of another.
 
     >>> sum(chance_quotas([500, 300, 200], 100, seed=1))
     100
@@ -163,9 +160,9 @@ def chance_quotas(rows: Sequence[int], keep: int, seed: int) -> tuple[int, ...]:
 
 
 def even_quotas(rows: Sequence[int], keep: int) -> tuple[int, ...]:
-    """``keep`` rows shared out in proportion to the rows of each part, so that no task gets more than its share.
+    """Divide ``keep`` rows in proportion to the rows of each part, so that no task gets more than its share.
 
-    What rounding leaves goes to the largest remainders, of equal ones to the first.
+    Rows left by rounding go to the parts with the largest remainders, and on ties to the first part.
 
     >>> even_quotas([50, 30, 20], 11)
     (6, 3, 2)
@@ -181,7 +178,7 @@ def even_quotas(rows: Sequence[int], keep: int) -> tuple[int, ...]:
 
 
 def last_quotas(rows: Sequence[int], keep: int) -> tuple[int, ...]:
-    """``keep`` rows in as few parts as can be, the last ones: all parts but one keep all of their rows or none.
+    """Take ``keep`` rows from as few parts as possible, the last ones: all but one keep all of their rows or none.
 
     >>> last_quotas([50, 30, 20], 35)
     (0, 15, 20)

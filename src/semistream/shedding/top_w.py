@@ -1,4 +1,4 @@
-"""TopW: the rows that give the most results."""
+"""TopW: keep the rows with the most results."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from semistream.shedding.summary import BatchSummary, PartSummary, chance_quotas
 
 
 class TopW(Strategy):
-    """Keeps the ``min(w, rows)`` rows with the most matches in R: of one batch, no ``w`` rows give more results.
+    """Strategy that keeps the ``min(w, rows)`` rows with the most matches in R.
 
-    Over several batches more may be had by waiting for rows that give more (`OptimalOffline`). Rows that tie for the
-    last places are chosen by a uniform sample. MESH has a heap of w tuples; here the histogram of matches tells where
-    the cut lies, so that parts need not send their rows to each other. What is kept is no sample: estimates cannot be
-    made of it.
+    No other ``w`` rows of the batch give more results. Over several batches, waiting for more valuable rows can save
+    more (`OptimalOffline`). Ties for the last places are broken by a uniform sample. MESH uses a heap of w tuples; here
+    a histogram of matches finds the cut, so that tasks need not exchange rows. The kept rows are not a sample, and do
+    not support estimates.
 
     MESH 4.2, "Online shedding"; Table 2: Many-to-Many / MAX-SUBSET.
 
@@ -30,17 +30,17 @@ class TopW(Strategy):
     name = "top_w"
 
     def summarize(self, part: StreamPart) -> PartSummary:
-        """How many rows there are with each number of matches."""
+        """Count the rows with each number of matches."""
         return PartSummary.of_matches(part, self.name)
 
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
         w, rows = require_rows(limit), batch.rows
         total = int(rows.sum())
-        at_least = np.cumsum(rows[::-1])[::-1]  # rows with so many matches or more
+        at_least = np.cumsum(rows[::-1])[::-1]  # rows in each class and those above
         if total <= w:
             cut, kept_results = Cut(-1, 0, (0,) * len(batch.numbers)), int(batch.matches @ rows)
         else:
-            last = int(np.flatnonzero(at_least > w)[-1])  # the first class from the top that is not kept whole
+            last = int(np.flatnonzero(at_least > w)[-1])  # the first class from the top that does not fit whole
             above = int(at_least[last] - rows[last])
             of_parts = batch.rows_in_parts(batch.matches == batch.matches[last])
             cut = Cut(int(batch.matches[last]), int(rows[last]), chance_quotas(of_parts, w - above, seed))

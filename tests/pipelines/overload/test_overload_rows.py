@@ -194,7 +194,7 @@ def test_a_batch_that_is_cut_otherwise_is_refused(tmp_path, relations):
     bare = TaskShedding("p", GOAL_S, AT, SOURCE, valued=valued(relations))
     decided = decide(bare, "keep_w", inputs, 4)
     for others in (inputs[:1], [*inputs, inputs[0]]):
-        with pytest.raises(PipelineError, match="has not 10 rows, as when it was decided"):
+        with pytest.raises(PipelineError, match="no longer has the 10 rows of the shedding decision"):
             run(tmp_path / "t", relations, decided, others)
         assert list((tmp_path / "t").rglob("*.parquet")) == []
     with pytest.raises(InvalidArgument, match="when the decision was made"):

@@ -38,14 +38,14 @@ def test_defaults():
         ({"archive": {}}, {}, r"overload\.archive\.path: is missing"),
         ({"repair": "sometimes"}, {}, r"overload\.repair: "),
         ({"latency": "soon"}, {}, r"overload\.latency: 'soon' is not a duration"),
-        ({"latency": "2s"}, {}, r"2s cannot be kept with a batch every 1s: .*Give at least 3s"),
-        ({"weights": True}, {}, r"weights are for loss: random_sample"),
+        ({"latency": "2s"}, {}, r"2s is not possible with a batch every 1s: .*Set at least 3s"),
+        ({"weights": True}, {}, r"weights need loss: random_sample"),
         ({"weights": True, "strategy": "top_w"}, {}, r"top_w keeps no sample, so rows have no weights"),
-        ({"relation": "prices"}, {}, r"matches in 'prices', but the joins are with 'products'"),
+        ({"relation": "prices"}, {}, r"relation is 'prices', but the joins are with 'products'"),
         ({"archive": {"path": "tables/sales"}}, {}, r"sink and the archive share a folder"),
         ({"archive": {"path": "incoming/old"}}, {}, r"the archive and the source share a folder"),
-        ({}, {"latency": "10s"}, r"overload does not go with latency"),
-        ({}, {"route": "range", "source": JSON}, r"route: range for Parquet, .* not for json: .*no fixed order"),
+        ({}, {"latency": "10s"}, r"overload cannot be combined with latency"),
+        ({}, {"route": "range", "source": JSON}, r"route: range only for Parquet, .* not for json: .*no fixed order"),
     ],
 )
 def test_what_is_wrong_is_said(overload, changes, said):
@@ -65,10 +65,10 @@ def test_workers_that_read_parquet_themselves_may_own_a_range_of_keys():
 def test_batches_take_in_all_that_waits():
     content = overloaded()
     content["source"]["files_per_batch"] = 64
-    with pytest.raises(PipelineError, match="does not go with files_per_batch: what waits outside"):
+    with pytest.raises(PipelineError, match="cannot be combined with files_per_batch: rows that wait outside"):
         make_spec(content)
     kafka = {"format": "kafka", "servers": "s", "topic": "t", "schema": {"id": "bigint"}, "rows_per_batch": 5}
-    with pytest.raises(PipelineError, match="does not go with rows_per_batch"):
+    with pytest.raises(PipelineError, match="cannot be combined with rows_per_batch"):
         make_spec(overloaded(source=kafka))
 
 
@@ -76,7 +76,7 @@ def test_batches_take_in_all_that_waits():
     ("step", "said"),
     [
         ({"deduplicate": {"relation": "seen", "key": "id"}}, "which of two rows with the same key came first"),
-        ({"changes": {"relation": "before", "key": "id"}}, "would seem to be deleted"),
+        ({"changes": {"relation": "before", "key": "id"}}, "shed rows would look deleted"),
     ],
 )
 def test_steps_that_shedding_would_change_are_refused(step, said):

@@ -43,7 +43,7 @@ def written(folder, text, environment=None):
 def test_a_misspelt_setting_names_the_nearest_valid_one(place, nearest):
     message = refusal(changed(place, "x"))
     shown = place.replace(".0", "[0]")
-    assert f"  {shown}: there is no such setting" in message
+    assert f"  {shown}: unknown setting; valid settings are" in message
     assert f"Did you mean {nearest!r}?" in message
     assert "Tuple" not in message
 
@@ -52,16 +52,16 @@ def test_the_settings_of_the_kind_of_source_at_hand_are_named():
     topic = {"format": "kafka", "servers": "a:9092", "topics": "orders", "schema": {"id": "bigint"}}
     message = refusal(changed("source", topic))
     assert "source.topic: is missing" in message
-    assert "source.topics: there is no such setting; there are schema, rules, options, format, servers" in message
+    assert "source.topics: unknown setting; valid settings are schema, rules, options, format, servers" in message
     assert "Did you mean 'topic'?" in message
     generator = {"format": "generator", "keys": 5, "exponnt": 1.0}
     assert "Did you mean 'exponent'?" in refusal(changed("source", generator))
 
 
 def test_settings_within_lists_and_within_other_settings_are_found():
-    assert "source.rules[0].colum: there is no such setting; there are column, not_null" in refusal(ruled(colum="id"))
+    assert "source.rules[0].colum: unknown setting; valid settings are column, not_null" in refusal(ruled(colum="id"))
     join = {"relation": "r", "on": "id", "updates": {**UPDATES, "pathh": "x"}}
-    assert "steps[0].join.updates.pathh: there is no such setting; there are format, path" in refusal(
+    assert "steps[0].join.updates.pathh: unknown setting; valid settings are format, path" in refusal(
         changed("steps.0.join", join)
     )
 
@@ -93,19 +93,19 @@ def test_all_that_is_wrong_is_in_one_error_and_no_part_of_it_is_pydantics():
 @pytest.mark.parametrize(
     ("place", "value", "told"),
     [
-        ("source.schema", {"id": "bigit"}, "'bigit' is not a type"),
+        ("source.schema", {"id": "bigit"}, "'bigit' is not a column type"),
         ("source.schema", {"m": "decimal(39, 2)"}, "at most 38 digits"),
-        ("source.schema", {"m": "decimal(5, 6)"}, "not a type"),
-        ("source.schema", {"__row": "bigint"}, "the pipeline's own"),
+        ("source.schema", {"m": "decimal(5, 6)"}, "not a column type"),
+        ("source.schema", {"__row": "bigint"}, "reserved for the pipeline"),
         ("source.schema", {}, "at least 1"),
         ("source.files_per_batch", 0, "greater than or equal to 1"),
-        ("source", {"path": "x"}, "`format` is one of parquet, json, csv, kafka, generator"),
+        ("source", {"path": "x"}, "`format` must be one of parquet, json, csv, kafka, generator"),
         ("source", "kafka", "source"),
         ("steps", [], "at least 1"),
-        ("steps", [{}], "a step is one of join"),
+        ("steps", [{}], "a step must be exactly one of join"),
         ("steps", [{"join": None}], "the step join has no settings"),
-        ("steps", [{"join": {"relation": "r"}}], "needs `on` or `where`"),
-        ("steps", [{"compute": {"a": "1"}}], "not compute alone"),
+        ("steps", [{"join": {"relation": "r"}}], "needs `on`, the columns that must be equal, or `where`"),
+        ("steps", [{"compute": {"a": "1"}}], "compute alone is not enough"),
         ("steps", [{"changes": {"relation": "r", "key": []}}], "at least 1"),
         ("steps.0.join.retry_for", "soon", "not a duration"),
         ("every", "9" * 400 + "s", "not a duration"),
@@ -114,9 +114,9 @@ def test_all_that_is_wrong_is_in_one_error_and_no_part_of_it_is_pydantics():
         ("latency", "0ms", "not a duration"),
         ("memory", "-5MB", "memory"),
         ("memory", 0, "more than zero"),
-        ("name", "../orders", "no name"),
-        ("name", "orders\n", "no name"),
-        ("name", "", "no name"),
+        ("name", "../orders", "not a valid pipeline name"),
+        ("name", "orders\n", "not a valid pipeline name"),
+        ("name", "", "not a valid pipeline name"),
         ("sink", {"format": "delta"}, "needs `path`"),
         ("sink", {"format": "kafka", "topic": "x"}, "`servers` and `topic`"),
         ("sink", {"format": "console", "partition_by": ["id"]}, "for tables with a folder"),
@@ -130,19 +130,19 @@ def test_values_that_make_no_sense_are_refused(place, value, told):
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
-        ({"column": "id"}, "asks for nothing"),
+        ({"column": "id"}, "the rule for 'id' is empty"),
         ({"column": "idd", "not_null": True}, "Did you mean 'id'?"),
         ({"column": "id", "min": 5, "max": 1}, "lets no value pass"),
-        ({"column": "id", "min": 10**30}, "not such a value"),
-        ({"column": "id", "min": 2.5}, "not such a value"),
-        ({"column": "id", "min": "x"}, "not such a value"),
+        ({"column": "id", "min": 10**30}, "Give a value of the column's type"),
+        ({"column": "id", "min": 2.5}, "Give a value of the column's type"),
+        ({"column": "id", "min": "x"}, "Give a value of the column's type"),
         ({"column": "id", "one_of": []}, "at least 1"),
-        ({"column": "id", "one_of": [[1]]}, "not such a value"),
-        ({"column": "ok", "one_of": [1]}, "not such a value"),
-        ({"column": "id", "one_of": [True]}, "not such a value"),
+        ({"column": "id", "one_of": [[1]]}, "Give a value of the column's type"),
+        ({"column": "ok", "one_of": [1]}, "Give a value of the column's type"),
+        ({"column": "id", "one_of": [True]}, "Give a value of the column's type"),
         ({"column": "weight", "min": float("nan")}, "NaN"),
-        ({"column": "price", "min": 1.555}, "not such a value"),
-        ({"column": "day", "min": "yesterday"}, "not such a value"),
+        ({"column": "price", "min": 1.555}, "Give a value of the column's type"),
+        ({"column": "day", "min": "yesterday"}, "Give a value of the column's type"),
     ],
 )
 def test_rules_that_no_value_can_be_held_against_are_refused(rule, told):
@@ -224,10 +224,10 @@ def test_mappings_may_be_merged_and_what_is_given_beside_counts(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("name: a\nname: b", "'name' is there twice"),
-        ("a: {x: 1, y: 2, x: 3}", "'x' is there twice"),
-        ("", "holds no settings"),
-        ("- a", "holds no settings"),
+        ("name: a\nname: b", "the key 'name' appears twice"),
+        ("a: {x: 1, y: 2, x: 3}", "the key 'x' appears twice"),
+        ("", "has no settings"),
+        ("- a", "has no settings"),
         ("a: 1\n---\nb: 2", "not YAML"),
         ("a:\n\tb: 1", "not YAML"),
         ("a: &a [*a]", "contains itself"),

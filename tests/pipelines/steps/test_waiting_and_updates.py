@@ -102,5 +102,5 @@ def test_the_console_shows_the_first_rows_once(tmp_path, capsys):
 
 
 def test_a_type_that_pipeline_files_do_not_know_is_named():
-    with pytest.raises(InvalidArgument, match=r"uint32 has no name in a pipeline file, which knows boolean, .*cast"):
+    with pytest.raises(InvalidArgument, match=r"uint32 is not a type of pipeline files, which support boolean, .*cast"):
         type_name(pa.uint32())

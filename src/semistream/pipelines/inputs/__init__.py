@@ -1,1 +1,1 @@
-"""Input a worker reads by itself: splits of Parquet files and of the shed archive."""
+"""Input that workers read without Spark: splits of Parquet files and of the archive of shed rows."""

@@ -1,4 +1,4 @@
-"""What tasks read of a source's Parquet files, and which files are not what the source promises."""
+"""Divide a source's Parquet files into splits, and find files that do not match the source's schema."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from semistream.pipelines.inputs.splits import SourceSplit
 
 @dataclass(frozen=True)
 class ParquetInputs:
-    """The splits of some files, and the columns that they have beyond those of the source."""
+    """Splits of Parquet files, and the columns in them that the source's schema lacks."""
 
     splits: list[SourceSplit]
     new_columns: list[str]
 
 
 def parquet_inputs(files: Sequence[str], schema: pa.Schema, tasks: int, *, stop: bool) -> ParquetInputs:
-    """Divide files among tasks. One with other columns or types has all its rows refused, or is an error to ``stop``.
+    """Divide files into splits for ``tasks`` tasks, about two each.
 
-    A type that holds all values of the file's is not another one: the rows are cast.
+    All rows of a file that lacks a column or has one of another type are invalid; with ``stop``, such a file raises
+    `PipelineError`. A source type that holds all values of the file's type matches: the rows are cast.
     """
     opened = [_File.open(path, schema) for path in files]
     if stop and (wrong := [file for file in opened if file.reason is not None]):
         raise PipelineError(
             f"the source has changed: {wrong[0].path}: {wrong[0].reason}. Change the pipeline's schema and start it "
-            "again, or let such files go to the quarantine (on_schema_change: quarantine)."
+            "again, or send such files to the quarantine (on_schema_change: quarantine)."
         )
     most = max(sum(sum(file.group_bytes) for file in opened) // (2 * tasks), 1)
     splits = [replace(split, stop=stop) for file in opened for split in file.splits(most)]
@@ -58,7 +59,8 @@ class _File:
         except (pa.ArrowInvalid, OSError) as error:
             if not Path(path).exists():
                 raise PipelineError(
-                    f"{path}, a file of the source, is gone before its batch was done. Put it back, and start again."
+                    f"{path}, a file of the source, was removed before its batch was done. Restore it and start the "
+                    "pipeline again."
                 ) from error
             require_readable(path, error)
             return cls(path, (), (), f"the file cannot be read: {error}")
@@ -94,11 +96,11 @@ class _File:
 
 
 def require_readable(path: str, error: Exception) -> None:
-    """Stop where it is not the content of a file that cannot be read, but the file: it may be readable later."""
+    """Raise `PipelineError` for an error of the file system, which may go away; return if the content is damaged."""
     if isinstance(error, OSError) and error.errno is not None:
         raise PipelineError(
             f"{path}, a file of the source, cannot be read: {error.strerror or error}. Nothing of its batch was "
-            "committed; let it be readable, and start the pipeline again."
+            "committed; make it readable and start the pipeline again."
         ) from error
 
 
@@ -114,7 +116,7 @@ def _differences(found: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
 
 
 def holds_all(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Whether a type holds all values of another.
+    """True if ``wide`` holds all values of ``narrow``.
 
     >>> holds_all(pa.int64(), pa.int32()), holds_all(pa.int32(), pa.int64()), holds_all(pa.string(), pa.int64())
     (True, False, False)

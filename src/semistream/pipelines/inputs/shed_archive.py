@@ -1,4 +1,4 @@
-"""The archive: rows that were shed, as they came, until they are repaired."""
+"""The archive: shed rows, as they came, until they are repaired."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from semistream.pipelines.tables.writer import ParquetWriting, TableLayout
 
 CAME_AT, ROW_ID = "came_at", "row_id"
 _READ_ROWS = 1 << 16
-_LEAST_FILE, _MOST_FILE = 1 << 12, 1 << 18  # rows
+_LEAST_FILE, _MOST_FILE = 1 << 12, 1 << 18  # rows of a file
 
 
 def archive_schema(source: pa.Schema) -> pa.Schema:
-    """The columns of the archive: the source's, when the row came, its number in the batch, and whose batch it was."""
+    """Return the archive's columns: the source's, arrival time, number in the batch, pipeline and batch."""
     own = [(CAME_AT, pa.timestamp("us", "UTC")), (ROW_ID, pa.int64())]
     return pa.schema([*source, *own, (ARCHIVED_BY, pa.string()), (ARCHIVED_IN, pa.int64())])
 
 
 def first_id(part: int) -> int:
-    """The number in the batch of a part's first row."""
+    """Return the number within the batch of the first row of a part."""
     return part << 40
 
 
 def archived_rows(
     rows: pa.RecordBatch, came_ms: Numbers, ids: Numbers, *, pipeline: str, batch: int, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """Rows of the source as rows of the archive, whose columns are ``schema``."""
+    """Convert source rows to rows of the archive, whose columns are ``schema``."""
     n = rows.num_rows
     came = pa.array(came_ms * 1000).cast(pa.timestamp("us", "UTC"))
     whose = [pa.repeat(pipeline, n), pa.repeat(pa.scalar(batch, pa.int64()), n)]
@@ -48,9 +48,10 @@ def archived_rows(
 
 @dataclass(frozen=True)
 class ArchiveSplit:
-    """Files of the archive in its folder, whose rows a task takes up; if there is an ``owner``, those of its part of R.
+    """Files of the archive, in its ``folder``, whose rows a task repairs.
 
-    Others then read the same rows for the rest, as with `SourceSplit`.
+    With an ``owner``, the task takes only the rows of that part of R; other tasks read the same files for the other
+    parts, as with `SourceSplit`.
     """
 
     folder: str
@@ -59,14 +60,13 @@ class ArchiveSplit:
 
     @property
     def nbytes(self) -> int:
-        """About how much there is to read."""
+        """Approximate bytes to read."""
         return sum(file.rows for file in self.files) * 64
 
     def read(self, source: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
-        """Rows with the source's columns, when each of them came in milliseconds, and their numbers.
+        """Yield rows with the source's columns, their arrival times in milliseconds, and their numbers.
 
-        Of a copy of a file of the source, which nobody has read so far, the content may turn out to be no rows: then
-        there is an error of Arrow's.
+        The content of a copied source file was never read before, and may be damaged: this raises an Arrow error.
         """
         for file in self.files:
             try:
@@ -79,7 +79,7 @@ class ArchiveSplit:
                     raise
                 raise PipelineError(
                     f"{file.path}, {file.rows} rows of the archive {self.folder}, cannot be read: {error}. Nothing of "
-                    "the repair was committed; restore the file, and start again."
+                    "the repair was committed; restore the file and start again."
                 ) from error
 
     def _read_rows(self, file: ArchivedFile, source: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
@@ -92,7 +92,7 @@ class ArchiveSplit:
     def _read_copy(
         self, file: ArchivedFile, part: int, source: pa.Schema
     ) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
-        """Some rows of a copy; row groups before them are not read."""
+        """Yield the rows of one entry of a copied file; skip row groups outside of them."""
         with pq.ParquetFile(Path(self.folder) / file.path, memory_map=False) as opened:
             sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]
             ends = np.cumsum(sizes)
@@ -108,19 +108,16 @@ class ArchiveSplit:
 
 
 def archive_layout(table: Table, file_rows: int) -> TableLayout:
-    """Where and how files of the archive are written: small enough that some of them can be repaired at a time.
-
-    And quickly, as there is no time.
-    """
+    """Return the layout of archive files: small enough to repair a few at a time, and quick to write under overload."""
     writing = ParquetWriting(quick=True, counted=(CAME_AT, ROW_ID))
     return replace(table.layout, file_rows=min(max(file_rows, _LEAST_FILE), _MOST_FILE), writing=writing)
 
 
 def leave_archive(table: Table, batch: int, files: Sequence[ArchivedFile], emptied: Sequence[int]) -> None:
-    """Let rows that batch ``batch`` has repaired leave the archive; nothing happens to those that have left.
+    """Remove the rows that batch ``batch`` has repaired from the archive; do nothing for rows already removed.
 
-    A Parquet archive loses the files. One of Delta loses all rows of the batches that are ``emptied``, in one
-    transaction: rows of a batch that is repaired bit by bit are seen there until the last of them are.
+    A Parquet archive loses the ``files``. A Delta archive loses all rows of the batches ``emptied``, in one
+    transaction: the rows of a batch repaired piece by piece stay visible there until the last of them is repaired.
     """
     if not files:
         return
@@ -133,8 +130,8 @@ def leave_archive(table: Table, batch: int, files: Sequence[ArchivedFile], empti
             _delete(table, batch, emptied)
     except OSError as error:
         raise PipelineError(
-            f"rows that were repaired cannot leave the archive {table.path}: {error}. They are in their tables; start "
-            "again when the archive can be written."
+            f"repaired rows cannot be removed from the archive {table.path}: {error}. They are in their tables; make "
+            "the archive writable and start again."
         ) from error
     reached("after leaving the archive")
 
@@ -153,6 +150,6 @@ def _delete(table: Table, batch: int, emptied: Sequence[int]) -> None:
         )
     except DeltaError as error:
         raise PipelineError(
-            f"rows that were repaired cannot leave the Delta table {table.path}: {error}. They are in their tables; "
-            "start again when the archive can be written."
+            f"repaired rows cannot be removed from the Delta table {table.path}: {error}. They are in their tables; "
+            "make the archive writable and start again."
         ) from error

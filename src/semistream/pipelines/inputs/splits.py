@@ -1,4 +1,4 @@
-"""Splits: what a task reads by itself, of the source's Parquet files and of rows that waited or were stalled."""
+"""Splits: the input that a task reads without Spark, from source files and from files of waiting or stalled rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _READ_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class SourceSplit:
-    """Row groups of a Parquet file of the source, or all of its rows if none are named.
+    """Row groups of a source's Parquet file, or all of its rows if none are named.
 
-    If there is a ``reason``, its columns are not those of the source, and all its rows are invalid for it.
-    If what cannot be read is to ``stop`` the pipeline, it does not go to the quarantine. ``rows`` is how many the file
-    says there are. Under a goal for latency, ``part`` is its number in the batch, and ``came_ms`` when its rows came.
-    A split ``is_file`` if it is all of a file, whose columns have the source's types.
-    If there is an ``owner``, the task takes only the rows of that part of R (`RoutedKeys`), and others read the same
-    rows for the rest.
+    ``reason`` says why all of its rows are invalid: the file cannot be read, or its columns differ from the source's.
+    With ``stop``, unreadable content stops the pipeline instead of going to the quarantine. ``rows`` is the row count
+    from the file's metadata. Under a latency goal, ``part`` is the split's number in the batch, and ``came_ms`` the
+    arrival time of its rows in milliseconds. ``is_file`` marks a whole file whose columns have the source's types.
+    With an ``owner``, the task takes only the rows of that part of R (`RoutedKeys`); other tasks read the same split
+    for the other parts.
     """
 
     path: str
@@ -40,11 +40,11 @@ class SourceSplit:
 
     @property
     def tells(self) -> bool:
-        """Whether its task is the one to tell of what is no row of any part."""
+        """True for the one task that reports content of this split that belongs to no part of R."""
         return not self.owner
 
     def read(self, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        """Its rows, with some columns or all; of a file that cannot be read there is one, its name."""
+        """Yield the rows with the given columns, or all; a file that cannot be read yields one row with its name."""
         if self.reason is not None and not self.nbytes:
             yield pa.record_batch({"file": [self.path]})
             return
@@ -55,9 +55,9 @@ class SourceSplit:
 
 @dataclass(frozen=True)
 class RowsSplit:
-    """Rows of one origin that waited or were stalled, in files below ``folder``.
+    """Files of waiting or stalled rows of one origin, below ``folder``.
 
-    ``first`` has for rows that were stalled to be told from duplicates a file of flags, beside each file of theirs.
+    ``first`` names a file of flags beside each file stalled by duplicate detection: True for the first row of a key.
     """
 
     folder: str
@@ -66,11 +66,11 @@ class RowsSplit:
 
     @property
     def nbytes(self) -> int:
-        """About how much there is to read."""
+        """Approximate bytes to read."""
         return sum(file.rows for file in self.files) * 64
 
     def read(self) -> Iterator[tuple[WaitingFile, pa.RecordBatch, pa.BooleanArray | None]]:
-        """Its rows, by file, with flags if there are some."""
+        """Yield the rows of each file, with their flags if there are any."""
         for file, flags in zip(self.files, self.first or [None] * len(self.files), strict=True):
             told = None if flags is None else pq.read_table(Path(self.folder) / flags).column(0).combine_chunks()
             begin = 0
@@ -84,7 +84,7 @@ Split = SourceSplit | RowsSplit | ArchiveSplit
 
 
 def share_out(splits: Sequence[Split], tasks: int) -> list[tuple[Split, ...]]:
-    """The splits for each task, about as much for each; there are no tasks without any.
+    """Divide splits among at most ``tasks`` tasks, about the same number of bytes each and at least one split.
 
     >>> [len(part) for part in share_out([SourceSplit("a", nbytes=5), SourceSplit("b", nbytes=4), SourceSplit("c")], 2)]
     [1, 2]
@@ -99,10 +99,10 @@ def share_out(splits: Sequence[Split], tasks: int) -> list[tuple[Split, ...]]:
 
 
 def share_among_owners(splits: Sequence[Split], owners: int) -> list[tuple[Split, ...]]:
-    """The splits for each task, where each of them owns a part of R: all read the source's rows, and keep their own.
+    """Give every task, each the owner of a part of R, all splits of the source and the archive to pick its rows from.
 
-    To read rows of the source, or of the archive, several times takes far less than for every task to go over all of R.
-    What is known to be no rows, and rows that waited, are shared out.
+    Reading the source or the archive several times costs far less than a pass over all of R in every task. Splits of
+    invalid files and of waiting rows are divided among the tasks.
 
     >>> shared = share_among_owners([SourceSplit("a"), SourceSplit("b", reason="broken")], 2)
     >>> [[(split.path, split.owner) for split in part] for part in shared]

@@ -1,1 +1,1 @@
-"""The ledger: what was decided, done and committed for each batch."""
+"""The ledger: a durable record of each batch, from its plan to its commit."""

@@ -1,4 +1,4 @@
-"""What a ledger says of a batch: what was decided, what was written, and which rows still wait."""
+"""Entries of the ledger: the plan of a batch, the files it wrote, and the rows that still wait."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from semistream.errors import PipelineError
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file of results that a worker wrote for a table, and what a commit must say of it.
+    """File that a worker wrote for a table, with everything a commit needs.
 
-    ``path`` is relative to the table's folder; ``stats`` are those of its columns, as Delta has them. A file of the
-    source that was copied as it is has its number in the batch, ``part``, and when it came, ``came_ms``.
+    ``path`` is relative to the table's folder; ``stats`` are column statistics in Delta's format. For an unchanged copy
+    of a source file, ``part`` is its number in the batch and ``came_ms`` its arrival time in milliseconds.
     """
 
     path: str
@@ -28,10 +28,11 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class WaitingFile:
-    """Rows on their way that wait before a ``link``, the first of them since a time.
+    """File of rows that wait before a ``link`` of the chain, the oldest ``since`` a time in seconds.
 
-    ``path`` is relative to the checkpoint's folder of rows. Files of the same ``origin`` may have results of the same
-    source rows, by number. ``version`` is that of R in which they had no partner, if they were looked up.
+    ``path`` is relative to the checkpoint's folder of rows. Files of one ``origin`` share the numbers of source rows,
+    and may hold results of the same row. ``version`` is the version of R without a match for the rows; None if they
+    were not looked up.
     """
 
     path: str
@@ -44,10 +45,10 @@ class WaitingFile:
 
 @dataclass(frozen=True)
 class ArchivedFile:
-    """Rows that a ``batch`` has shed, in a file; ``path`` is relative to the archive's folder.
+    """Archive file with rows that a ``batch`` has shed; ``path`` is relative to the archive's folder.
 
-    Of a copy of the source's file they are the ``rows`` from the row ``begin`` on, and ``part`` and ``came_ms`` say of
-    them what columns say of others: see `WrittenFile`.
+    In a copy of a source file, the entry covers ``rows`` rows from row ``begin`` on. ``part`` and ``came_ms`` then
+    replace the archive's own columns (see `WrittenFile`).
     """
 
     path: str
@@ -59,7 +60,7 @@ class ArchivedFile:
 
     @classmethod
     def of(cls, path: str, written: WrittenFile, batch: int, most_rows: int) -> list[Self]:
-        """The rows of a file that was written; those of a copy in pieces of ``most_rows``."""
+        """Return the entries of a written file: one, or for a copy one for each piece of ``most_rows`` rows."""
         if written.part is None:
             return [cls(path, written.rows, batch)]
         return [
@@ -70,10 +71,10 @@ class ArchivedFile:
 
 @dataclass(frozen=True)
 class ArchivedBatch:
-    """What a batch has shed and is not repaired yet.
+    """Rows that a batch has shed, as far as they are not yet repaired.
 
-    ``oldest`` is when the first of its rows came, ``shed_rows`` how many there were. Between ``missing_low`` and
-    ``missing_high`` results were missing for them; of ``unvalued`` rows it is not known how many they give.
+    The batch shed ``shed_rows`` rows, the first of which came at ``oldest``. Between ``missing_low`` and
+    ``missing_high`` results were missing for them, plus an unknown number for the ``unvalued`` rows.
     """
 
     batch: int
@@ -86,36 +87,36 @@ class ArchivedBatch:
 
     @property
     def rows(self) -> int:
-        """Those that are left."""
+        """Rows not yet repaired."""
         return sum(file.rows for file in self.files)
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        """From its entry."""
+        """Build from the JSON content of an entry."""
         return cls(**{**content, "files": [ArchivedFile(**each) for each in content["files"]]})
 
 
 @dataclass(frozen=True)
 class ShedPlan:
-    """What was decided for a batch that has more rows than may be joined: at most ``joined``, and which (as JSON)."""
+    """Shedding of a batch with too many rows: it joins at most ``joined``, chosen by ``decision`` (JSON)."""
 
     joined: int
     decision: str
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        """From its entry."""
+        """Build from the JSON content of an entry."""
         return cls(int(content["joined"]), str(content["decision"]))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What was decided for a batch before any work.
+    """Plan of a batch, recorded before any work.
 
-    ``source_batch`` is the batch of the source, if it has one; ``versions`` are those of each relation that it is
-    joined with, ``files`` those of the source, and ``taken`` are the rows that waited and now go on. If it ``drains``,
-    no row waits for others to share a pass. ``rejected`` are files of rows of updates that were no use, and
-    ``repaired`` those of rows that were shed and now are joined.
+    ``source_batch`` is the source's batch number, if it has one. ``versions`` are the versions of the relations to
+    join with, ``files`` the source files, and ``taken`` the waiting rows that go on in this batch. If the batch
+    ``drains``, no row waits for others to share a pass over R. ``rejected`` names files of rejected update rows,
+    ``repaired`` the archived rows that this batch joins.
     """
 
     batch: int
@@ -130,7 +131,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        """The plan of an entry."""
+        """Build from the JSON content of an entry."""
         taken = [WaitingFile(**each) for each in content["taken"]]
         repaired = [ArchivedFile(**each) for each in content.get("repaired", [])]
         return cls(**{**content, "taken": taken, "repaired": repaired})
@@ -138,11 +139,12 @@ class Plan:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What some work for a batch came to: rows by outcome, the files of each table, and rows that go no further now.
+    """Result of a task, a phase or a batch: rows by outcome, files by table, and rows that did not finish.
 
-    ``stalled`` rows need a decision for all of the batch, such as a new key, and go on within it; ``waiting`` ones in
-    a later batch. ``rows_in`` is how many rows there were: each has one outcome or is stalled. Under a goal for latency
-    ``arrivals`` says how many rows came when.
+    ``stalled`` rows need a decision over the whole batch, such as a new surrogate key, and go on within the batch;
+    ``waiting`` rows go on in a later one. ``rows_in`` counts the input rows, each of which has one outcome or is
+    stalled. ``counts`` add up over tasks, ``peaks`` are maxima. Under a latency goal, ``arrivals`` counts rows by
+    arrival tick.
     """
 
     rows_in: int = 0
@@ -157,7 +159,7 @@ class TaskResult:
 
     @classmethod
     def total(cls, parts: Iterable[TaskResult]) -> TaskResult:
-        """What parts of the same phase came to all together."""
+        """Return the combined result of the tasks of one phase."""
         total = cls()
         for part in parts:
             total = cls(
@@ -174,7 +176,7 @@ class TaskResult:
         return total
 
     def followed_by(self, later: TaskResult) -> TaskResult:
-        """This and a later phase, in which the stalled rows went on."""
+        """Combine this phase with the next one, in which the stalled rows went on."""
         if later.rows_in != self.stalled_rows:
             raise PipelineError(
                 f"{self.stalled_rows} rows were stalled, but {later.rows_in} went on. Nothing was committed. This is a "
@@ -193,12 +195,12 @@ class TaskResult:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As an entry has it."""
+        """Return the JSON content of an entry."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        """The work of an entry."""
+        """Build from the JSON content of an entry."""
         read: dict[str, Any] = {
             "files": {table: [WrittenFile(**each) for each in files] for table, files in content["files"].items()},
             "waiting": [WaitingFile(**each) for each in content["waiting"]],
@@ -209,7 +211,10 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class BatchManifest:
-    """All that a batch came to, and the rows that wait after it, of this batch and of those before."""
+    """Complete result of a batch, with all rows that wait after it, from this batch and earlier ones.
+
+    Raise `PipelineError` unless every input row has exactly one outcome.
+    """
 
     batch: int
     work: TaskResult
@@ -225,7 +230,7 @@ class BatchManifest:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Self:
-        """The manifest of an entry."""
+        """Build from the JSON content of an entry."""
         waiting = [WaitingFile(**each) for each in content["waiting"]]
         return cls(content["batch"], TaskResult.from_json(content["work"]), waiting)
 

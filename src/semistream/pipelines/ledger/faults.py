@@ -1,4 +1,4 @@
-"""Named points of the ledger's protocol at which a test lets the process die."""
+"""Named points of the ledger's protocol at which a test kills the process."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import signal
 
 VARIABLE = "SEMISTREAM_FAULT"
-"""The environment variable that names a point and how often it is passed before: ``"after prepared@2"``."""
+"""Environment variable with a point and how often to pass it before the kill: ``"after prepared@2"``."""
 
 _passed: dict[str, int] = {}
 
 
 def reached(point: str) -> None:
-    """Kill this process if the environment says so for this point: as a power cut would, without any clean-up."""
+    """Kill this process, without any clean-up, as a power cut would, if the environment names this point."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return

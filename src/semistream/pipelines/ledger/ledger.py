@@ -1,4 +1,4 @@
-"""Ledger: what a pipeline has decided, prepared and finished for each batch, so that a restart goes on from there."""
+"""Ledger: durable record of the plan, the prepared files and the commit of each batch, from which a restart resumes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,25 @@ from semistream.storage.locks import process_lock
 FORMAT = 1
 Entry = TypeVar("Entry")
 _IDENTITY, _LOCK, _BATCHES, _UPDATES, _ARCHIVED = "pipeline.json", "lock", "batches", "updates", "archived"
-_KEPT = 100  # batches that are done, of which the entries are kept: Spark keeps as many of its own
+_KEPT = 100  # done batches whose entries are kept; Spark keeps as many of its own
 
 
 class Ledger:
-    """The ledger of one pipeline in its checkpoint folder: an entry for each batch and stage, each a file of its own.
+    """Ledger of one pipeline in its checkpoint folder: one file for each batch and stage.
 
-    The ``token`` was drawn when the checkpoint was made, and tells it from others of the same pipeline.
+    The ``token``, drawn at random when the checkpoint is created, tells it from other checkpoints of the same pipeline.
 
-    A batch is *planned*; *shed*, if it has more rows than there is time for and it was decided which go on; *staged*,
-    once for each decision that all of it has to be known for, when the rows that do not need one are written;
-    *prepared*, when all its files are written; and *done* when all its tables show them. Entries are written to a
-    temporary name, synced and renamed, so each is there whole or not at all. What is prepared is never done again, only
-    committed; and what is done is not touched. Batches come one after the other: at most the last one is not done.
+    A batch goes through these stages:
+
+    - *planned*: its inputs and relation versions are fixed;
+    - *shed*: if there is no time for all of its rows, the choice of rows to join is fixed;
+    - *staged*: once for each decision that needs the whole batch, such as new keys, when all other rows are written;
+    - *prepared*: all its files are written;
+    - *done*: all its tables show the files.
+
+    Each entry is written under a temporary name, synced and renamed, so that it exists whole or not at all. A prepared
+    batch is only committed, never computed again; a done batch is not touched. Batches run one after the other: only
+    the last may be unfinished.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -39,23 +45,23 @@ class Ledger:
         self.name = name
         self.token = ""
         self._batches = folder / _BATCHES
-        self._last_prepared: BatchManifest | None = None  # as it was read, or written
+        self._last_prepared: BatchManifest | None = None  # as last read or written
 
     @classmethod
     @contextmanager
     def open(cls, folder: Path, name: str) -> Iterator[Ledger]:
-        """The ledger, for one process at a time; it is made if there is none."""
+        """Open the ledger for writing, by one process at a time; create it if it is missing."""
         try:
             for part in (_BATCHES, _UPDATES):
                 (folder / part).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise PipelineError(
-                f"the checkpoint {folder} cannot be made: {error.strerror}. Give a folder that can be written."
+                f"the checkpoint {folder} cannot be created: {error.strerror}. Give a writable folder."
             ) from error
 
         def refusal(owner: str) -> PipelineRunning:
             return PipelineRunning(
-                f"the pipeline {name!r} is already run by process {owner}, with the checkpoint {folder}. Stop it first."
+                f"the pipeline {name!r} already runs in process {owner}, with the checkpoint {folder}. Stop it first."
             )
 
         with process_lock(folder / _LOCK, refusal):
@@ -68,7 +74,7 @@ class Ledger:
 
     @classmethod
     def read(cls, folder: Path, name: str) -> Ledger:
-        """The ledger to look at, also while another process goes on with it."""
+        """Open the ledger for reading, also while another process writes to it."""
         if not (folder / _IDENTITY).exists():
             raise PipelineError(f"{folder} is not a checkpoint yet: the pipeline {name!r} has not run.")
         ledger = cls(folder, name)
@@ -76,51 +82,54 @@ class Ledger:
         return ledger
 
     def _identify(self) -> None:
-        """Refuse a folder that belongs to another pipeline or another version of the format."""
+        """Read the checkpoint's identity, or create it; refuse another pipeline's folder or another format version."""
         path = self.folder / _IDENTITY
         if not path.exists():
             if any(self._batches.iterdir()):
                 raise PipelineError(
-                    f"{path} is missing, but {self._batches} has entries: it is not known whose they are. Restore it, "
-                    "or give the pipeline a new checkpoint folder."
+                    f"{path} is missing, but {self._batches} has entries of an unknown pipeline. Restore the file, or "
+                    "give the pipeline a new checkpoint folder."
                 )
             replace_file(path, _to_json({"name": self.name, "format": FORMAT, "token": secrets.token_hex(4)}))
         found = _from_json(path)
         if found.get("format") != FORMAT:
             raise PipelineError(
                 f"the checkpoint {self.folder} has format {found.get('format')!r}; this version reads {FORMAT}. Run "
-                "the version that wrote it to its end, then give the pipeline a new checkpoint folder."
+                "the pipeline to its end with the version that wrote it, then give it a new checkpoint folder."
             )
         if found.get("name") != self.name:
             raise PipelineError(
                 f"the checkpoint {self.folder} belongs to the pipeline {found.get('name')!r}, not to {self.name!r}. "
-                "Give each pipeline a folder of its own."
+                "Give each pipeline its own folder."
             )
         self.token = _understood(path, lambda content: str(content["token"]))
 
     @property
     def updates_folder(self) -> Path:
-        """Where updates of relations are remembered, and what they are made of."""
+        """Folder with the planned updates of relations, their messages and their rejected rows."""
         return self.folder / _UPDATES
 
     @property
     def last_plan(self) -> Plan | None:
-        """The plan of the last batch, be it done or not."""
+        """Plan of the last batch, done or not."""
         number = max(self._entries("planned"), default=None)
         return None if number is None else self.plan(number)
 
     @property
     def open_plan(self) -> Plan | None:
-        """The plan of the batch that is not done, if there is one."""
+        """Plan of the unfinished batch, if any."""
         last = self.last_plan
         return None if last is None or self.is_done(last.batch) else last
 
     def plan(self, batch: int) -> Plan | None:
-        """What was decided for a batch, if it was."""
+        """Return the plan of a batch, or None if it has none."""
         return self._entry(batch, "planned", Plan.from_json)
 
     def plan_of(self, source_batch: int) -> Plan | None:
-        """What was decided for a batch of the source, if it was; one of long ago, that is forgotten, is refused."""
+        """Return the plan of a batch of the source, or None if it is new.
+
+        Raise `PipelineError` for an old batch that the ledger no longer has.
+        """
         later = None
         for number in reversed(self._entries("planned")):
             plan = self.plan(number)
@@ -134,51 +143,51 @@ class Ledger:
         if later is not None:
             raise PipelineError(
                 f"batch {source_batch} of the source comes again, long after batch {later.source_batch}: its rows "
-                f"would be doubled. Spark's part of the checkpoint {self.folder} is older than the ledger; restore "
+                f"would be added twice. Spark's part of the checkpoint {self.folder} is older than the ledger; restore "
                 "both together."
             )
         return None
 
     def staged(self, batch: int) -> list[TaskResult]:
-        """The phases of a batch that were worked through before it was prepared."""
+        """Return the results of a batch's completed phases before it was prepared."""
         phases: list[TaskResult] = []
         while (work := self._entry(batch, _phase(len(phases)), TaskResult.from_json)) is not None:
             phases.append(work)
         return phases
 
     def shed(self, batch: int) -> ShedPlan | None:
-        """Which rows of a batch are shed, if it was decided that some are."""
+        """Return the shedding of a batch, or None if it joins all of its rows."""
         return self._entry(batch, "shed", ShedPlan.from_json)
 
     @property
     def archived(self) -> list[ArchivedBatch]:
-        """What batches have shed and is not repaired, the first at the beginning."""
+        """Batches with shed rows that are not yet repaired, oldest first."""
         found = sorted((self.folder / _ARCHIVED).glob("[0-9]*.json"))
         return [_understood(path, ArchivedBatch.from_json) for path in found]
 
     @property
     def learnt(self) -> dict[str, Any]:
-        """What the last batch that was done has left for those to come."""
+        """Values that the last done batch recorded for later ones, such as measured service times."""
         last = self.last_done
         found = None if last is None else self._entry(last, "done", lambda content: dict(content.get("learnt", {})))
         return found or {}
 
     def prepared(self, batch: int) -> BatchManifest | None:
-        """What the work for a batch came to, if it was done."""
+        """Return the manifest of a batch, or None if it is not prepared."""
         return self._entry(batch, "prepared", BatchManifest.from_json)
 
     def is_done(self, batch: int) -> bool:
-        """Whether all tables show the results of a batch."""
+        """True if all tables show the results of a batch."""
         return self._path(batch, "done").exists()
 
     @property
     def last_done(self) -> int | None:
-        """The last batch whose results all tables show."""
+        """Last batch whose results all tables show."""
         return max(self._entries("done"), default=None)
 
     @property
     def waiting(self) -> list[WaitingFile]:
-        """The rows that wait after the last batch that was prepared."""
+        """Rows that wait after the last prepared batch."""
         number = max(self._entries("prepared"), default=None)
         if number is None:
             return []
@@ -187,15 +196,15 @@ class Ledger:
         return [] if self._last_prepared is None else self._last_prepared.waiting
 
     def write_plan(self, plan: Plan) -> None:
-        """Remember what was decided."""
+        """Record the plan of a batch."""
         self._write(plan.batch, "planned", asdict(plan))
 
     def write_shed(self, batch: int, shed: ShedPlan) -> None:
-        """Remember which rows are shed."""
+        """Record which rows of a batch are shed."""
         self._write(batch, "shed", asdict(shed))
 
     def write_archived(self, archived: ArchivedBatch) -> None:
-        """Remember what is left to be repaired of a batch, or that nothing is."""
+        """Record the rows of a batch left to repair; remove its entry if there are none."""
         folder = self.folder / _ARCHIVED
         folder.mkdir(exist_ok=True)
         path = folder / f"{archived.batch:012d}.json"
@@ -207,30 +216,30 @@ class Ledger:
         reached("after archived")
 
     def write_staged(self, batch: int, phase: int, work: TaskResult) -> None:
-        """Remember what was written in a phase, and which rows wait for a decision."""
+        """Record the files that a phase wrote and the rows stalled in it."""
         self._write(batch, _phase(phase), work.to_json())
 
     def write_prepared(self, manifest: BatchManifest) -> None:
-        """Remember what was written."""
+        """Record that all files of a batch are written."""
         self._write(manifest.batch, "prepared", asdict(manifest))
         self._last_prepared = manifest
 
     def write_done(self, batch: int, learnt: dict[str, Any] | None = None) -> None:
-        """Remember that all tables show it, and what was learnt for later ones; forget batches of long ago."""
+        """Record that all tables show a batch, with values ``learnt`` for later ones; drop entries of old batches."""
         self._write(batch, "done", {"batch": batch} if learnt is None else {"batch": batch, "learnt": learnt})
         for path in self._batches.glob("[0-9]*.json"):
             if int(path.name.split(".")[0]) <= batch - _KEPT:
                 path.unlink(missing_ok=True)
 
     def update(self, relation: str) -> tuple[int, dict[str, Any]] | None:
-        """The last update that was decided for a relation: its number and what it is made of."""
+        """Return the number and content of the last update planned for a relation."""
         path = self.updates_folder / f"{relation}.json"
         if not path.exists():
             return None
         return _understood(path, lambda content: (int(content["number"]), dict(content["content"])))
 
     def write_update(self, relation: str, number: int, content: dict[str, Any]) -> None:
-        """Remember what an update of a relation is made of."""
+        """Record the number and content of an update of a relation."""
         reached("before update plan")
         replace_file(self.updates_folder / f"{relation}.json", _to_json({"number": number, "content": content}))
         reached("after update plan")
@@ -260,12 +269,12 @@ def _to_json(content: dict[str, Any]) -> bytes:
 
 
 def _understood(path: Path, read: Callable[[dict[str, Any]], Entry]) -> Entry:
-    """What is made of an entry, unless that is not what an entry holds."""
+    """Parse an entry with ``read``; refuse one with missing or wrong fields as damaged."""
     try:
         return read(_from_json(path))
     except (KeyError, TypeError, AttributeError) as error:
         raise PipelineError(
-            f"{path} is damaged: it does not hold what an entry holds ({error!r}). Restore it from a copy, or give the "
+            f"{path} is damaged: it lacks a field or has a wrong one ({error!r}). Restore it from a copy, or give the "
             "pipeline a new checkpoint folder: it then reads its source from the beginning."
         ) from error
 

@@ -1,1 +1,1 @@
-"""Overload control: how many rows a batch may join, which rows to shed, what was lost."""
+"""Overload control: limit the rows that a batch joins, shed the others, and report the results missing for them."""

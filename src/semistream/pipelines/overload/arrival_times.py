@@ -1,4 +1,4 @@
-"""ArrivedRows: of rows that enter a batch under a goal for latency, when they came, and which of them are kept."""
+"""ArrivedRows: arrival times of the rows of a batch under a latency goal, and which of them are kept."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from semistream.pipelines.steps.row_flags import Bools, Numbers
 from semistream.shedding import SAMPLE_COLUMNS, Kept, SampleDesign
 
 CARRIED_SAMPLE = pa.schema([field.with_nullable(True) for field in SAMPLE_COLUMNS])
-"""The columns that weighted rows carry through the steps."""
+"""Columns that weighted rows carry through the steps."""
 
 
 @dataclass(frozen=True)
 class ArrivedTogether:
-    """So many ``rows`` that came at the same time, none of which is shed or carries weights: nothing tells them apart.
+    """Rows that came at the same time, none of them shed or weighted.
 
-    It has what is asked of `ArrivedRows` of such rows, in no time.
+    It stands in for `ArrivedRows`, without any arrays.
     """
 
     rows: int
@@ -27,15 +27,15 @@ class ArrivedTogether:
     kept: ClassVar[None] = None
 
     def slice(self, begin: int, rows: int) -> ArrivedTogether:
-        """That of rows that follow each other."""
+        """Return the part for ``rows`` consecutive rows from ``begin`` on."""
         return replace(self, rows=max(min(rows, self.rows - begin), 0))
 
     def where(self, mask: Bools) -> ArrivedTogether:
-        """That of some of the rows."""
+        """Return the part for the rows of a mask."""
         return replace(self, rows=int(np.count_nonzero(mask)))
 
     def by_arrival(self, tick_ms: int) -> dict[str, int]:
-        """How many rows came in each stretch of ``tick_ms``, by its number.
+        """Return the number of rows that came in each interval of ``tick_ms``, by the number of the interval.
 
         >>> ArrivedTogether(3, 250).by_arrival(100)
         {'2': 3}
@@ -45,9 +45,9 @@ class ArrivedTogether:
 
 @dataclass(frozen=True)
 class ArrivedRows:
-    """For each of some rows when it came (milliseconds) and its number in the batch, and if rows are shed, the fate.
+    """Arrival time (milliseconds) and number in the batch of each row and, if rows are shed, which are ``kept``.
 
-    Rows that are ``repaired`` were shed before: they are late on purpose, and stand for nothing in a sample.
+    ``repaired`` rows were shed before: they are late on purpose, and have no weight in a sample.
     """
 
     came_ms: Numbers
@@ -56,18 +56,18 @@ class ArrivedRows:
     repaired: bool = False
 
     def slice(self, begin: int, rows: int) -> ArrivedRows:
-        """That of rows that follow each other."""
+        """Return the part for ``rows`` consecutive rows from ``begin`` on."""
         end = begin + rows
         kept = None if self.kept is None else self.kept.slice(begin, rows)
         return replace(self, came_ms=self.came_ms[begin:end], ids=self.ids[begin:end], kept=kept)
 
     def where(self, mask: Bools) -> ArrivedRows:
-        """That of some of the rows."""
+        """Return the part for the rows of a mask."""
         kept = None if self.kept is None else Kept(self.kept.mask[mask], self.kept.inclusion[mask])
         return replace(self, came_ms=self.came_ms[mask], ids=self.ids[mask], kept=kept)
 
     def by_arrival(self, tick_ms: int) -> dict[str, int]:
-        """How many rows came in each stretch of ``tick_ms``, by its number; of rows that are repaired nothing.
+        """Return the number of rows that came in each interval of ``tick_ms``, by its number; none if repaired.
 
         >>> ArrivedRows(np.array([0, 90, 250]), np.arange(3)).by_arrival(100)
         {'0': 2, '2': 1}
@@ -78,9 +78,9 @@ class ArrivedRows:
         return {str(tick): int(n) for tick, n in zip(ticks.tolist(), rows.tolist(), strict=True)}
 
     def sample_columns(self, batch: int, design: SampleDesign | None) -> list[pa.Array]:
-        """The columns of `CARRIED_SAMPLE`: rows of a batch that nothing was shed of stand for themselves.
+        """Return the columns of `CARRIED_SAMPLE`; rows of a batch without shedding have weight 1.
 
-        Repaired rows have weight 0: the rows of their batch that were kept stand for them in estimates.
+        Repaired rows have weight 0: in estimates, the kept rows of their batch already represent them.
         """
         n = self.ids.size
         for_itself = np.zeros(n) if self.repaired else np.ones(n)

@@ -1,4 +1,4 @@
-"""OverloadController: how many rows a batch may join, so that rows are in their tables within the goal."""
+"""OverloadController: limit the rows that each batch joins, so that rows reach their tables within the latency goal."""
 
 from __future__ import annotations
 
@@ -7,52 +7,54 @@ from dataclasses import dataclass
 
 from semistream.pipelines.overload.service_times import PRIOR, Observation, ServiceModel, ServiceTimes
 
-_HEADROOM = 0.8  # of the goal, that a steady overload takes: batches are up to a quarter longer than was thought
-_TIGHT = 0.9  # of the goal, that the oldest row of a batch may take when the batch before was late
-_LEAST = 0.5  # of a full batch, that one is cut to when the one before was late
-_FOR_ROWS = 0.25  # of a batch's time, that goes to rows that are joined, whatever it takes to shed the others
-_GAP_S = 0.3  # from the end of a batch to the next, as long as none was seen
-_SMOOTHED = 0.5
+_HEADROOM = 0.8  # share of the goal used under a steady overload: batches take up to a quarter longer than predicted
+_TIGHT = 0.9  # share of the goal that the oldest row of a batch may use when the previous batch was late
+_LEAST = 0.5  # least share of a full batch after a late one
+_FOR_ROWS = 0.25  # least share of a batch's time for joining rows, whatever shedding the others costs
+_GAP_S = 0.3  # from the end of a batch to the next, until one is measured
+_SMOOTHED = 0.5  # weight of the latest gap in the running mean
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """What a batch may do: ``joined`` of its rows, which then takes it about ``seconds``."""
+    """Rows that a batch may join, and the predicted seconds of that batch."""
 
     joined: int
     seconds: float
 
 
 class OverloadController:
-    """Says for each batch how many of its rows may be joined.
+    """Controller of how many rows each batch may join.
 
-    A batch takes in all that waits. So a row waits for the batch before its own and then for its own: with batches of D
-    seconds and gaps of g between them, the oldest row of a batch is done D + g + D after it came. Under a lasting
-    overload every batch gets the time D for which that is within the goal (with headroom); more rows in larger batches
-    lose fewer, as each batch costs a fixed time, and equal batches do not oscillate. If the batch before took longer,
-    this one is cut so that its own oldest row is in time, but not below half of D; if that row is late already, nothing
-    is gained by losing more, and the batch gets D. Nor is anything gained where to shed rows takes nearly all the time:
-    a quarter of it is for rows that are joined in any case. A batch that fits is not touched.
+    A batch takes in all waiting rows. A row therefore waits for the previous batch to end, and then for its own: with
+    batches of D seconds and gaps of g seconds, the oldest row of a batch is done D + g + D after it came. Under a
+    steady overload every batch gets the largest D that keeps this within the goal, with headroom: each batch has a
+    fixed cost, so larger batches lose fewer rows, and equal batches do not oscillate.
 
-    As long as it was not measured what rows take, it is measured first: a batch then gets all the time that the goal
-    allows one that none went before, after which the next, cut to half of D, is in time. That is nearly twice D, and
-    only what the ``prior`` has no time for even then is shed.
+    - A batch that fits is not cut.
+    - After a batch that took longer, the next is cut so that its oldest row is in time, but not below half of D.
+    - If that row is already late, cutting gains nothing, and the batch gets D.
+    - If shedding would take nearly all of the time, a quarter of it still goes to joining rows.
 
-    Seconds are those of a clock that never jumps; ages come from other clocks, and whatever they are, a batch gets
-    between half of D and D, or before it was measured the time of a first one.
+    Until the cost of a row is measured, a batch gets the time of a first batch (`first_s`, about 70 % of the goal and
+    nearly twice D), after which a batch of half of D is still in time. Only rows that do not fit even then, by the
+    ``prior``, are shed.
+
+    Durations come from a monotonic clock. Ages come from other clocks, which may jump; whatever they say, a batch gets
+    between half of D and D, or between half of D and `first_s` before the cost is measured.
 
     Parameters
     ----------
     goal_s
-        Within so many seconds after they came rows are to be in their tables.
+        Latency goal: seconds from a row's arrival to its table.
     every_s
-        How often batches begin, if they take less.
+        Seconds between the beginnings of batches that take less.
     clock
-        Seconds that only grow (`time.perf_counter`).
+        Monotonic clock in seconds (`time.perf_counter`).
     seen
-        What batches before have taken, if that is known.
+        Measured times of earlier batches, if known.
     prior
-        What batches are taken to take before any was seen.
+        Service model used before any batch is measured.
 
     >>> seconds = iter([0.0, 3.0, 3.5, 3.5])
     >>> controller = OverloadController(30.0, 1.0, lambda: next(seconds))
@@ -82,55 +84,58 @@ class OverloadController:
 
     @property
     def model(self) -> ServiceModel:
-        """What batches are taken to take."""
+        """Current model of the time that a batch takes."""
         return self._times.model
 
     @property
     def seen(self) -> list[Observation]:
-        """What is remembered of batches, to begin with the next time."""
+        """Measured batches to start from after a restart."""
         return self._times.seen
 
     @property
     def measured(self) -> bool:
-        """Whether it was measured what rows take, or is only thought."""
+        """True if the cost of a row is measured rather than assumed."""
         return self._times.measured
 
     @property
     def first_s(self) -> float:
-        """How long a batch may take that none went before: the next, of half of D, then is in time."""
+        """Seconds that a first batch may take: a next one of half of D is then still in time."""
         return max(_TIGHT * self.goal_s - self._gap_s - _LEAST * self.batch_s, self.batch_s)
 
     @property
     def batch_s(self) -> float:
-        """D: how long batches of a steady overload may take."""
+        """Seconds that a batch may take under a steady overload (D)."""
         usable = _HEADROOM * self.goal_s
         return max(min((usable - self._gap_s) / 2, usable - self.every_s), 0.0)
 
     @property
     def attainable(self) -> bool:
-        """Whether the goal leaves a batch time for rows, beyond what it takes without any."""
+        """True if the goal leaves a batch time for rows, beyond its fixed cost."""
         return self.model.fixed_s < self.batch_s
 
     @property
     def least_goal_s(self) -> float:
-        """The shortest goal under which half of a batch's time goes to its rows."""
+        """Shortest goal, in seconds, under which half of a batch's time goes to its rows."""
         return max(4 * self.model.fixed_s + self._gap_s, 2 * self.model.fixed_s + self.every_s) / _HEADROOM
 
     @property
     def batch_rows(self) -> int:
-        """How many rows a batch of D seconds joins."""
+        """Rows that a batch of D seconds joins."""
         return int(max(self.batch_s - self.model.fixed_s, self.model.fixed_s) / max(self.model.joined_s, 1e-12))
 
     def begin(self) -> None:
-        """A batch begins."""
+        """Start the clock of a batch."""
         now = self._clock()
-        if self._ended is not None and self._took_s >= self.every_s:  # else Spark has waited for the next time to begin
+        if self._ended is not None and self._took_s >= self.every_s:  # a shorter batch waits for its next trigger
             gap_s = min(max(now - self._ended, 0.0), self.goal_s / 4)
             self._gap_s += _SMOOTHED * (gap_s - self._gap_s)
         self._began = now
 
     def end(self, *, joined: int, shed: int = 0, learn: bool = True) -> float:
-        """The batch is done; gives its seconds. One whose work was done before it began teaches nothing."""
+        """Stop the clock of a batch, and return its seconds; with ``learn``, add it to the model.
+
+        Pass ``learn=False`` for a batch that found its work already done, by an earlier run.
+        """
         now = self._clock()
         self._took_s = max(now - self._began, 0.0) if self._began is not None else 0.0
         self._ended, self._began = now, None
@@ -139,24 +144,25 @@ class OverloadController:
         return self._took_s
 
     def allow(self, rows: int, *, oldest_s: float, owed: int = 0) -> Allowance:
-        """How many of ``rows``, the oldest of which came ``oldest_s`` ago, may be joined beside ``owed`` others.
+        """Return how many of ``rows`` may be joined, the oldest of which came ``oldest_s`` ago.
 
-        Those others, which had to wait before, are joined in any case.
+        ``owed`` rows, which waited since earlier batches or are repaired, are joined in any case.
         """
         model, full = self.model, self.batch_s if self.measured else self.first_s
         spent_s = 0.0 if self._began is None else max(self._clock() - self._began, 0.0)
         left_s = _TIGHT * self.goal_s - max(oldest_s, 0.0)
         seconds = full if oldest_s > self.goal_s else min(max(left_s, _LEAST * self.batch_s), full)
-        seconds = max(seconds, 2 * model.fixed_s)  # where the goal is not attainable, half of the time goes to rows
+        seconds = max(seconds, 2 * model.fixed_s)  # if the goal is not attainable, half of the time goes to rows
         for_rows = seconds - spent_s - model.joined_s * owed
         least = int(max(_FOR_ROWS * for_rows - model.fixed_s, 0.0) / max(model.joined_s, 1e-12))
         joined = max(model.joinable(rows, for_rows), min(rows, least))
         return Allowance(joined, model.seconds(joined + owed, rows - joined))
 
     def spare_rows(self) -> int:
-        """How many rows can be joined in a batch of their own, so that the next ones still are in time.
+        """Return how many archived rows a batch of their own can join while the next batches stay in time.
 
-        Beside it and the batch before, which may well come again, half of the time of a full batch stays free.
+        They get half of the time of a full batch that remains after their batch's fixed cost and another batch like the
+        last one, which may well follow.
         """
         free_s = self.batch_s - max(self._took_s, self.model.fixed_s) - self.model.fixed_s
         return int(max(0.5 * free_s, 0.0) / max(self.model.joined_s, 1e-12))

@@ -1,4 +1,4 @@
-"""OverloadReport: how a pipeline does against its goal for latency, and what is missing in its tables meanwhile."""
+"""OverloadReport: latencies of a pipeline against its goal, and the results missing in its tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHARES = (0.5, 0.95, 0.99)
 
 
 class Latencies(NamedTuple):
-    """Within how many seconds after they came half, 95 % and 99 % of the rows of a batch were in their tables."""
+    """Percentiles (50, 95, 99) of the seconds from a row's arrival to its table, over the rows of a batch."""
 
     p50_s: float
     p95_s: float
@@ -22,9 +22,9 @@ class Latencies(NamedTuple):
 
     @classmethod
     def of(cls, arrivals: Mapping[str, int], tick_ms: int, now: float) -> Latencies | None:
-        """From how many rows came in each stretch of ``tick_ms``, all of which are done ``now``; None if none came.
+        """Compute them from the rows that came in each tick of ``tick_ms``, all done ``now``; None if none came.
 
-        A row is taken to have come at the beginning of its stretch, and none later than now.
+        A row counts as come at the beginning of its tick, and never later than now.
 
         >>> Latencies.of({"10": 90, "8": 10}, 100, now=2.0)
         Latencies(p50_s=1.0, p95_s=1.2, p99_s=1.2)
@@ -41,9 +41,9 @@ class Latencies(NamedTuple):
 
 @dataclass(frozen=True)
 class Missing:
-    """What was shed and is not repaired: rows, since when, and how many results they would have had.
+    """Rows shed and not yet repaired, since when, and bounds on the results missing for them.
 
-    ``results_high`` is None if that is not known, as there are rows that no relation values.
+    ``results_high`` is None, unknown, if some rows have no value from a relation.
     """
 
     rows: int = 0
@@ -53,7 +53,7 @@ class Missing:
 
     @classmethod
     def of(cls, archived: Sequence[ArchivedBatch]) -> Missing:
-        """All that batches have shed; results of those that are repaired in part are missing in proportion."""
+        """Sum over the archived batches; a partly repaired one counts its results in proportion to the rows left."""
         if not archived:
             return cls()
         left = [(each, each.rows / max(each.shed_rows, 1)) for each in archived]
@@ -68,7 +68,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class OverloadReport:
-    """A batch of a pipeline with a goal: what its rows took, what it has shed, and what is missing after it."""
+    """Report on a batch under a latency goal: latencies, rows shed, and rows and results missing after it."""
 
     goal_s: float
     latencies: Latencies | None
@@ -79,11 +79,11 @@ class OverloadReport:
 
     @property
     def oldest_s(self) -> float:
-        """How long ago the first row came that is not repaired."""
+        """Age in seconds of the oldest row not yet repaired."""
         return 0.0 if self.missing.since is None else max(self.at - self.missing.since, 0.0)
 
     def as_dict(self) -> dict[str, Any]:
-        """As part of a line of the file of metrics."""
+        """Return the report as fields of a line of the metrics file."""
         nothing = dict.fromkeys(Latencies._fields)
         return {
             "goal_s": self.goal_s,

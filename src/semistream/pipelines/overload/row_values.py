@@ -1,4 +1,4 @@
-"""ValuedRows: how many results rows of the source give, from what is known of the relation that they are valued by."""
+"""ValuedRows: estimate how many results each source row gives, from match counts of one relation."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from semistream.shedding import MatchCounts
 
 @dataclass(frozen=True)
 class ValuedRows:
-    """Rows by their matches in one version of the relation at ``path``, whose key the columns ``on`` of rows equal.
+    """Value of rows: their number of matches in one version of the relation at ``path``.
 
-    Each row gives at least ``least_results``, at most ``most_results`` if that is known. Counts are held in
-    ``counts_bytes`` of each worker; if keys are ``unique`` there are none. With ``more_conditions`` matches of the key
-    are not all results.
+    The columns ``on`` of a row equal the relation's key. Each row gives at least ``least_results``. Each worker holds
+    the counts in ``counts_bytes``; if keys are ``unique``, it needs none. With ``more_conditions``, not every key match
+    is a result.
     """
 
     path: str
@@ -36,14 +36,14 @@ class ValuedRows:
     more_conditions: bool = False
 
     def matches(self, batches: Iterable[pa.RecordBatch], source: pa.Schema) -> Numbers:
-        """How many results each row gives, of batches with the columns ``on``, in the types of a file or a stream."""
+        """Return the number of results of each row; the columns ``on`` of batches may have the types of a file."""
         counts, codec = _counts(self.path, self.version, self.counts_bytes)
         wanted = pa.schema([source.field(name) for name in self.on])
         found = [np.zeros(0, np.int64)]
         for batch in batches:
             try:
                 rows = convert_batch(batch.select(list(self.on)), wanted)
-            except RelationError:  # some are invalid, and go to the quarantine; of which nothing is known before
+            except RelationError:  # some rows are invalid and go to the quarantine, but which is not known yet
                 found.append(np.full(batch.num_rows, self.least_results, np.int64))
                 continue
             codes, possible = codec.encode(rows.columns)
@@ -54,7 +54,7 @@ class ValuedRows:
         return np.concatenate(found)
 
     def bounds(self, rows: pa.RecordBatch) -> tuple[int, int]:
-        """The least and the most results that rows of the source give all together."""
+        """Return the least and the most results that these rows give in total."""
         if self.unique:
             return self.bounds_of_any(rows.num_rows)
         counts, codec = _counts(self.path, self.version, self.counts_bytes)
@@ -68,7 +68,7 @@ class ValuedRows:
         return int(low.sum()), int(high.sum())
 
     def bounds_of_any(self, rows: int) -> tuple[int, int]:
-        """The least and the most results of so many rows, whichever they are, where keys are unique."""
+        """Return the least and the most results that any ``rows`` rows give in total; keys must be unique."""
         assert self.unique
         least = 0 if self.more_conditions else self.least_results
         return least * rows, rows
@@ -76,6 +76,6 @@ class ValuedRows:
 
 @lru_cache(maxsize=2)
 def _counts(path: str, version: int, nbytes: int) -> tuple[MatchCounts, KeyCodec]:
-    """Counts of a worker process, which outlives its tasks; the driver has stored them beside the relation."""
+    """Load the counts that the driver stored beside the relation; cached, as a worker process outlives its tasks."""
     relation = Relation.open(path, version)
     return MatchCounts.of(relation, MemoryBudget(nbytes)), relation.codec

@@ -1,4 +1,4 @@
-"""ServiceTimes: what batches take, learnt from those that were: a fixed part, and seconds for each row."""
+"""ServiceTimes: learn the time of a batch from past ones, as a fixed part and seconds for each row."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy.typing as npt
 
 _Floats = npt.NDArray[np.float64]
 
-_KEPT = 16  # batches that are remembered
-_DECAY = 0.8  # of the weight of a batch with each later one: what is learnt is of the last five or so
-_LEAST_WEIGHT = 0.1  # so that the last large one of a quiet time still counts for more than the prior
-_OUTLIER = 0.5  # a batch that is off by more than that share counts less, the more it is off
+_KEPT = 16  # batches kept
+_DECAY = 0.8  # factor on a batch's weight for each later one: the last five or so dominate
+_LEAST_WEIGHT = 0.1  # keeps the last large batch before a quiet time above the prior
+_OUTLIER = 0.5  # relative error above which a batch weighs less, the more it is off
 _PASSES = 4
 _PRIOR_WEIGHT = 0.001  # in batches
-_TOLD = 0.2  # of a batch's time, that its rows take in one that tells what they take
-_TWICE = 2  # batches that have to tell it: the first of a process starts workers, and takes longer
-_AS_LARGE = 0.5  # of the rows of the largest batch, that one has which tells as much
+_TOLD = 0.2  # share of a batch's time that its rows must take for it to measure their cost
+_TWICE = 2  # batches needed to measure it: the first of a process starts workers, and takes longer
+_AS_LARGE = 0.5  # share of the largest batch's rows that makes a batch large
 
 
 class Observation(NamedTuple):
-    """What a batch took: seconds, for rows that were joined and rows that were shed."""
+    """Measured batch: its seconds, and the rows that it joined and shed."""
 
     seconds: float
     joined: int
@@ -33,14 +33,14 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True)
 class ServiceModel:
-    """Seconds of a batch: ``fixed_s``, and so many for each row that is joined or shed."""
+    """Time of a batch: ``fixed_s`` seconds, plus ``joined_s`` for each joined and ``shed_s`` for each shed row."""
 
     fixed_s: float
     joined_s: float
     shed_s: float
 
     def seconds(self, joined: float, shed: float = 0) -> float:
-        """What a batch takes.
+        """Return the seconds of a batch.
 
         >>> ServiceModel(fixed_s=1.0, joined_s=1e-5, shed_s=1e-6).seconds(100_000, 200_000)
         2.2
@@ -48,7 +48,7 @@ class ServiceModel:
         return self.fixed_s + self.joined_s * joined + self.shed_s * shed
 
     def joinable(self, rows: int, seconds: float) -> int:
-        """How many of so many rows can be joined in a time, if all others are shed.
+        """Return how many of ``rows`` can be joined in ``seconds`` if all others are shed.
 
         >>> ServiceModel(fixed_s=1.0, joined_s=1e-5, shed_s=0.0).joinable(900_000, 3.0)
         200000
@@ -56,23 +56,23 @@ class ServiceModel:
         if self.seconds(rows) <= seconds:
             return rows
         extra_s = self.joined_s - self.shed_s
-        if extra_s <= 0:  # to shed rows saves nothing
+        if extra_s <= 0:  # shedding saves no time
             return rows
         return int(min(max((seconds - self.fixed_s - self.shed_s * rows) / extra_s + 1e-6, 0), rows))
 
 
 PRIOR = ServiceModel(fixed_s=0.5, joined_s=2e-6, shed_s=3e-7)
-"""Of batches that nothing at all is known of."""
+"""Model before anything is measured."""
 
 
 class ServiceTimes:
-    """A model of what batches take, by least squares of relative errors over the last of them.
+    """Service model fitted to the last batches by least squares of the relative errors.
 
-    Recent batches weigh more, so that it follows a service that drifts; one that is far off, as the first of a process
-    is, weighs less, unless others are off too. No part is below zero. What batches of one size do not tell, how much of
-    their time is fixed, is drawn to the ``prior``, what it was taken to be before any was seen. As long as none has
-    shed rows, to shed one is taken to be as much less than to join one as in the prior. Of batches of long ago a large
-    one is remembered: after quiet hours it is all that tells what a row takes.
+    Recent batches weigh more, so that the model follows drift. An outlier, such as the first batch of a process, weighs
+    less, unless others agree with it. No part of the model is negative. Batches of one size do not reveal how much of
+    their time is fixed; the fit then stays close to the ``prior``. Until a batch sheds rows, the ratio of the costs of
+    shedding and joining is that of the prior. One old large batch is kept: after quiet hours, nothing else reveals the
+    cost of a row.
 
     >>> times = ServiceTimes()
     >>> for rows in (100_000, 200_000, 400_000):
@@ -88,24 +88,24 @@ class ServiceTimes:
 
     @property
     def seen(self) -> list[Observation]:
-        """What is remembered, the last at the end."""
+        """Batches kept, latest last."""
         return list(self._seen)
 
     @property
     def measured(self) -> bool:
-        """Whether it was measured what rows take: in more than one batch they took a good part of the time."""
+        """True if the cost of a row is known: rows took at least a fifth of the time in two batches or more."""
         telling = [each for each in self._seen if self.model.joined_s * each.joined >= _TOLD * each.seconds]
         return len(telling) >= _TWICE
 
     def add(self, observation: Observation) -> None:
-        """Learn from a batch that was done; one that took no time, or a negative one, is none."""
+        """Learn from a finished batch; ignore one with no or negative time."""
         if observation.seconds > 0:
             self._seen = _remembered([*self._seen, observation])
             self.model = _fitted(self._seen, self.prior)
 
 
 def _remembered(seen: Sequence[Observation]) -> list[Observation]:
-    """The last batches, and in the place of the first of them the last large one, if that was before."""
+    """Return the last batches; the first place goes to the last large batch, if that is older."""
     if len(seen) <= _KEPT:
         return list(seen)
     enough = _AS_LARGE * max(each.joined for each in seen)
@@ -134,7 +134,7 @@ def _fitted(seen: Sequence[Observation], prior: ServiceModel) -> ServiceModel:
 
 
 def _solved(relative: _Floats, weights: _Floats, expected: _Floats) -> _Floats:
-    """The parts, none below zero, that are nearest to taking each batch its time, and a little to what was expected."""
+    """Solve the non-negative least squares fit of the batches' times, with a slight pull to the ``expected`` parts."""
     rooted = np.sqrt(weights)
     pull = np.sqrt(_PRIOR_WEIGHT)
     left = np.vstack([relative * rooted[:, None], np.diag(pull / expected)])

@@ -1,4 +1,4 @@
-"""TaskShedding: what a task under a goal for latency knows, and what its parts of a batch keep."""
+"""TaskShedding: pick the rows that a task keeps and those it sheds, under a latency goal."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from semistream.pipelines.steps.row_flags import Numbers
 from semistream.shedding import Decision, Kept, PartSummary, Strategy, StreamPart, read_decision
 
 ROWS_PART = 1 << 21
-"""The number of the part that Spark's first partition is: numbers below are those of splits."""
+"""Part number of Spark's first partition; smaller numbers belong to splits."""
 
-_TICKS = 100  # that the goal has, for how long rows took
+_TICKS = 100  # arrival ticks in the latency goal
 
 
 @dataclass(frozen=True)
 class TaskShedding:
-    """What all tasks of a batch under a goal share.
+    """Shedding settings shared by all tasks of a batch under a latency goal.
 
-    Rows have the columns ``source``; ``at`` is when the batch was planned, in seconds, for rows of which it is not
-    known when they came. If rows are shed there is a ``decision``, as text. ``valued`` tells how many results rows
-    give. If they are ``weighted``, those that are kept carry the columns of a sample.
+    ``source`` is the schema of the rows. ``at`` is when the batch was planned, in seconds, and stands in for an unknown
+    arrival time. ``decision``, as text, is set if the batch sheds rows. ``valued`` estimates the results of rows. If
+    ``weighted``, kept rows carry the columns of a sample.
     """
 
     pipeline: str
@@ -45,21 +45,21 @@ class TaskShedding:
 
     @property
     def tick_ms(self) -> int:
-        """How finely it is told when rows came."""
+        """Resolution of arrival times in milliseconds."""
         return max(int(self.goal_s * 1000 / _TICKS), 1)
 
     @cached_property
     def decided(self) -> Decision | None:
-        """What was decided, if rows are shed."""
+        """Decision on the rows to keep; None if the batch sheds none."""
         return None if self.decision is None else read_decision(self.decision)
 
     @property
     def needs_matches(self) -> bool:
-        """Whether the decision is about how many results each row gives."""
+        """True if the decision depends on the number of results of each row."""
         return self.decided is not None and self.decided.results is not None
 
     def split(self, split: SourceSplit) -> Arrived | None:
-        """The rows of a split; nothing of one whose rows are all invalid."""
+        """Return the arrival times and kept rows of a split; None if all of its rows are invalid."""
         if split.part is None:
             return None
         came = self.came_ms(split)
@@ -74,11 +74,11 @@ class TaskShedding:
         return ArrivedRows(np.full(split.rows, came, np.int64), ids, kept)
 
     def came_ms(self, split: SourceSplit) -> int:
-        """When the rows of a split came."""
+        """Return the arrival time of a split's rows in milliseconds."""
         return int(self.at * 1000) if split.came_ms is None else split.came_ms
 
     def split_matches(self, split: SourceSplit) -> Numbers:
-        """How many results each row of a split gives; those that cannot be read give as few as any."""
+        """Return the number of results of each row of a split; unreadable rows count as the least valuable."""
         assert self.valued is not None
         found = self.valued.matches(_readable(split, self.valued.on), self.source)[: split.rows]
         unread = np.full(split.rows - found.size, self.valued.least_results, np.int64)
@@ -87,10 +87,10 @@ class TaskShedding:
     def partition(
         self, batches: Iterable[pa.RecordBatch], number: int
     ) -> Iterator[tuple[pa.RecordBatch, ArrivedRows | None]]:
-        """Rows that Spark has read, in a partition of that number, with what is known of each.
+        """Yield the batches of a Spark partition with the arrival times and kept rows of each.
 
-        A batch has the source's columns by position, the text of rows that cannot be read, and when rows came. Which
-        rows are kept is known when all their matches are: until then they are set aside in a file.
+        A batch has the source's columns by position, the text of unreadable rows, and the arrival times. If the
+        decision needs the matches of all rows, the batches are set aside in a file until these are counted.
         """
         part, begin = ROWS_PART + number, 0
         kept: Kept | None = None
@@ -114,14 +114,13 @@ class TaskShedding:
                     return
         assert kept is not None
         raise PipelineError(
-            f"partition {number} of the batch has not {kept.mask.size} rows, as when it was decided which to shed: "
-            "Spark has cut the batch otherwise. Nothing of it was committed; start the pipeline again, and it is "
-            "decided anew."
+            f"partition {number} of the batch no longer has the {kept.mask.size} rows of the shedding decision: Spark "
+            "divided the batch differently. Nothing of it was committed; start the pipeline again to decide anew."
         )
 
     def _applied(self, part: int, rows: int, matches: Numbers | None = None) -> Kept:
         assert self.decided is not None
-        if not rows and part not in self.decided.parts:  # a partition without any rows
+        if not rows and part not in self.decided.parts:  # an empty partition
             return Kept(np.zeros(0, np.bool_), np.zeros(0))
         return self.decided.apply(StreamPart(rows, part, matches))
 
@@ -130,12 +129,12 @@ class TaskShedding:
         return dict(zip(self.decided.parts, self.decided.rows, strict=True)).get(part, 0)
 
     def sheds_all(self, split: SourceSplit) -> bool:
-        """Whether nothing is kept of a split, which then need not be read to know what becomes of its rows."""
+        """True if all rows of a split are shed, which is known without reading it."""
         return self.decided is not None and split.part is not None and self.decided.keeps_none(split.part, split.rows)
 
     @property
     def reads_shed(self) -> bool:
-        """Whether rows that are shed have to be looked at, to know how many results are missing."""
+        """True if shed rows must be read to bound the number of missing results."""
         return self.valued is not None and not self.valued.unique
 
     def _set_aside(
@@ -156,7 +155,7 @@ class TaskShedding:
         return pa.ipc.open_stream(aside), np.concatenate(found)
 
     def row_matches(self, batch: pa.RecordBatch) -> Numbers:
-        """How many results each row that Spark has read gives."""
+        """Return the number of results of each row of a batch that Spark has read."""
         assert self.valued is not None
         columns = batch.columns[: len(self.source)]
         return self.valued.matches([pa.RecordBatch.from_arrays(columns, names=self.source.names)], self.source)
@@ -165,9 +164,9 @@ class TaskShedding:
 def summarize_inputs(
     shedding: TaskShedding, strategy: Strategy, inputs: Iterable[pa.RecordBatch | SourceSplit], number: int
 ) -> list[PartSummary]:
-    """What is to be known of a task's parts before it is decided which rows are shed.
+    """Summarise the parts of a task for the decision on which rows to shed.
 
-    Batches are as those of `TaskShedding.partition`.
+    Batches have the columns described in `TaskShedding.partition`.
     """
     summaries = []
     pieces: list[StreamPart] = []
@@ -187,7 +186,7 @@ def summarize_inputs(
 
 
 def _readable(split: SourceSplit, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Batches of a split as far as it can be read; the rest of it goes to the quarantine."""
+    """Yield the batches of a split up to damaged content, which goes to the quarantine."""
     try:
         yield from split.read(columns)
     except (pa.ArrowException, OSError) as error:

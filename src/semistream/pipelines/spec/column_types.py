@@ -1,4 +1,4 @@
-"""The types of a source's columns, as a pipeline file names them: Spark's names, Arrow's types."""
+"""Column types of a pipeline file: Spark's type names, mapped to Arrow types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_DIGITS = 38
 
 
 def column_type(name: str) -> pa.DataType:
-    """The Arrow type of a name that Spark has for it.
+    """Return the Arrow type for a Spark type name.
 
     >>> column_type("bigint"), column_type("decimal(10, 2)")
     (DataType(int64), Decimal128Type(decimal128(10, 2)))
@@ -42,13 +42,13 @@ def column_type(name: str) -> pa.DataType:
         if 1 <= digits <= _MOST_DIGITS and scale <= digits:
             return pa.decimal128(digits, scale)
     raise InvalidArgument(
-        f"{name!r} is not a type of a source's column; give one of {', '.join(_TYPES)} or decimal(digits, scale) with "
-        f"at most {_MOST_DIGITS} digits."
+        f"{name!r} is not a column type; use one of {', '.join(_TYPES)} or decimal(digits, scale) with at most "
+        f"{_MOST_DIGITS} digits."
     )
 
 
 def type_name(type_: pa.DataType) -> str:
-    """The name that Spark has for a type.
+    """Return Spark's name for an Arrow type.
 
     >>> type_name(pa.decimal128(10, 2)), type_name(pa.int64())
     ('decimal(10,2)', 'bigint')
@@ -58,7 +58,7 @@ def type_name(type_: pa.DataType) -> str:
     name = next((name for name, known in _TYPES.items() if known == type_), None)
     if name is None:
         raise InvalidArgument(
-            f"{type_} has no name in a pipeline file, which knows {', '.join(_TYPES)} and decimals of up to "
+            f"{type_} is not a type of pipeline files, which support {', '.join(_TYPES)} and decimals of up to "
             f"{_MOST_DIGITS} digits. Build the relation with the column cast to one of these."
         )
     return name

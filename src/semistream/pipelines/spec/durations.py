@@ -1,4 +1,4 @@
-"""Durations as people write them: ``500ms``, ``30s``, ``5 minutes``, ``1h``, ``7 days``."""
+"""Parse durations such as ``500ms``, ``30s``, ``5 minutes``, ``1h`` and ``7 days``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 
 
 def parse_duration(text: str) -> float:
-    """Seconds.
+    """Return a duration in seconds.
 
     >>> parse_duration("5 minutes"), parse_duration("250ms")
     (300.0, 0.25)
@@ -24,4 +24,4 @@ def parse_duration(text: str) -> float:
         seconds = _UNITS_S.get(_WORDS.get(unit.removesuffix("s"), unit))
         if seconds is not None and 0 < float(found[1]) * seconds <= _MOST_S:
             return float(found[1]) * seconds
-    raise InvalidArgument(f"{text!r} is not a duration; give one such as '500ms', '30s', '5 minutes' or '7 days'.")
+    raise InvalidArgument(f"{text!r} is not a duration; write it like '500ms', '30s', '5 minutes' or '7 days'.")

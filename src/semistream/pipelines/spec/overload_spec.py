@@ -1,4 +1,4 @@
-"""What a pipeline does when more rows come than it can join in time: shed, archive, and repair later."""
+"""Overload settings: how a pipeline sheds, archives and repairs rows when more arrive than it can join in time."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from semistream.pipelines.spec.durations import parse_duration
 from semistream.pipelines.spec.part import SpecPart, as_value_error
 
 StrategyName = Literal["keep_w", "sample_w", "top_w", "cluster_sampling"]
-"""Strategies for pipelines. Not ``cost_aware_top_w``: what is cheap to join depends on what the caches of the workers
-hold, which a replay would find otherwise."""
+"""Shedding strategies for pipelines. ``cost_aware_top_w`` is not among them: the cost of a row depends on the contents
+of the workers' caches, which a replay finds in another state."""
 
 _SAMPLES = ("sample_w", "cluster_sampling")
 
 
 class ArchiveSpec(SpecPart):
-    """The table that rows which were shed wait in until they are repaired."""
+    """Table that holds shed rows until they are repaired."""
 
     format: Literal["delta", "parquet"] = "delta"
     path: Path
 
 
 class OverloadSpec(SpecPart):
-    """Rows are to be in their tables within ``latency`` after they came; where that cannot be, some are shed.
+    """Latency goal of a pipeline, and how it sheds rows to keep the goal.
 
-    ``loss`` says which: ``max_subset`` loses the fewest results, ``random_sample`` keeps a sample of which estimates
-    can be made; with MESH Table 2 that gives the strategy, unless a ``strategy`` is named. Rows are valued by their
-    matches in the ``relation`` of that name, by default that of the first join. With ``weights``, joined rows of a
-    sample carry the columns that `semistream.shedding.estimate` reads. Rows that were shed wait in the ``archive``,
-    until ``semistream reconcile`` joins them, or the pipeline itself when it is idle (``repair``).
+    Rows should reach their tables within ``latency`` of their arrival. Batches with too many rows shed some. ``loss``
+    says which: ``max_subset`` loses the fewest results, ``random_sample`` keeps a sample that supports estimates. The
+    strategy follows from it by MESH Table 2, unless ``strategy`` names one. A row's value is its number of matches in
+    the ``relation`` of that name, by default that of the first join. With ``weights``, joined rows of a sample carry
+    the columns that `semistream.shedding.estimate` reads. Shed rows wait in the ``archive`` until ``semistream
+    reconcile`` joins them (``repair: manual``), or the pipeline does so when idle (``repair: idle``).
     """
 
     latency: str
@@ -52,14 +53,14 @@ class OverloadSpec(SpecPart):
     def _weights_of_samples(self) -> OverloadSpec:
         if self.weights and self.strategy not in (None, *_SAMPLES):
             raise ValueError(
-                f"{self.strategy} keeps no sample, so rows have no weights; shed by {' or '.join(_SAMPLES)}, or leave "
-                "weights out"
+                f"{self.strategy} keeps no sample, so rows have no weights; use the strategy {' or '.join(_SAMPLES)}, "
+                "or leave weights out"
             )
         if self.weights and self.strategy is None and self.loss != "random_sample":
-            raise ValueError("weights are for loss: random_sample; max_subset keeps no sample")
+            raise ValueError("weights need loss: random_sample; max_subset keeps no sample")
         return self
 
     @property
     def goal_s(self) -> float:
-        """The goal, in seconds."""
+        """Latency goal in seconds."""
         return parse_duration(self.latency)

@@ -1,4 +1,4 @@
-"""What all parts of a pipeline's description have in common."""
+"""Base class of all parts of a pipeline spec."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from semistream.errors import SemistreamError
 
 
 class SpecPart(BaseModel):
-    """A part of a pipeline's description: frozen, and without settings that nobody knows."""
+    """Part of a pipeline spec: frozen, and strict about unknown settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 def as_value_error(call: Any, *arguments: Any, **named: Any) -> None:
-    """Let what a check of ours raises be an error of the setting at hand."""
+    """Call a check, and turn its `SemistreamError` into a ValueError, which pydantic reports for the setting."""
     try:
         call(*arguments, **named)
     except SemistreamError as error:

@@ -1,4 +1,4 @@
-"""PipelineSpec: a pipeline as data, from its source over its steps to its tables, checked before anything runs."""
+"""PipelineSpec: a pipeline as data, from source through steps to tables, validated before anything runs."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from semistream.pipelines.spec.source_spec import FileSource, SourceSpec
 from semistream.pipelines.spec.step_spec import JoinStep, StepSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_LEAST_TRIGGERS = 3  # of the goal for latency under overload: a row waits for one, and then for its batch
+_LEAST_TRIGGERS = 3  # triggers that the latency goal must span: a row waits for one, and then for its batch
 _LIMITS = ("files_per_batch", "rows_per_batch")
 ARCHIVED_BY, ARCHIVED_IN = "shed_by", "batch_id"
-"""Columns of the archive that tell the pipeline and the batch; rows leave it by these."""
+"""Archive columns with the pipeline and batch that shed a row; repaired rows are deleted by them."""
 
 
 class TableSpec(SpecPart):
-    """A table of the warehouse that a pipeline appends to, a topic that it sends rows to, or the console.
+    """Destination of rows: a warehouse table that the pipeline appends to, a Kafka topic, or the console.
 
-    ``options`` are those of Spark's connector for Kafka; ``rows`` is how many of a batch the console shows.
+    ``options`` go to Spark's Kafka connector. ``rows`` is the number of rows of each batch shown on the console.
     """
 
     format: Literal["delta", "parquet", "kafka", "console"] = "delta"
@@ -44,7 +44,7 @@ class TableSpec(SpecPart):
         if self.format in ("delta", "parquet") and self.path is None:
             raise ValueError(f"a {self.format} table needs `path`, its folder")
         if self.format == "kafka" and (self.servers is None or self.topic is None):
-            raise ValueError("rows that are sent to Kafka need `servers` and `topic`")
+            raise ValueError("a kafka table needs `servers` and `topic`")
         if self.partition_by and self.path is None:
             raise ValueError(f"partition_by is for tables with a folder, not for {self.format}")
         if self.options and self.format != "kafka":
@@ -53,19 +53,20 @@ class TableSpec(SpecPart):
 
     @property
     def place(self) -> str:
-        """Where rows go, for people."""
+        """Destination of rows, as messages show it."""
         if self.format == "kafka":
             return f"the topic {self.topic} of {self.servers}"
         return "the console" if self.path is None else str(self.path)
 
 
 class PipelineSpec(SpecPart):
-    """A pipeline: rows of a ``source`` go through ``steps`` in ``memory`` of each worker to the table ``sink``.
+    """Pipeline from a ``source`` through ``steps`` to the table ``sink``, within ``memory`` in each worker.
 
-    Rows that a step finds no partner for end in ``unmatched``, rows that are not what the source promises in
-    ``quarantine``, and duplicates, if they are kept, in ``duplicates``. What a restart needs is kept in the folder
-    ``checkpoint``. With ``latency`` only rows whose keys are hot leave with their batch; the others wait until enough
-    of them share a pass over R, and no longer than that. With ``overload``, rows that there is no time for are shed.
+    Rows without a match end in ``unmatched``, rows that break the source's schema or rules in ``quarantine``, and
+    duplicates in ``duplicates``, if given. The folder ``checkpoint`` holds the state for a restart. Batches begin at
+    intervals of ``every``. With ``latency``, only rows with hot keys leave with their batch; the others wait until
+    enough of them share a pass over R, but at most ``latency``. With ``overload``, rows are shed when there is no time
+    to join them all.
     """
 
     name: str
@@ -86,7 +87,10 @@ class PipelineSpec(SpecPart):
     @classmethod
     def _plain_name(cls, name: str) -> str:
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no name for a pipeline; use letters, digits, '_', '.' and '-'")
+            raise ValueError(
+                f"{name!r} is not a valid pipeline name; begin with a letter or digit, and use letters, digits, '_', "
+                "'.' and '-'"
+            )
         return name
 
     @field_validator("memory")
@@ -104,7 +108,7 @@ class PipelineSpec(SpecPart):
 
     @model_validator(mode="after")
     def _tables_apart(self) -> PipelineSpec:
-        """Tables are no part of each other, nor of what is read: what is found in a table's folder is taken for it."""
+        """Refuse tables that share a folder with each other or with an input: a table owns all files in its folder."""
         settings = {"sink": self.sink, "unmatched": self.unmatched, "quarantine": self.quarantine}
         tables = {**settings, "duplicates": self.duplicates}
         owned = {name: table.path for name, table in tables.items() if table is not None and table.path is not None}
@@ -120,24 +124,29 @@ class PipelineSpec(SpecPart):
         ]:
             if _within(path, there) or _within(there, path):
                 raise ValueError(
-                    f"{name} and {other} share a folder: {path} and {there}. Give each a folder of its own, outside of "
-                    "the other's"
+                    f"{name} and {other} share a folder: {path} and {there}. Give each its own folder, outside of the "
+                    "other's"
                 )
         return self
 
     @model_validator(mode="after")
     def _updates_apart(self) -> PipelineSpec:
-        """What was applied to a relation is remembered by its name."""
+        """Refuse two joins with updates of the same relation name: the ledger records updates by that name."""
         names = [step.join.relation.name for step in self.steps if step.join is not None and step.join.updates]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"two joins have updates of a relation {name!r}; give one of them, or another name")
+                raise ValueError(
+                    f"two joins have updates of a relation {name!r}; keep the updates of one, or rename a relation"
+                )
         return self
 
     @model_validator(mode="after")
     def _tables_for_all(self) -> PipelineSpec:
         if self.unmatched is None and any(_ends_unmatched(step.join) for step in self.steps if step.join is not None):
-            raise ValueError("a join has rows without a partner end in a table: give `unmatched`, or unmatched: null")
+            raise ValueError(
+                "a join sends rows without a match to a table: give the pipeline an `unmatched` table, or set "
+                "unmatched: null in the join"
+            )
         return self
 
     @model_validator(mode="after")
@@ -145,57 +154,57 @@ class PipelineSpec(SpecPart):
         kinds = [next(iter(step.model_fields_set)) for step in self.steps]
         inner = "".join("c" if kind == "compute" else "j" for kind in kinds).strip("c")
         if not inner:
-            raise ValueError("a pipeline needs a step that joins, not compute alone")
+            raise ValueError("a pipeline needs at least one joining step; compute alone is not enough")
         if "c" in inner:
-            raise ValueError("compute comes before the first step that joins, or after the last")
+            raise ValueError("compute must come before the first joining step or after the last")
         if "changes" in kinds:
             self._require_snapshots(kinds)
         if self.latency is not None and "join" not in kinds:
-            raise ValueError("latency is for pipelines with a join: rows wait for a pass over its relation")
+            raise ValueError("latency needs a join step: rows wait for a pass over its relation")
         return self
 
     @model_validator(mode="after")
     def _overload_fits(self) -> PipelineSpec:
-        """Rows that were shed must come to the same as if they had not been, and a batch must see all that waits."""
+        """Refuse settings that would change the results of shed rows, or hide waiting rows from a batch."""
         if self.overload is None:
             return self
         goal_s, every_s = self.overload.goal_s, parse_duration(self.every)
-        if goal_s < round(_LEAST_TRIGGERS * every_s, 9):  # thrice 0.1 is not 0.3
+        if goal_s < round(_LEAST_TRIGGERS * every_s, 9):  # rounded because 3 * 0.1 > 0.3
             raise ValueError(
-                f"overload: a latency of {self.overload.latency} cannot be kept with a batch every {self.every}: rows "
-                f"wait for their batch to begin, and then for it. Give at least {_LEAST_TRIGGERS * every_s:g}s, or a "
-                "shorter `every`"
+                f"overload: a latency of {self.overload.latency} is not possible with a batch every {self.every}: rows "
+                f"wait for their batch to begin, and then for it to end. Set at least {_LEAST_TRIGGERS * every_s:g}s, "
+                "or a shorter `every`"
             )
         for limit in _LIMITS:
             if limit in self.source.model_fields_set:
                 raise ValueError(
-                    f"overload does not go with {limit}: what waits outside of a batch is not seen, and late. Leave "
-                    f"{limit} out: each batch then takes in all that waits"
+                    f"overload cannot be combined with {limit}: rows that wait outside of a batch are not seen, and "
+                    f"are late. Leave {limit} out: each batch then takes in all waiting rows"
                 )
         if self.latency is not None:
-            raise ValueError("overload does not go with latency, which lets rows wait on purpose; give one of them")
+            raise ValueError("overload cannot be combined with latency, which makes rows wait on purpose; set only one")
         if self.route == "range" and self.source.format != "parquet":
             raise ValueError(
-                f"overload goes with route: range for Parquet, which workers read themselves, not for "
-                f"{self.source.format}: rows that are sent to other workers come there in no fixed order, and a replay "
-                "would shed others. Leave route out"
+                f"overload allows route: range only for Parquet, which workers read themselves, not for "
+                f"{self.source.format}: rows sent to other workers arrive in no fixed order, and a replay would shed "
+                "others. Leave route out"
             )
         for step in self.steps:
             if step.deduplicate is not None:
                 raise ValueError(
-                    "overload does not go with deduplicate: which of two rows with the same key came first would "
-                    "depend on which was shed. Let a pipeline of its own tell duplicates"
+                    "overload cannot be combined with deduplicate: which of two rows with the same key came first "
+                    "would depend on which was shed. Deduplicate in a separate pipeline"
                 )
             if step.changes is not None:
-                raise ValueError("overload does not go with changes: rows that were shed would seem to be deleted")
+                raise ValueError("overload cannot be combined with changes: shed rows would look deleted")
         return self._valued_by_a_join(self.overload)
 
     def _valued_by_a_join(self, overload: OverloadSpec) -> PipelineSpec:
         joins = [step.join.relation.name for step in self.steps if step.join is not None]
         if overload.relation is not None and joins.count(overload.relation) != 1:
             raise ValueError(
-                f"overload: rows are valued by their matches in {overload.relation!r}, but the joins are with "
-                f"{', '.join(map(repr, joins)) or 'none'}; name one of them, which is there once"
+                f"overload: relation is {overload.relation!r}, but the joins are with "
+                f"{', '.join(map(repr, joins)) or 'none'}; name a relation that exactly one join uses"
             )
         if overload.strategy in ("top_w", "cluster_sampling") and not joins:
             raise ValueError(f"overload: {overload.strategy} values rows by their matches, and there is no join")
@@ -203,15 +212,15 @@ class PipelineSpec(SpecPart):
 
     def _require_snapshots(self, kinds: Sequence[str]) -> None:
         if [kind for kind in kinds if kind != "compute"] != ["changes"]:
-            raise ValueError("changes is the only step that joins in its pipeline; give the others one of their own")
+            raise ValueError("changes must be the only joining step; move the others to a separate pipeline")
         if not isinstance(self.source, FileSource):
             raise ValueError(f"changes needs whole snapshots as files; the source is {self.source.format}")
         if self.latency is not None:
-            raise ValueError("latency does not go with changes: a snapshot is compared as a whole")
+            raise ValueError("latency cannot be combined with changes: a snapshot is compared as a whole")
 
     @property
     def tables(self) -> dict[str, TableSpec]:
-        """The tables by the outcome of the rows that end in them."""
+        """Tables by the outcome of the rows that end in them."""
         tables = {
             "joined": self.sink,
             "unmatched": self.unmatched,
@@ -230,12 +239,12 @@ class PipelineSpec(SpecPart):
 
     @property
     def relations(self) -> list[Path]:
-        """The relations of its steps, in their order."""
+        """Relations of the steps, in order."""
         parts = [step.join or step.keyed for step in self.steps]
         return [part.relation for part in parts if part is not None]
 
     def below(self, folder: Path) -> PipelineSpec:
-        """The same with every relative path taken from a folder."""
+        """Return the same spec with every relative path resolved against ``folder``."""
         return PipelineSpec.model_validate(_below(self.model_dump(by_alias=True, exclude_unset=True), folder))
 
 

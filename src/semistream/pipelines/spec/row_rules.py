@@ -1,4 +1,4 @@
-"""RowRule: what a value of a source's column must be like, for its row to be worth loading."""
+"""RowRule: a condition that the values of a source column must meet; rows that break it are quarantined."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from semistream.errors import ColumnNotFound, InvalidArgument
 
 @dataclass(frozen=True)
 class RowRule:
-    """A column's values are not null, lie between ``least`` and ``most``, and are among ``one_of``, as far as given.
+    """Rule for the values of a column: not null, between ``least`` and ``most``, and among ``one_of``, where given.
 
-    A null is none of the others' business: only ``not_null`` refuses it. NaN lies between no bounds.
+    Only ``not_null`` refuses a null; the other conditions let it pass. NaN breaks every bound.
 
     >>> rule = RowRule("quantity", least=1, most=1000)
     >>> rule.broken(pa.array([0, 1, None, 2000])).to_pylist()
@@ -37,10 +37,10 @@ class RowRule:
 
     def __post_init__(self) -> None:
         if not self._parts:
-            raise InvalidArgument(f"the rule for {self.column!r} asks for nothing; give not_null, min, max or one_of.")
+            raise InvalidArgument(f"the rule for {self.column!r} is empty; give not_null, min, max or one_of.")
 
     def require_fits(self, schema: pa.Schema) -> None:
-        """Refuse a rule that a column of the schema cannot be held against."""
+        """Refuse a rule for a missing column, with values of another type, or with min above max."""
         if self.column not in schema.names:
             raise ColumnNotFound(self.column, schema.names, where="the source")
         type_ = schema.field(self.column).type
@@ -51,11 +51,11 @@ class RowRule:
             least, most = _scalar(self.least, type_, self.column), _scalar(self.most, type_, self.column)
             if not pc.less_equal(least, most).as_py():
                 raise InvalidArgument(
-                    f"the rule for {self.column!r} lets no value pass: min is {self.least}, and max is {self.most}."
+                    f"the rule for {self.column!r} lets no value pass: min is {self.least}, but max is {self.most}."
                 )
 
     def broken(self, values: pa.Array) -> pa.BooleanArray:
-        """Which values break the rule."""
+        """Return a mask of the values that break the rule."""
         return reduce(pc.or_, self._flags(values))
 
     def _flags(self, values: pa.Array) -> Iterator[pa.Array]:
@@ -86,12 +86,12 @@ class RowRule:
 
     @property
     def reason(self) -> str:
-        """Why a row that breaks it is refused."""
+        """Reason given in the quarantine for a row that breaks the rule."""
         return f"{self.column} {' or '.join(self._parts)}"
 
 
 def first_broken(rules: Sequence[RowRule], batch: pa.RecordBatch) -> pa.StringArray:
-    """For each row of a batch the reason of the first rule that it breaks; null if it keeps all.
+    """Return for each row of a batch the reason of the first rule that it breaks, or null if it breaks none.
 
     >>> rows = pa.record_batch({"a": [1, None], "b": [0, 7]})
     >>> first_broken([RowRule("a", not_null=True), RowRule("b", least=1)], rows).to_pylist()
@@ -104,7 +104,7 @@ def first_broken(rules: Sequence[RowRule], batch: pa.RecordBatch) -> pa.StringAr
 
 
 def readable_time(column: str, type_: pa.DataType) -> RowRule | None:
-    """The rule that a date or time is of a year from 1 to 9999, as others write and read it; None for other types."""
+    """Return a rule for years from 1 to 9999, which other readers can parse, or None if the column has no dates."""
     if pa.types.is_date(type_):
         return RowRule(column, least=date.min, most=date.max)
     if pa.types.is_timestamp(type_):
@@ -114,23 +114,23 @@ def readable_time(column: str, type_: pa.DataType) -> RowRule | None:
 
 
 def _one_zero(values: pa.Array) -> pa.Array:
-    """Values as they are, but for -0.0, which equals 0.0 and yet is another value to a look-up."""
+    """Replace -0.0 by 0.0: the two are equal, but `is_in` tells them apart."""
     return pc.add(values, pa.scalar(0.0, values.type)) if pa.types.is_floating(values.type) else values
 
 
 def _scalar(value: Any, type_: pa.DataType, column: str) -> pa.Scalar:
-    """A value of a rule in the type of its column."""
+    """Convert a value of a rule to the type of its column."""
     try:
         plain = pa.scalar(value)
         if pa.types.is_boolean(plain.type) != pa.types.is_boolean(type_):
-            raise pa.ArrowInvalid("a boolean and something else")
+            raise pa.ArrowInvalid("booleans compare only with booleans")
         if isinstance(value, float) and math.isnan(value):
-            raise pa.ArrowInvalid("NaN is neither more nor less than others")
+            raise pa.ArrowInvalid("NaN is neither above nor below any value")
         if pa.types.is_decimal(type_) and isinstance(value, int | float):
             return pa.scalar(Decimal(str(value)), type_)
         return plain.cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError) as error:
         raise InvalidArgument(
-            f"a rule holds {column!r}, which is {type_}, against {value!r}, and that is not such a value ({error}). "
-            "Give one that is."
+            f"column {column!r} is {type_}, but its rule compares it with {value!r} ({error}). Give a value of the "
+            "column's type."
         ) from error

@@ -1,4 +1,4 @@
-"""Where a pipeline's rows come from: files in a folder, a topic of Kafka, or the built-in generator."""
+"""Sources of a pipeline's rows: files in a folder, a Kafka topic, or the built-in generator."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from semistream.pipelines.spec.part import SpecPart, as_value_error
 from semistream.pipelines.spec.row_rules import RowRule
 
 RESERVED = "__"
-"""What names of columns that a pipeline makes for itself begin with."""
+"""Prefix of the names of a pipeline's internal columns."""
 
 
 class RuleSpec(SpecPart):
-    """What the values of a column must be like."""
+    """Rule for the values of a column: not null, from ``min`` to ``max``, or among ``one_of``."""
 
     column: str
     not_null: bool = False
@@ -27,12 +27,12 @@ class RuleSpec(SpecPart):
 
     @property
     def rule(self) -> RowRule:
-        """The rule that rows are held against."""
+        """Rule that checks rows."""
         return RowRule(self.column, self.not_null, self.min, self.max, self.one_of)
 
 
 class TypedSource(SpecPart):
-    """A source whose rows have columns of given types, and are held against rules."""
+    """Source with typed columns, and rules that its rows must meet."""
 
     columns: dict[str, str] = Field(alias="schema", min_length=1)
     rules: tuple[RuleSpec, ...] = ()
@@ -44,7 +44,7 @@ class TypedSource(SpecPart):
         for name, type_ in columns.items():
             if name.startswith(RESERVED):
                 raise ValueError(
-                    f"{name!r}: names that begin with {RESERVED!r} are the pipeline's own; rename the column"
+                    f"{name!r}: names that begin with {RESERVED!r} are reserved for the pipeline; rename the column"
                 )
             as_value_error(column_type, type_)
         return columns
@@ -57,18 +57,18 @@ class TypedSource(SpecPart):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of a row in Arrow's types."""
+        """Columns of a row in Arrow types."""
         return pa.schema([(name, column_type(type_)) for name, type_ in self.columns.items()])
 
 
 class FileSource(TypedSource):
-    """Files that are put into a folder, once each and whole.
+    """Files that appear in a folder, each complete and written once.
 
-    ``on_schema_change`` says what becomes of a file without one of the columns, or with one of another type: its rows
-    go to the quarantine, or the pipeline stops. Columns that are not asked for are passed over, and reported.
+    ``on_schema_change`` applies to a file that lacks a column or has one of another type: its rows go to the
+    quarantine, or the pipeline stops. Extra columns are ignored and reported.
 
-    ``snapshots`` is for the detection of changes: each file is a whole snapshot, or each folder, from when it holds a
-    file ``_SUCCESS``, in the order of their names. One with other columns always stops the pipeline.
+    ``snapshots`` is for change detection: each file is a whole snapshot, or each folder as soon as it holds a file
+    ``_SUCCESS``, in the order of their names. A snapshot with other columns always stops the pipeline.
     """
 
     format: Literal["parquet", "json", "csv"]
@@ -79,7 +79,7 @@ class FileSource(TypedSource):
 
 
 class KafkaSource(TypedSource):
-    """A topic of Kafka, whose values are rows as JSON or CSV."""
+    """Kafka topic whose message values are rows in JSON or CSV."""
 
     format: Literal["kafka"]
     servers: str
@@ -90,9 +90,9 @@ class KafkaSource(TypedSource):
 
 
 class GeneratorSource(TypedSource):
-    """Made-up rows: ``key`` by Zipf's law over ``keys`` keys, ``seq`` the position, at ``rate`` rows a second.
+    """Generated rows at ``rate`` rows a second: ``key`` follows Zipf's law over ``keys`` keys, ``seq`` is the position.
 
-    The same ``seed`` gives the same rows. With ``rows`` it ends after so many.
+    The same ``seed`` gives the same rows. With ``rows``, the source ends after that many.
     """
 
     format: Literal["generator"]
@@ -107,7 +107,7 @@ class GeneratorSource(TypedSource):
     @classmethod
     def _its_columns(cls, columns: dict[str, str]) -> dict[str, str]:
         if columns != {"key": "bigint", "seq": "bigint"}:
-            raise ValueError("the generator's rows have the columns key and seq, both bigint; leave `schema` out")
+            raise ValueError("generated rows have the columns key and seq, both bigint; leave `schema` out")
         return columns
 
 

@@ -1,4 +1,4 @@
-"""The steps of a pipeline: joins with relations, and the transformations that are built on them."""
+"""Steps of a pipeline: joins with relations, and the transformations built on joins."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from semistream.pipelines.spec.source_spec import RESERVED
 
 
 class UpdatesSpec(SpecPart):
-    """Where changes of a relation come from: files with its columns, or a topic with such rows as JSON.
+    """Source of changes to a relation: files with its columns, or a Kafka topic with such rows in JSON.
 
-    A row is a delete if its column ``op`` has the value ``delete``; without ``op`` all are upserts. A message without a
-    value deletes the key that it has itself as a text. Within the files or a partition the last row of a key counts.
+    A row is a delete if its column ``op`` has the value ``delete``; without ``op`` all rows are upserts. A message
+    without a value deletes the key that the message's own key holds as text. Of several rows with the same key, in the
+    files or in a topic's partition, the last one counts.
     """
 
     format: Literal["parquet", "json", "csv", "kafka"]
@@ -32,18 +33,18 @@ class UpdatesSpec(SpecPart):
         if self.format == "kafka" and (self.servers is None or self.topic is None):
             raise ValueError("updates from Kafka need `servers` and `topic`")
         if self.format != "kafka" and self.path is None:
-            raise ValueError(f"updates as {self.format} files need `path`, the folder that they come to")
+            raise ValueError(f"updates from {self.format} files need `path`, the folder they arrive in")
         return self
 
 
 class JoinStep(SpecPart):
-    """A join of what comes with a relation.
+    """Join of the incoming rows with a relation.
 
-    ``unmatched`` says what becomes of rows without a partner. With ``null`` they go on, with nulls for R's columns;
-    with ``table`` they end in the pipeline's table of unmatched rows. With ``retry`` they wait, durable, are joined
-    when R has a new version that has a partner for them, and end in that table if none has come within ``retry_for``.
-    ``updates`` are applied to R between batches, each exactly once. ``disk`` says whether R is read past the system's
-    page cache (``direct``; ``auto`` where the file system can) or through it (``buffered``).
+    ``unmatched`` decides what happens to rows without a match. With ``null`` they go on, with nulls for R's columns.
+    With ``table`` they end in the pipeline's table of unmatched rows. With ``retry`` they wait in durable files, join
+    again when R has a new version, and end in that table if no match appears within ``retry_for``. ``updates`` are
+    applied to R between batches, each exactly once. ``disk`` reads R past the system's page cache (``direct``, or
+    ``auto`` where the file system supports it) or through it (``buffered``).
     """
 
     relation: Path
@@ -62,7 +63,7 @@ class JoinStep(SpecPart):
     @field_validator("unmatched", mode="before")
     @classmethod
     def _null_is_a_word(cls, value: Any) -> Any:
-        return "null" if value is None else value  # YAML reads a bare null as none
+        return "null" if value is None else value  # YAML reads a bare null as None
 
     @field_validator("retry_for")
     @classmethod
@@ -73,16 +74,16 @@ class JoinStep(SpecPart):
     @model_validator(mode="after")
     def _makes_sense(self) -> JoinStep:
         if self.on is None and self.where is None:
-            raise ValueError("a join needs `on` or `where`; say which columns must be equal, or what else must hold")
+            raise ValueError("a join needs `on`, the columns that must be equal, or `where`, another condition")
         if self.unmatched == "null" and self.how != "inner":
-            raise ValueError(f"unmatched: null gives R's columns as nulls, but a join of kind {self.how} has none")
+            raise ValueError(f"unmatched: null returns R's columns as nulls, but a join with how: {self.how} has none")
         if self.unmatched == "retry" and self.how == "anti":
-            raise ValueError("unmatched: retry waits for a partner, and an anti join lets pass what has none")
+            raise ValueError("unmatched: retry waits for a match, but an anti join passes on rows without one")
         return self
 
 
 class KeyedStep(SpecPart):
-    """A step that looks up columns of a row in a relation of keys, and adds those that are not there."""
+    """Step that looks up the ``key`` columns of a row in a relation of keys, and adds new keys to it."""
 
     relation: Path
     key: tuple[str, ...] = Field(min_length=1)
@@ -94,11 +95,11 @@ class KeyedStep(SpecPart):
 
 
 class SurrogateKeyStep(KeyedStep):
-    """Surrogate keys (MESH Fig. 1): the production ``key`` of a ``source`` is looked up, and its number goes ``into`` a
-    column. A key that is not there yet gets the next number, once, whatever is killed and replayed.
+    """Surrogate keys (MESH Fig. 1): look up the production ``key``, and put its number ``into`` a column.
 
-    ``source`` names this source: the same production key of another source has another number. Without it all sources
-    that use the relation share one space of keys.
+    A new key gets the next number, exactly once, also after a crash and replay. ``source`` names this source: the same
+    production key of another source has another number. Without it, all sources that use the relation share one key
+    space.
     """
 
     into: str
@@ -111,10 +112,10 @@ class SurrogateKeyStep(KeyedStep):
 
 
 class DeduplicateStep(KeyedStep):
-    """Duplicate detection: of rows with the same ``key`` the first that ever came is new, all others are duplicates.
+    """Duplicate detection: the first row ever with a ``key`` is new, all later ones are duplicates.
 
-    With ``drop`` these end in the table of duplicates, if the pipeline has one, and are counted; with ``flag`` they go
-    on, and the column ``into`` tells which they are.
+    With ``drop``, duplicates are counted and end in the table of duplicates, if the pipeline has one. With ``flag``,
+    they go on, marked in the boolean column ``into``.
     """
 
     mode: Literal["drop", "flag"] = "drop"
@@ -127,10 +128,10 @@ class DeduplicateStep(KeyedStep):
 
 
 class ChangesStep(KeyedStep):
-    """Change detection: each batch is a whole snapshot of a source's table, and rows are classed by the one before.
+    """Change detection: each batch is a whole snapshot of a source table, compared with the previous one.
 
-    The column ``into`` says ``inserted``, ``updated`` or ``unchanged``, and ``deleted`` for rows that are no longer
-    there; those of the kinds ``emit`` go on.
+    The column ``into`` classifies each row as ``inserted``, ``updated``, ``unchanged`` or, if the new snapshot lacks
+    it, ``deleted``. Only rows of the kinds in ``emit`` go on.
     """
 
     into: str = "change"
@@ -143,7 +144,7 @@ class ChangesStep(KeyedStep):
 
 
 class StepSpec(SpecPart):
-    """One step: a setting that says which, with the settings of that step."""
+    """Step of a pipeline: exactly one of the fields is set, and holds the settings of that kind of step."""
 
     join: JoinStep | None = None
     surrogate_key: SurrogateKeyStep | None = None
@@ -163,7 +164,9 @@ class StepSpec(SpecPart):
         given = self.model_fields_set
         if len(given) != 1:
             known = ", ".join(type(self).model_fields)
-            raise ValueError(f"a step is one of {known}; this one has {', '.join(sorted(given)) or 'none'}")
+            raise ValueError(
+                f"a step must be exactly one of {known}; this one has {', '.join(sorted(given)) or 'none'}"
+            )
         (name,) = given
         if getattr(self, name) is None:
             raise ValueError(f"the step {name} has no settings")
@@ -171,11 +174,11 @@ class StepSpec(SpecPart):
 
     @property
     def keyed(self) -> KeyedStep | None:
-        """The step, if it looks up a relation of keys of its own."""
+        """Settings of a keyed step; None for a join or compute step."""
         return self.surrogate_key or self.deduplicate or self.changes
 
 
 def _plain_column(name: str) -> str:
     if name.startswith(RESERVED):
-        raise ValueError(f"{name!r}: names that begin with {RESERVED!r} are the pipeline's own; take another")
+        raise ValueError(f"{name!r}: names that begin with {RESERVED!r} are reserved for the pipeline; use another")
     return name

@@ -1,4 +1,4 @@
-"""Pipeline files: YAML with `${VARIABLES}` for secrets, and errors that name the setting and the nearest valid one."""
+"""Read pipeline files: YAML with `${VARIABLES}` for secrets, and errors that suggest the nearest valid setting."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from semistream.errors import PipelineError
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.source_spec import SourceSpec
 
-_KIND = re.compile(r"|str|int|float|bool|tuple\[.*|dict\[.*|\[key\]")  # parts of a place that no file has
-_MERGE = "tag:yaml.org,2002:merge"  # that of the key <<
+_KIND = re.compile(r"|str|int|float|bool|tuple\[.*|dict\[.*|\[key\]")  # parts of pydantic's locations, not in a file
+_MERGE = "tag:yaml.org,2002:merge"  # tag of the key <<
 _VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def read_spec(path: Path | str, environment: Mapping[str, str] = os.environ) -> PipelineSpec:
-    """The pipeline of a file; its relative paths are taken from the file's folder.
+    """Read the pipeline of a file, and resolve its relative paths against the file's folder.
 
-    ``${NAME}`` in a value stands for a variable of the environment, so that no secret has to be in the file; ``$${``
-    for itself. Booleans are ``true`` and ``false`` only (YAML 1.2), so that a key ``on`` is a word.
+    ``${NAME}`` in a value is replaced by the environment variable, which keeps secrets out of the file; ``$${`` stands
+    for a literal ``${``. Only ``true`` and ``false`` are booleans (YAML 1.2), so the key ``on`` stays a string.
     """
     file = Path(path)
     try:
@@ -34,7 +34,7 @@ def read_spec(path: Path | str, environment: Mapping[str, str] = os.environ) -> 
     except OSError as error:
         raise PipelineError(f"{file} cannot be read: {error.strerror}. Give a pipeline's YAML file.") from error
     except UnicodeDecodeError as error:
-        raise PipelineError(f"{file} is not a text in UTF-8 ({error.reason}). Give a pipeline's YAML file.") from error
+        raise PipelineError(f"{file} is not UTF-8 text ({error.reason}). Give a pipeline's YAML file.") from error
     try:
         content = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
@@ -42,17 +42,17 @@ def read_spec(path: Path | str, environment: Mapping[str, str] = os.environ) -> 
     try:
         settings = _with_variables(content, environment, str(file))
     except RecursionError:
-        raise PipelineError(f"{file} has a part that contains itself, by an alias. Write it out.") from None
+        raise PipelineError(f"{file} has an alias that contains itself. Write the value out.") from None
     return make_spec(settings, where=str(file), folder=file.absolute().parent)
 
 
 def make_spec(content: Any, *, where: str = "the pipeline", folder: Path | None = None) -> PipelineSpec:
-    """The pipeline of nested mappings; all that is wrong with them is in one error.
+    """Build the pipeline of nested mappings; a single error lists every invalid setting.
 
-    Relative paths are taken from the ``folder``, if there is one.
+    Relative paths are resolved against ``folder``, if given.
     """
     if not isinstance(content, Mapping):
-        raise PipelineError(f"{where} holds no settings; a pipeline has {', '.join(_names(PipelineSpec))}.")
+        raise PipelineError(f"{where} has no settings; a pipeline has {', '.join(_names(PipelineSpec))}.")
     try:
         spec = PipelineSpec.model_validate(content)
         return spec if folder is None else spec.below(folder)
@@ -62,9 +62,10 @@ def make_spec(content: Any, *, where: str = "the pipeline", folder: Path | None 
 
 
 def _lines(errors: Sequence[ErrorDetails]) -> list[str]:
-    """A line for each setting that is wrong: of a value that is of none of several kinds there is one error for each.
+    """Return one line for each invalid setting.
 
-    A list that is too short because its items are wrong is none.
+    A value that fits none of several types has one error for each type; they are merged into one line. A list that is
+    too short only because its items are invalid is not reported.
     """
     listed: dict[str, list[str]] = {}
     for each in errors:
@@ -78,16 +79,16 @@ def _lines(errors: Sequence[ErrorDetails]) -> list[str]:
 
 
 def _message(error: ErrorDetails) -> str:
-    """What is wrong with a setting, with the nearest valid name if there is no such setting."""
+    """Describe the error of a setting; for an unknown name or value, suggest the nearest valid one."""
     if error["type"] == "extra_forbidden":
         known = _names(_model_at(error["loc"][:-1]))
-        return f"there is no such setting; there are {', '.join(known)}.{_nearest(str(error['loc'][-1]), known)}"
+        return f"unknown setting; valid settings are {', '.join(known)}.{_nearest(str(error['loc'][-1]), known)}"
     if error["type"] == "missing":
         return "is missing"
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         known = [tag for model in _models_of(SourceSpec) for tag in _tags(model)]
         given = error["input"].get("format") if isinstance(error["input"], Mapping) else error["input"]
-        return f"`format` is one of {', '.join(known)} (given: {given!r}).{_nearest(str(given), known)}"
+        return f"`format` must be one of {', '.join(known)} (given: {given!r}).{_nearest(str(given), known)}"
     message = error["msg"].removeprefix("Value error, ")
     given = error["input"]
     shown = "" if isinstance(given, Mapping | Sequence) and not isinstance(given, str) else f" (given: {given!r})"
@@ -110,7 +111,7 @@ def _place(location: tuple[int | str, ...]) -> str:
 
 
 def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
-    """The model that a place of the file is for."""
+    """Return the model of the spec at a location of the file."""
     model: type[BaseModel] = PipelineSpec
     for _, reached in _walk(location):
         model = reached
@@ -118,9 +119,9 @@ def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
 
 
 def _walk(location: tuple[int | str, ...]) -> Iterator[tuple[int | str, type[BaseModel]]]:
-    """The parts of a place that are in the file, and the model at each: some only say which kind of source it is.
+    """Yield each part of a location and the model there.
 
-    Such a part is given as no text.
+    A part that only names the kind of source is not in the file, and is yielded as an empty string.
     """
     model: type[BaseModel] = PipelineSpec
     choices: list[type[BaseModel]] = []
@@ -138,7 +139,7 @@ def _walk(location: tuple[int | str, ...]) -> Iterator[tuple[int | str, type[Bas
 
 
 def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
-    """The formats that a kind of source is for."""
+    """Return the values of ``format`` that select a kind of source."""
     field = model.model_fields.get("format")
     return () if field is None else get_args(field.annotation)
 
@@ -169,20 +170,20 @@ def _variable(found: re.Match[str], environment: Mapping[str, str], where: str) 
         return found[0][1:]
     if name not in environment:
         raise PipelineError(
-            f"{where} uses ${{{name}}}, but the environment has no {name}. Set it, or write $${{ for '${{'."
+            f"{where} uses ${{{name}}}, but the environment has no {name}. Set it, or write $${{ for a literal '${{'."
         )
     return environment[name]
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML as of 1.2 where it matters: ``on``, ``off``, ``yes`` and ``no`` are words, and no key comes twice."""
+    """YAML loader with the rules of YAML 1.2: ``on``, ``off``, ``yes`` and ``no`` are strings, keys are unique."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key for key, _ in node.value if key.tag != _MERGE]
         names = [self.construct_object(key, deep=True) for key in keys]
         for name, at in zip(names, keys, strict=True):
             if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{name!r} is there twice", at.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} appears twice", at.start_mark)
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
 

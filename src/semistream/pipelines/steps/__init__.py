@@ -1,1 +1,1 @@
-"""The ETL steps: joins, surrogate keys, duplicates, snapshot changes."""
+"""ETL steps: chained joins, surrogate keys, duplicate detection and change detection."""

@@ -1,7 +1,4 @@
-"""Chain: joins in a row, each with what comes out of the one before, and rows that end or stop on the way.
-
-EnteredRows: numbers of their own for rows that enter a link, since results of one source row share its number.
-"""
+"""Chain: consecutive joins, each fed with the results of the previous one, and the rows that end or stop on the way."""
 
 from __future__ import annotations
 
@@ -18,7 +15,9 @@ from semistream.pipelines.steps.row_flags import Bools, Numbers, RowFlags
 
 
 class EnteredRows:
-    """Gives each row that enters a number of its own in a ``column``, and its old one when it comes out again.
+    """Unique numbers for the rows that enter a link, in ``column``, and their old numbers when they leave it.
+
+    Rows need them because all results of one source row share its number.
 
     >>> entered = EnteredRows("n")
     >>> rows = entered.enter(pa.record_batch({"n": [7, 7]}))
@@ -33,7 +32,7 @@ class EnteredRows:
         self._met = RowFlags()
 
     def enter(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows with new numbers."""
+        """Return the rows with new numbers."""
         begin, end = self._rows, self._rows + rows.num_rows
         if end > self._old.size:
             more = np.zeros(max(end, 2 * self._old.size) - self._old.size, np.int64)
@@ -43,11 +42,11 @@ class EnteredRows:
         return self._numbered(rows, np.arange(begin, end))
 
     def leave(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows with the numbers that they had before."""
+        """Return the rows with their old numbers."""
         return self._numbered(rows, self._old[rows.column(self._column).to_numpy()])
 
     def first(self, rows: pa.RecordBatch, matched: Bools) -> Bools:
-        """Which matched results are the first of their row, among all that were asked for."""
+        """Return a mask of the matched results that are the first of their row, over all calls."""
         numbers, here = rows.column(self._column).to_numpy(), np.flatnonzero(matched)
         _, places = np.unique(numbers[here], return_index=True)
         places = here[places]
@@ -62,16 +61,16 @@ class EnteredRows:
 
 
 ROW = "__row"
-"""The column that numbers the rows of a task, so that each of them is seen to have an outcome."""
+"""Column with the number of a row within its task, by which outcomes are counted."""
 
-_TOGETHER = 1 << 15  # rows, at least, that go on to the next join together
+_TOGETHER = 1 << 15  # rows gathered before they enter the next join
 
 Missed = Literal["end", "keep", "wait", "stall"]
 Outcome = Literal["joined", "unmatched", "duplicate", "deferred", "waiting", "stalled", "silent"]
 
 
 class Joins(Protocol):
-    """What a chain needs of a join: results of rows that are pushed, and of all that wait."""
+    """Join as a chain uses it: `push` yields results while rows come, `flush` those of all rows still inside."""
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]: ...
 
@@ -80,17 +79,21 @@ class Joins(Protocol):
 
 @dataclass(frozen=True)
 class Link:
-    """How the results of a left join become rows that go on, end or stop.
+    """Rules that turn the results of a left join into rows that go on, end or stop.
 
-    The first ``width`` columns of a result are those of the row that came. R's key is the column ``marker``, null for
-    rows without a partner; it goes on only if ``keeps_marker``, under the name ``into`` if there is one.
-    Of kind ``"inner"``, matched rows go on, of kind ``"semi"`` too, but once each. Of kind ``"anti"`` the others go on,
-    and matched ones end unmatched. Of kind ``"first"`` matched rows are duplicates, which end, or go on too if there is
-    a ``flag``, the column that tells them.
+    The first ``width`` columns of a result are those of the row that came. The column ``marker`` has R's key, null for
+    rows without a match; it goes on only if ``keeps_marker``, renamed to ``into`` if given.
 
-    ``missed`` says what becomes of rows without a partner where these do not go on by kind: they end unmatched, are
-    kept with nulls, wait for R's next version, or are stalled until their ``keys`` are known. A row with a null among
-    these will never have a partner, and ends unmatched.
+    ``how`` decides which rows go on:
+
+    - ``"inner"``: matched rows, once for each match;
+    - ``"semi"``: matched rows, once each;
+    - ``"anti"``: rows without a match; matched rows end unmatched;
+    - ``"first"``: matched rows are duplicates and end, or go on marked in the column ``flag``, if given.
+
+    Except with ``"anti"``, ``missed`` decides what happens to rows without a match: they ``"end"`` unmatched, go on
+    with nulls (``"keep"``), ``"wait"`` for R's next version, or ``"stall"`` until their ``keys`` are known. A row with
+    a null in one of the ``keys`` can never match, and ends unmatched instead of stalling.
     """
 
     label: str
@@ -104,7 +107,7 @@ class Link:
     flag: str | None = None
 
     def passed_on(self, results: pa.Schema) -> pa.Schema:
-        """The columns of rows that go on, from those of the join's results."""
+        """Return the columns of rows that go on, given those of the join's results."""
         schema = results if self.keeps_marker else results.remove(self.marker)
         if self.into is not None:
             schema = schema.set(self.marker, schema.field(self.marker).with_name(self.into))
@@ -113,10 +116,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Stopped:
-    """Rows that go no further now, with their outcome and the number of the link at which it was decided.
+    """Rows that go no further for now, with their outcome and the number of the link that decided it.
 
-    Those that are ``silent`` have been through all links and are not to be seen. Those that were ``deferred``, are
-    ``waiting`` for R or ``stalled`` have the columns of rows that enter the link.
+    ``silent`` rows passed all links but are not emitted. ``deferred``, ``waiting`` and ``stalled`` rows have the
+    columns of rows that enter the link.
     """
 
     rows: pa.RecordBatch
@@ -125,10 +128,10 @@ class Stopped:
 
 
 class Chain:
-    """Joins in a row. A row may have several results in each; each of them goes its own way.
+    """Consecutive joins. A row may have several results in each; each result goes its own way.
 
-    If it ``defers``, rows that a join cannot answer from memory stop there. Results of a join that come a few at a time
-    go on to the next one many together.
+    With ``defers``, rows that a join cannot answer from memory stop there. Small batches of results are gathered into
+    larger ones before the next join.
 
     >>> import tempfile
     >>> from semistream import Relation, MeshJoin
@@ -150,7 +153,7 @@ class Chain:
         self._entered = [EnteredRows(ROW) if link.how in ("semi", "anti") else None for link, _ in links]
 
     def push(self, rows: pa.RecordBatch, link: int = 0) -> Iterator[Stopped]:
-        """Rows that enter at a link; gives those that stop meanwhile."""
+        """Push rows into a link, and yield the rows that stop meanwhile."""
         if link == len(self._links):
             yield Stopped(rows, "joined", link)
             return
@@ -167,11 +170,11 @@ class Chain:
             yield from self._follow(results, link)
 
     def resume(self, rows: pa.RecordBatch, link: int, first: pa.BooleanArray) -> Iterator[Stopped]:
-        """Rows that were stalled at a link of kind ``"first"``; ``first`` says which are the first of their key."""
+        """Resume rows stalled at a link of kind ``"first"``; ``first`` flags the first row of each key."""
         yield from self._tell_apart(rows, pc.invert(first), link)
 
     def flush(self) -> Iterator[Stopped]:
-        """All that is still on its way."""
+        """Push all rows still inside to their end, and yield them."""
         for link, (_, join) in enumerate(self._links):
             yield from self._push_gathered(link)
             for results in join.flush():
@@ -219,7 +222,7 @@ class Chain:
             yield from self._push_gathered(at + 1)
 
     def _push_gathered(self, link: int) -> Iterator[Stopped]:
-        """Let rows that have gathered enter a link."""
+        """Push the rows gathered for a link into it."""
         gathered = self._gathered[link]
         if gathered:
             rows = gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)
@@ -227,7 +230,7 @@ class Chain:
             yield from self.push(rows, link)
 
     def _missed(self, rows: pa.RecordBatch, at: int) -> Iterator[Stopped]:
-        """Rows without a partner, which is not what their link lets go on."""
+        """Yield rows without a match, with the outcome that ``Link.missed`` gives them."""
         if not rows.num_rows:
             return
         link = self._links[at][0]
@@ -242,7 +245,7 @@ class Chain:
             yield Stopped(rows.select(range(link.width)), "stalled" if link.missed == "stall" else "waiting", at)
 
     def _tell_apart(self, rows: pa.RecordBatch, duplicate: pa.BooleanArray | None, at: int) -> Iterator[Stopped]:
-        """Rows that are duplicates, all of them if it is not said which, and rows that are new."""
+        """Separate duplicates from new rows; without a ``duplicate`` mask, all rows are duplicates."""
         if not rows.num_rows:
             return
         link = self._links[at][0]

@@ -1,4 +1,4 @@
-"""Duplicate detection: of rows with the same business key, the first that ever came is new."""
+"""Duplicate detection: the first row ever with a business key is new, all later ones are duplicates."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from semistream.relation import Change, Relation, Transaction
 from semistream.storage.local_files import sync_file, sync_folder
 
 ACCEPTED_IN = "batch_id"
-"""The column that has the batch in which a key came first."""
+"""Column with the batch in which a key first appeared."""
 _POSITION = "__position"
 
 
 class SeenKeys:
-    """A relation of all keys that were ever accepted: what is kept in memory does not grow with it.
+    """Relation of all keys ever accepted. It lives on disk: memory use does not grow with the number of keys.
 
-    Which rows are the first of their key follows from the stalled rows, in the order of their files, and from the
-    version before the transaction: no other writer comes in between, so two pipelines that share the relation never
-    accept the same key.
+    The stalled rows, in the order of their files, and the version before the transaction determine the first row of
+    each key. No other writer comes in between, so two pipelines that share the relation never accept the same key.
     """
 
     def __init__(self, path: Path, key: pa.Schema) -> None:
@@ -35,10 +34,10 @@ class SeenKeys:
     def accept(
         self, folder: Path, files: Sequence[WaitingFile], columns: Sequence[str], transaction: Transaction, batch: int
     ) -> tuple[Relation, list[str]]:
-        """Add the keys of stalled rows that are new.
+        """Add the new keys among the stalled rows.
 
-        Gives the version that has them, and for each file the name of one beside it that says which of its rows are the
-        first of their key.
+        Return the version with these keys, and for each file the name of a file beside it with a flag for each row:
+        True for the first of its key.
         """
         stalled = stalled_keys(folder, files, columns).rename_columns(self._columns)
         positions = stalled.append_column(_POSITION, pa.array(np.arange(stalled.num_rows)))

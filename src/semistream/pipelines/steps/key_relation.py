@@ -1,4 +1,4 @@
-"""Relations of keys that a pipeline adds to: made empty, and looked up for keys that are not there yet."""
+"""Relations of keys that a pipeline adds to: create them empty, find new keys, and change them beside other writers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PATIENCE_S, _AGAIN_S = 60.0, 0.1
 
 
 def open_key_relation(path: Path, key: pa.Schema, value: pa.Field) -> Relation:
-    """The relation of a value by keys; one that is not there is made, without rows.
+    """Open a relation from key columns to one value; create an empty one if it is missing.
 
-    One that is there may have other names for its key columns, as pipelines may share it: they are taken by position.
+    An existing one may have other names for its key columns, since pipelines may share it: keys go by position.
     """
     schema = key.append(value)
     if not (path / "CURRENT").exists():
@@ -29,8 +29,8 @@ def open_key_relation(path: Path, key: pa.Schema, value: pa.Field) -> Relation:
     if (*relation.key, value.name) != tuple(found.names) or found.types != schema.types:
         raise PipelineError(
             f"{path} has the columns ({_described(found)}) and the key ({', '.join(relation.key)}); the step needs "
-            f"({_described(schema)}) and all but the last as key. Give it another relation, or a path where there is "
-            "none: it is made."
+            f"({_described(schema)}) with all but the last as key. Give it another relation, or an unused path, where "
+            "one is created."
         )
     return relation
 
@@ -43,7 +43,7 @@ def change_shared(
     patience_s: float = _PATIENCE_S,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Relation:
-    """`Relation.change` of a relation that other pipelines write to as well: waits a while until they have done."""
+    """Call `Relation.change`, and retry for ``patience_s`` seconds while another pipeline holds the writer lock."""
     waited_s = 0.0
     while True:
         try:
@@ -56,12 +56,12 @@ def change_shared(
 
 
 def stalled_keys(folder: Path, files: Sequence[WaitingFile], key: Sequence[str]) -> pa.Table:
-    """The keys of rows that are stalled, one for each row, in the order of the files."""
+    """Return the keys of stalled rows, one for each row, in the order of the files."""
     return pa.concat_tables([pq.read_table(folder / file.path, columns=list(key)) for file in files])
 
 
 def unknown_keys(relation: Relation, keys: pa.Table) -> pa.Table:
-    """Those among distinct keys that a relation does not have."""
+    """Return those of the distinct ``keys`` that the relation lacks."""
     found = relation.lookup(keys.cast(_key_schema(relation)), columns=list(relation.key))
     return keys.join(found.cast(keys.schema), keys=keys.column_names, join_type="left anti") if found.num_rows else keys
 

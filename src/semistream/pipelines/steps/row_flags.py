@@ -1,4 +1,4 @@
-"""RowFlags: a flag for each of the rows of a task, however many come."""
+"""RowFlags: a growing array with one flag for each row of a task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class RowFlags:
-    """Flags by the number of a row, none of which is set at first.
+    """Flags by row number, all unset at first.
 
     >>> flags = RowFlags()
     >>> flags.set(np.array([0, 3]))
@@ -23,21 +23,21 @@ class RowFlags:
 
     @property
     def untouched(self) -> bool:
-        """Whether no flag was ever set or asked for."""
+        """True if no flag was ever set or read."""
         return not self._flags.size
 
     def set(self, numbers: Numbers) -> None:
-        """Set those of some rows."""
+        """Set the flags of these rows."""
         self._grow(int(numbers.max(initial=-1)) + 1)
         self._flags[numbers] = True
 
     def are_set(self, numbers: Numbers) -> Bools:
-        """Whether those of some rows are set."""
+        """Return the flags of these rows."""
         self._grow(int(numbers.max(initial=-1)) + 1)
         return self._flags[numbers]
 
     def upto(self, rows: int) -> Bools:
-        """Those of the first so many rows."""
+        """Return the flags of the first ``rows`` rows."""
         self._grow(rows)
         return self._flags[:rows]
 

@@ -1,6 +1,7 @@
-"""Change detection: a snapshot of a source's table against the one before, row by row and at its end.
+"""Change detection: compare each snapshot of a source table with the previous one, which is kept as a relation.
 
-What a snapshot's end takes: the rows that are no longer there, and the relation that becomes the new snapshot.
+`ChangeChain` classifies rows as inserted, updated or unchanged. At the end of a snapshot, `end_snapshot` finds the
+deleted rows, and `publish_snapshot` turns the relation into the new snapshot.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from semistream.relation import Change, PageRun, Relation, Transaction
 
 INSERTED, UPDATED, UNCHANGED, DELETED = "inserted", "updated", "unchanged", "deleted"
 BEFORE = "__before"
-"""What is put behind the names of the columns of the snapshot before."""
+"""Suffix of the column names of the previous snapshot."""
 
 
 @dataclass(frozen=True)
 class ChangesPlan:
-    """How rows are classed: by the columns ``compared``; those of the kinds ``emit`` go on with the column ``into``.
+    """Settings of change detection: rows are updated if one of the columns ``compared`` differs.
 
-    The results of the join have R's key in the column ``marker``, null for rows that were not there before.
+    Rows of the kinds ``emit`` go on, with their kind in the column ``into``. The first ``width`` columns of the join's
+    results are those of the row; the column ``marker`` has R's key, null for inserted rows.
     """
 
     width: int
@@ -43,29 +45,29 @@ class ChangesPlan:
 
 
 class MetRows:
-    """A bit for each row of R: whether a tuple of the stream has met it."""
+    """One bit for each row of R, set once a tuple of the stream matches it."""
 
     def __init__(self, relation: Relation) -> None:
         self._first = first_rows(relation)
         self.bits: Bools = np.zeros(int(self._first[-1]), np.bool_)
 
     def meet(self, run: PageRun, page: Int32s, row: Int32s) -> None:
-        """Pairs were joined."""
+        """Record joined pairs, by page within the run and row within the page."""
         self.bits[self._first[run.pages[page]] + row] = True
 
     def save(self, path: Path) -> None:
-        """Write the bits to a file, eight in a byte."""
+        """Write the bits to a file, eight to a byte."""
         with path.open("wb") as file:
             np.save(file, np.packbits(self.bits))
 
 
 def first_rows(relation: Relation) -> Int64s:
-    """The number of the first row of each page, and behind them of all rows."""
+    """Return the number of the first row of each page, followed by the number of rows."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(relation.table.rows, dtype=np.int64)])
 
 
 def load_met(paths: Sequence[Path], rows: int) -> Bools:
-    """Which rows any of the tasks has met."""
+    """Return a mask of the rows of R that any task has matched."""
     met = np.zeros(rows, np.bool_)
     for path in paths:
         met |= np.unpackbits(np.load(path), count=rows).astype(np.bool_)
@@ -73,7 +75,7 @@ def load_met(paths: Sequence[Path], rows: int) -> Bools:
 
 
 def unmet_rows(relation: Relation, met: Bools) -> Iterator[pa.RecordBatch]:
-    """The rows of R that nobody has met: only their pages are read."""
+    """Yield the rows of R that no task has matched; read only their pages."""
     first = first_rows(relation)
     missed = np.flatnonzero(np.add.reduceat(~met, first[:-1])) if met.size else np.zeros(0, np.intp)
     for run in relation.read_pages(missed):
@@ -85,9 +87,9 @@ def unmet_rows(relation: Relation, met: Bools) -> Iterator[pa.RecordBatch]:
 
 
 class ChangeChain:
-    """Classes rows by the results of a left join with the snapshot before; those that are new are also kept as upserts.
+    """Classifier of rows by a left join with the previous snapshot; inserted and updated rows are kept as upserts.
 
-    It is driven like a `Chain` of one link.
+    It has the methods of a `Chain` with one link.
     """
 
     def __init__(self, plan: ChangesPlan, join: SemiStreamJoin, source: pa.Schema, upserts: TableWriter) -> None:
@@ -95,12 +97,12 @@ class ChangeChain:
         self.counts = dict.fromkeys((INSERTED, UPDATED, UNCHANGED), 0)
 
     def push(self, rows: pa.RecordBatch, _: int = 0) -> Iterator[Stopped]:
-        """Rows of the snapshot."""
+        """Push rows of the snapshot, and yield classified rows."""
         for results in self._join.push(rows):
             yield from self._classed(results)
 
     def flush(self) -> Iterator[Stopped]:
-        """All that is still on its way."""
+        """Yield the classified rows still inside the join."""
         for results in self._join.flush():
             yield from self._classed(results)
 
@@ -130,7 +132,7 @@ class ChangeChain:
 
 
 def same_values(left: pa.Array, right: pa.Array) -> Bools:
-    """Which values are the same; two nulls are, and so are two NaN.
+    """Return a mask of equal values; two nulls are equal, and so are two NaN.
 
     >>> same_values(pa.array([1.0, None, float("nan"), 2.0]), pa.array([1.0, None, float("nan"), None])).tolist()
     [True, True, True, False]
@@ -145,17 +147,17 @@ def same_values(left: pa.Array, right: pa.Array) -> Bools:
 
 
 UPSERTS, DELETES, MET = "upserts", "deletes", "met"
-"""Files in the folder of rows: rows that are new, keys that are gone, and which rows were met."""
+"""Kinds of files in the folder of rows: inserted and updated rows, deleted keys, and bits of matched rows."""
 WITHHELD = "deletes_withheld"
-"""The count of rows that nobody has met, in a snapshot of which some rows could not be read or are invalid."""
+"""Count of unmatched rows that do not count as deleted because the snapshot has invalid or unreadable rows."""
 
 
 def end_snapshot(
     relation: Relation, plan: ChangesPlan, work: TaskResult, folder: Path, joined: TableLayout, prefix: str
 ) -> TaskResult:
-    """What the work for a snapshot came to, with the rows of the one before that nobody has met: they were deleted.
+    """Add the deleted rows to the result of a snapshot: rows of the previous one without a match.
 
-    Unless a row of the snapshot is invalid: it may be one of those, so none of them is taken for deleted, and all stay.
+    If a row of the snapshot is invalid, it may be one of these: then none counts as deleted, and all stay.
     """
     met = load_met([folder / file.path for file in work.files.get(MET, [])], relation.num_rows)
     if work.outcomes.get("invalid"):
@@ -179,7 +181,7 @@ def end_snapshot(
 
 
 def publish_snapshot(relation: Relation, work: TaskResult, folder: Path, transaction: Transaction) -> Relation:
-    """Let the relation be the new snapshot, once for each transaction."""
+    """Turn the relation into the new snapshot, once for each transaction."""
 
     def change(current: Relation) -> Change:
         upserts = _read(folder, work.files.get(UPSERTS, []))

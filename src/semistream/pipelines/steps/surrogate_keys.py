@@ -1,4 +1,4 @@
-"""Surrogate keys (MESH Fig. 1): production keys that are not known yet get consecutive numbers, each once."""
+"""Surrogate keys (MESH Fig. 1): assign consecutive numbers to new production keys, exactly once each."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from semistream.pipelines.steps.key_relation import change_shared, open_key_rela
 from semistream.relation import Change, Relation, Transaction
 
 NUMBER = "surrogate_key"
-"""The column that has the number of a key, and the counter of the relation that has the next one."""
+"""Column with the number of a key; also the name of the relation's counter, which holds the next number."""
 
 SOURCE = "source"
-"""The column that tells sources apart whose keys are not the same."""
+"""Column that separates the key spaces of sources."""
 
 
 class SurrogateKeys:
-    """A relation of numbers by production key. The first number is 1.
+    """Relation of numbers by production key. The first number is 1.
 
-    The numbers of a transaction follow from its keys and from the version before: they are given in the order of the
-    keys, while no other writer can, and are published with the transaction's number. So it makes no difference how
-    often the same transaction is tried, or which pipelines share the relation.
+    The keys of a transaction and the version before it determine its numbers: they are assigned in key order, under the
+    writer lock, and published with the transaction's number. The same transaction can be tried any number of times, and
+    several pipelines can share the relation.
     """
 
     def __init__(self, path: Path, key: pa.Schema) -> None:
@@ -34,9 +34,9 @@ class SurrogateKeys:
     def assign(
         self, folder: Path, files: Sequence[WaitingFile], columns: Sequence[str], transaction: Transaction
     ) -> Relation:
-        """Give numbers to the keys of stalled rows that have none; gives the version that has them all.
+        """Assign numbers to the new keys of stalled rows, and return the version with all of them.
 
-        ``columns`` are those of the rows that are looked up by the relation's key.
+        ``columns`` are the key columns of the rows, in the order of the relation's key.
         """
         stalled = stalled_keys(folder, files, columns).rename_columns(list(self.relation.key))
         reached("before keys")

@@ -1,4 +1,4 @@
-"""Rows that change a relation: the last one of each key counts, and says whether it is an upsert or a delete."""
+"""Rows that change a relation by upserts and deletes; the last row of each key counts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _POSITION = "__position"
 
 @dataclass(frozen=True)
 class UpdateRows:
-    """Rows in the order in which they came, with R's columns; ``deletes`` flags those that delete their key."""
+    """Update rows in order of arrival, with R's columns; ``deletes`` flags rows that delete their key."""
 
     rows: pa.Table
     deletes: pa.ChunkedArray | pa.Array
 
     def change(self, relation: Relation) -> Change:
-        """What they change, all together."""
+        """Return the combined change of all rows."""
         last = last_of_keys(self.rows, relation.key)
         rows, deletes = self.rows.take(last), pc.take(self.deletes, last)
         upserts = rows.filter(pc.invert(deletes))
@@ -33,7 +33,7 @@ class UpdateRows:
 
 
 def last_of_keys(rows: pa.Table, key: Sequence[str]) -> pa.Array:
-    """The position of the last row of each key, in their order.
+    """Return the position of the last row of each key, in ascending order.
 
     >>> last_of_keys(pa.table({"k": [1, 2, 1]}), ["k"]).to_pylist()
     [1, 2]
@@ -44,5 +44,5 @@ def last_of_keys(rows: pa.Table, key: Sequence[str]) -> pa.Array:
 
 
 def without_key(rows: pa.Table, key: Sequence[str]) -> pa.BooleanArray | pa.ChunkedArray:
-    """Which rows have a null in their key."""
+    """Return a mask of the rows with a null in their key."""
     return reduce(pc.or_, [pc.is_null(rows.column(name)) for name in key])

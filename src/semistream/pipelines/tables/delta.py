@@ -1,4 +1,4 @@
-"""A Delta table: files are added in a transaction that carries the number of the batch, by delta-rs, without a JVM."""
+"""Delta tables, written by delta-rs without a JVM: one transaction adds the files of a batch and records its number."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WRITTEN_BY = "semistream"
 
 
 class DeltaSink(Table):
-    """Appends to a Delta table.
+    """Table that appends to a Delta table.
 
-    A commit has two application transactions (Delta's ``txn`` action) with the batch as version: that of the pipeline's
-    checkpoint says what need not be committed again, and that of the pipeline tells a table that it has written to with
-    another checkpoint, where all rows would come twice.
+    Each commit carries two application transactions (Delta's ``txn`` action) with the batch number as version. The one
+    named after the checkpoint prevents a second commit of the same batch. The one named after the pipeline reveals a
+    table that the same pipeline wrote from another checkpoint, where every row would be added twice.
     """
 
     def __init__(self, spec: TableSpec, schema: pa.Schema, owner: Owner, outbox: Path) -> None:
@@ -37,11 +37,11 @@ class DeltaSink(Table):
 
     @property
     def layout(self) -> TableLayout:
-        """Files lie in the table's folder, where no reader sees them before the log names them."""
+        """Layout of the data files: in the table's folder, unseen by readers until the Delta log names them."""
         return TableLayout(str(self.path), self.schema, self.partition_by, owner=self._files, takes_copies=True)
 
     def open(self) -> None:
-        """Make the table if there is none, and refuse one with other columns, or of another checkpoint."""
+        """Create the table if it is missing; refuse one with other columns, other partitions or another checkpoint."""
 
         try:
             DeltaTable.create(
@@ -49,21 +49,21 @@ class DeltaSink(Table):
             )
             table = DeltaTable(str(self.path))
         except (DeltaError, OSError) as error:
-            raise PipelineError(f"the Delta table {self.path} cannot be opened or made: {error}") from error
+            raise PipelineError(f"the Delta table {self.path} cannot be opened or created: {error}") from error
         require_same_columns(self.path, _plain(pa.schema(table.schema().to_arrow())), _plain(self.schema))
         if (there := tuple(table.metadata().partition_columns)) != self.partition_by:
             raise PipelineError(
-                f"the Delta table {self.path} is partitioned by ({', '.join(there)}), the pipeline's rows by "
-                f"({', '.join(self.partition_by)}). Say so in the pipeline, or give it another table."
+                f"the Delta table {self.path} is partitioned by ({', '.join(there)}), but the pipeline partitions by "
+                f"({', '.join(self.partition_by)}). Set partition_by to match the table, or use another table."
             )
         if table.transaction_version(self._app) is not None and table.transaction_version(self._checkpoint) is None:
             raise PipelineError(
                 f"the Delta table {self.path} has rows of the pipeline {self.owner.name!r} from another checkpoint. "
-                "All rows would come twice: restore that checkpoint, give the pipeline another name, or another table."
+                "All rows would be added twice: restore that checkpoint, or use another pipeline name or table."
             )
 
     def commit(self, batch: int, files: Sequence[WrittenFile]) -> None:
-        """Add the files of a batch in one transaction, unless the table has that batch."""
+        """Add the files of a batch in one transaction, unless the table already has that batch."""
 
         if not files:
             return
@@ -90,11 +90,14 @@ class DeltaSink(Table):
         except (DeltaError, OSError) as error:
             raise PipelineError(
                 f"batch {batch} cannot be committed to the Delta table {self.path}: {error}. Its files are written; "
-                "start the pipeline again when the table can be written."
+                "make the table writable and start the pipeline again."
             ) from error
 
     def vacuum(self, in_use: set[str]) -> list[Path]:
-        """Remove files of this checkpoint that no version of the table names: others' may be about to be committed."""
+        """Remove files of this checkpoint that no version of the table names.
+
+        Files of other checkpoints stay: their owner may be about to commit them.
+        """
         named = {Path(name).resolve() for name in DeltaTable(str(self.path)).file_uris()}
         known = named | {(self.path / name).resolve() for name in {*in_use, *self._logged()}}
         removed = [path for path in self.path.rglob(f"{self._files}*.parquet") if path.resolve() not in known]
@@ -103,7 +106,7 @@ class DeltaSink(Table):
         return removed
 
     def _logged(self) -> Iterator[str]:
-        """The files that the log has added, also those that a later version has removed."""
+        """Yield the files that the Delta log has added, including those that a later version removed."""
         for path in (self.path / "_delta_log").glob("*.json"):
             for line in path.read_text().splitlines():
                 if added := json.loads(line).get("add"):
@@ -123,11 +126,11 @@ class DeltaSink(Table):
 
 
 def _delta_type(field: pa.Field) -> pa.DataType:
-    """A type that Delta has; times with a zone are in UTC there."""
+    """Return the Delta type of a field: timestamps with a zone become UTC, times and durations are refused."""
     if pa.types.is_time(field.type) or pa.types.is_duration(field.type):
         raise InvalidArgument(
-            f"column {field.name!r} is {field.type}, and Delta has no such type. Leave it out (columns: [...]), or let "
-            "the table be one of Parquet files."
+            f"column {field.name!r} is {field.type}, and Delta has no such type. Leave it out (columns: [...]), or "
+            "write the table as Parquet (format: parquet)."
         )
     if pa.types.is_timestamp(field.type) and field.type.tz is not None:
         return pa.timestamp("us", "UTC")
@@ -135,6 +138,6 @@ def _delta_type(field: pa.Field) -> pa.DataType:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Types as Delta tells them apart: long texts and bytes are the same as others, nothing is required."""
+    """Return the schema in the types that Delta distinguishes: no large strings or binaries, every field nullable."""
     same = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
     return pa.schema([(field.name, same.get(field.type, field.type)) for field in schema])

@@ -1,4 +1,4 @@
-"""Statistics of a Parquet file's columns, as Delta keeps them for each file: readers skip files by them."""
+"""Column statistics of a Parquet file in Delta's format, by which readers skip files."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-_TEXT = 32  # characters of a text that are kept
-_COLUMNS = 32  # of which statistics are kept, as Delta's own writers do
-_EXACT_DIGITS = 15  # of a decimal that a JSON number holds in every reader
+_TEXT = 32  # characters kept of a string bound
+_COLUMNS = 32  # columns with statistics, as in Delta's own writers
+_EXACT_DIGITS = 15  # decimal digits that a JSON number holds exactly in every reader
 
 
 def file_stats(metadata: pq.FileMetaData, schema: pa.Schema, unbounded: Collection[str] = ()) -> dict[str, Any]:
-    """``numRecords``, and for each column the ``nullCount`` and, if they are known, bounds of its values.
+    """Return ``numRecords`` and, for each column, its ``nullCount`` and, if known, its ``minValues`` and ``maxValues``.
 
-    A text's bounds are cut to 32 characters, downwards and upwards. Columns ``unbounded`` have a NaN, of which a file's
-    own bounds say nothing: to some readers it is above all other values. Values that no Python value stands for, such
-    as dates after the year 9999, leave their column without bounds.
+    String bounds are cut to 32 characters: the lower one rounded down, the upper one up. ``unbounded`` names columns
+    with a NaN, which Parquet's own bounds ignore and some readers order above all other values. They get no bounds, nor
+    do columns with values that Python cannot represent, such as dates after the year 9999.
     """
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
@@ -29,7 +29,7 @@ def file_stats(metadata: pq.FileMetaData, schema: pa.Schema, unbounded: Collecti
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     for field in list(schema)[:_COLUMNS]:
         if field.name not in places:
-            continue  # nested: it has a place for each of its parts
+            continue  # nested: Parquet stores one column for each leaf
         found = [group.column(places[field.name]).statistics for group in groups]
         if any(each is None or not each.has_null_count for each in found):
             continue
@@ -48,7 +48,7 @@ def file_stats(metadata: pq.FileMetaData, schema: pa.Schema, unbounded: Collecti
 def _bounds(groups: Sequence[pq.Statistics], type_: pa.DataType) -> tuple[Any, Any]:
     try:
         return _lower(min(each.min for each in groups), type_), _upper(max(each.max for each in groups), type_)
-    except (OverflowError, ValueError):  # no date or time of Python's, or no text
+    except (OverflowError, ValueError):  # a date or time outside of Python's range, or invalid UTF-8
         return None, None
 
 
@@ -59,7 +59,7 @@ def _lower(value: Any, type_: pa.DataType) -> Any:
 
 
 def _upper(value: Any, type_: pa.DataType) -> Any:
-    """A bound from above; of a long text, its beginning with the last character that can be raised raised."""
+    """Return an upper bound in JSON: a long string is cut, and its last incrementable character incremented."""
     if not isinstance(value, str):
         return _plain(value, type_, up=True)
     if len(value) <= _TEXT:
@@ -72,7 +72,7 @@ def _upper(value: Any, type_: pa.DataType) -> Any:
 
 
 def _plain(value: Any, type_: pa.DataType, *, up: bool) -> Any:
-    """A value in JSON; None if it is no bound there."""
+    """Return a bound as a JSON value, or None if JSON cannot represent it."""
     if isinstance(value, bool | bytes):
         return None
     if isinstance(value, int):
@@ -89,7 +89,7 @@ def _plain(value: Any, type_: pa.DataType, *, up: bool) -> Any:
 
 
 def _milliseconds(value: datetime, *, zoned: bool, up: bool) -> str:
-    """Cut to milliseconds, downwards or upwards: Delta has no finer ones here."""
+    """Round a timestamp down or up to milliseconds, the finest unit of Delta's statistics."""
     moment = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
     cut = moment.replace(microsecond=moment.microsecond // 1000 * 1000)
     if up and cut != moment:

@@ -1,7 +1,4 @@
-"""Rows that go elsewhere than to a table of files: they wait in a folder until they are handed over.
-
-Rows for a person to look at: the first of each batch, on standard output.
-"""
+"""Outbox tables: rows for a destination without files, such as the console, wait in a folder until handed over."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from semistream.pipelines.tables.writer import TableLayout
 
 @dataclass(frozen=True)
 class OutboxFile:
-    """A file of a batch, and the number within the batch of its first row."""
+    """File of a batch, with the number of its first row within the batch."""
 
     path: Path
     rows: int
@@ -30,22 +27,23 @@ class OutboxFile:
 
 
 class OutboxTable(Table):
-    """Hands over the rows of each batch at least once: those of a batch that is killed on its way come again.
+    """Table that hands over the rows of each batch at least once: a batch killed midway is handed over again.
 
-    A row has the same number in its batch each time. A file is removed when all rows of its batch were handed over.
+    A row has the same number within its batch each time. The files of a batch are removed once all of its rows have
+    been handed over.
     """
 
     @property
     def layout(self) -> TableLayout:
-        """Files lie aside until they were handed over."""
+        """Layout of the files that hold rows until they are handed over."""
         return TableLayout(str(self.path), self.schema)
 
     def open(self) -> None:
-        """Make the folder that rows wait in."""
+        """Create the folder that rows wait in."""
         self.path.mkdir(parents=True, exist_ok=True)
 
     def commit(self, batch: int, files: Sequence[WrittenFile]) -> None:
-        """Hand over the rows of a batch, unless they were."""
+        """Hand over the rows of a batch that have not been handed over yet."""
         waiting: list[OutboxFile] = []
         first = 0
         for file in files:
@@ -61,10 +59,10 @@ class OutboxTable(Table):
 
     @abstractmethod
     def hand_over(self, batch: int, files: Sequence[OutboxFile]) -> None:
-        """Give the rows of these files to where they go, and return when they are there."""
+        """Deliver the rows of these files, and return once they have arrived."""
 
     def vacuum(self, in_use: set[str]) -> list[Path]:
-        """Remove files that will not be handed over any more."""
+        """Remove files that will never be handed over: all but those ``in_use``."""
         removed = [path for path in self.path.glob("*.parquet") if path.name not in in_use]
         for path in removed:
             path.unlink()
@@ -72,10 +70,10 @@ class OutboxTable(Table):
 
 
 class ConsoleTable(OutboxTable):
-    """Shows the first rows of each batch. A batch that is committed again, after a crash, is shown again."""
+    """Table that prints the first rows of each batch. A batch committed again after a crash is printed again."""
 
     def hand_over(self, batch: int, files: Sequence[OutboxFile]) -> None:
-        """Show the first rows of a batch."""
+        """Print the first rows of a batch to standard output."""
         rows = sum(file.rows for file in files)
         tables = [pq.read_table(file.path).slice(0, self.spec.rows) for file in files]
         shown = pa.concat_tables(tables).slice(0, self.spec.rows)
@@ -84,7 +82,7 @@ class ConsoleTable(OutboxTable):
 
 
 def as_text(table: pa.Table) -> str:
-    """A table in columns.
+    """Format a table as text in aligned columns.
 
     >>> print(as_text(pa.table({"id": [1, 20], "name": ["tea", None]})))
     id  name

@@ -1,7 +1,4 @@
-"""Rows for the quarantine: what they were, and why they are there.
-
-Rows of updates that were no use, for the quarantine.
-"""
+"""Quarantine rows: invalid source rows and rejected update rows, each as text with the reason."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ INVALID_SCHEMA = pa.schema([("raw", pa.string()), ("reason", pa.string()), ("bat
 
 
 def invalid_rows(batch: int, rows: pa.RecordBatch, raw: pa.Array | None, reasons: pa.Array) -> pa.RecordBatch:
-    """Rows of the quarantine: the text of what could not be read, and of other rows their values as JSON."""
+    """Build quarantine rows: the ``raw`` text of unreadable rows, and the values of the others as JSON."""
     texts = [None] * rows.num_rows if raw is None else _values(raw)
     if None in texts:
         texts = [as_json(row) if text is None else text for text, row in zip(texts, _rows(rows), strict=True)]
@@ -31,14 +28,14 @@ def invalid_rows(batch: int, rows: pa.RecordBatch, raw: pa.Array | None, reasons
 
 
 def _rows(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Rows by name; where two columns have the same, the second gets its number."""
+    """Yield rows as dictionaries; a repeated column name gets its position as a suffix."""
     names = [f"{name}#{i}" if name in rows.schema.names[:i] else name for i, name in enumerate(rows.schema.names)]
     for values in zip(*map(_values, rows.columns), strict=True):
         yield dict(zip(names, values, strict=True))
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """The values of a column; those that Python has no value for, as a year 10000, as texts."""
+    """Return the values of a column; those that Python cannot represent, such as the year 10000, as strings."""
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
@@ -50,7 +47,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def as_json(row: Mapping[str, Any]) -> str:
-    """A row as JSON, with what JSON does not have as a text.
+    """Return a row as JSON, with values that JSON lacks as strings.
 
     >>> as_json({"a": 1, "b": b"\\x01"})
     '{"a": 1, "b": "01"}'
@@ -63,7 +60,10 @@ def _as_text(value: Any) -> str:
 
 
 def with_rejected(work: TaskResult, plan: Plan, folder: Path, quarantine: TableLayout) -> TaskResult:
-    """The work for a batch with rows of updates that its plan names, which lie in a ``folder``."""
+    """Write the rejected update rows that a plan names to the quarantine, and return the batch's result with them.
+
+    The files of rejected rows lie in ``folder``.
+    """
     writer = TableWriter(quarantine, f"{plan.batch:012d}-0")
     rows = 0
     for name in plan.rejected:

@@ -1,4 +1,4 @@
-"""Tables of the warehouse that a pipeline appends to: files that workers wrote become visible, once for each batch."""
+"""Base class of the tables that a pipeline appends to: a commit publishes the files of a batch once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from semistream.pipelines.tables.writer import TableLayout
 
 
 class Table(ABC):
-    """A table with a fixed ``schema``, in types that Spark and Delta have.
+    """Target table with a fixed ``schema``, in types that Spark and Delta support.
 
-    ``owner`` names the pipeline and its checkpoint: what a batch of it has committed is not committed again. Its files
-    are in the folder ``path``; where rows go elsewhere, they wait in ``outbox``, a folder of the checkpoint.
+    ``owner`` names the pipeline and its checkpoint; a table commits each batch of an owner once. Files lie in the
+    folder ``path``. A table without a folder of its own keeps rows in ``outbox``, a folder of the checkpoint.
     """
 
     def __init__(self, spec: TableSpec, schema: pa.Schema, owner: Owner, outbox: Path) -> None:
@@ -31,46 +31,46 @@ class Table(ABC):
         for name in spec.partition_by:
             if name not in schema.names:
                 raise InvalidArgument(
-                    f"{spec.path} is to be partitioned by {name!r}, but its rows have {', '.join(schema.names)}."
+                    f"{spec.path} cannot be partitioned by {name!r}: its rows have {', '.join(schema.names)}."
                 )
             if pa.types.is_binary(self.schema.field(name).type) or pa.types.is_nested(self.schema.field(name).type):
                 raise InvalidArgument(
-                    f"{spec.path} is to be partitioned by {name!r}, which is {schema.field(name).type}: no folder can "
-                    "have such a name. Partition by another column."
+                    f"{spec.path} cannot be partitioned by {name!r}: it is {schema.field(name).type}, which makes no "
+                    "folder name. Partition by another column."
                 )
         for name in {*schema.names, *spec.partition_by}:
             if schema.names.count(name) > 1 or spec.partition_by.count(name) > 1:
                 raise InvalidArgument(
-                    f"the rows of {self.path} have {name!r} twice. Rename the source's column, or name another; "
-                    "batch_id and stopped_at are the pipeline's own where rows stop on the way."
+                    f"the rows of {self.path} have {name!r} twice. Rename the source's column, or name another; the "
+                    "pipeline adds batch_id and stopped_at to rows that stop before the last step."
                 )
         if set(spec.partition_by) == set(schema.names):
-            raise InvalidArgument(f"{spec.path} is to be partitioned by all of its columns; leave at least one out.")
+            raise InvalidArgument(f"{spec.path} cannot be partitioned by all of its columns; leave at least one out.")
 
     @property
     @abstractmethod
     def layout(self) -> TableLayout:
-        """Where workers write its files."""
+        """Location and format of the files that workers write."""
 
     @abstractmethod
     def open(self) -> None:
-        """Make the table if there is none, and refuse one that rows cannot be added to."""
+        """Create the table if it is missing; refuse one that cannot take the pipeline's rows."""
 
     @abstractmethod
     def commit(self, batch: int, files: Sequence[WrittenFile]) -> None:
-        """Let readers see the files of a batch; nothing happens if they do."""
+        """Publish the files of a batch to readers; do nothing for files already published."""
 
     def shown(self, batch: int, files: Sequence[WrittenFile]) -> list[str]:  # noqa: ARG002
-        """Where files of a batch are once they are committed, relative to the table's folder."""
+        """Return the paths of a batch's files after the commit, relative to the table's folder."""
         return [file.path for file in files]
 
     @abstractmethod
     def vacuum(self, in_use: set[str]) -> list[Path]:
-        """Remove files that no reader sees, but for those ``in_use``; gives their paths."""
+        """Remove unpublished files, except those ``in_use``, and return their paths."""
 
 
 class Owner:
-    """A pipeline by ``name``, and its checkpoint by the ``token`` that was drawn when it was made."""
+    """Pipeline and checkpoint that write a table: the pipeline's ``name`` and the checkpoint's random ``token``."""
 
     def __init__(self, name: str, token: str) -> None:
         self.name = name
@@ -78,17 +78,17 @@ class Owner:
 
 
 def require_same_columns(path: Path, found: pa.Schema, wanted: pa.Schema) -> None:
-    """Refuse a table whose columns are not those of the rows to be added."""
+    """Refuse a table whose columns differ from the pipeline's rows in name or type."""
     there, here = ({field.name: field.type for field in schema} for schema in (found, wanted))
-    differences = [f"{name} is {type_} there" for name, type_ in there.items() if name not in here]
-    differences += [f"{name} is {type_} in the pipeline" for name, type_ in here.items() if name not in there]
+    differences = [f"{name} ({type_}) is only in the table" for name, type_ in there.items() if name not in here]
+    differences += [f"{name} ({type_}) is only in the pipeline" for name, type_ in here.items() if name not in there]
     differences += [
-        f"{name} is {there[name]} there and {type_} in the pipeline"
+        f"{name} is {there[name]} in the table and {type_} in the pipeline"
         for name, type_ in here.items()
         if name in there and there[name] != type_
     ]
     if differences:
         raise PipelineError(
-            f"the table {path} has other columns than the pipeline's rows: {'; '.join(differences)}. Give the pipeline "
-            "another table, or change the columns that it gives out."
+            f"the columns of the table {path} differ from the pipeline's rows: {'; '.join(differences)}. Give the "
+            "pipeline another table, or change its output columns."
         )

@@ -1,8 +1,7 @@
-"""TableWriter: what a worker writes of a table, Parquet files of its own that nobody sees until they are committed.
+"""Write a worker's rows of a table to Parquet files that readers see only after the commit.
 
-BackgroundWork: calls that are made one after the other in a thread, while the caller goes on.
-
-ParquetWriting: how files are encoded and compressed.
+`TableWriter` writes the files as `TableLayout` and `ParquetWriting` describe them. `BackgroundWork` encodes,
+compresses and copies them in a thread of its own.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from semistream.storage.local_files import sync_file, sync_folder
 
 
 class BackgroundWork:
-    """Makes calls in their order. At most ``waiting`` of them have not begun, so that what they hold stays small.
+    """Thread that runs calls one after the other, in order. At most ``waiting`` calls queue up, to bound their memory.
 
-    An error of a call is raised by the next `submit` or `wait`; calls behind it are still made. There is one thread,
-    from the first call on until `end`.
+    The next `submit` or `wait` raises the error of a failed call; later calls still run. The thread lives from the
+    first call until `end`.
 
     >>> work, done = BackgroundWork(), []
     >>> work.submit(done.append, 1)
@@ -53,7 +52,7 @@ class BackgroundWork:
         self._calls: deque[Future[Any]] = deque()
 
     def submit(self, call: Callable[..., object], *arguments: object) -> None:
-        """Let a call be made; waits while too many others have yet to be."""
+        """Queue a call; block while the queue is full."""
         while len(self._calls) > self._waiting or (self._calls and self._calls[0].done()):
             self._calls.popleft().result()
         if self._pool is None:
@@ -61,12 +60,12 @@ class BackgroundWork:
         self._calls.append(self._pool.submit(call, *arguments))
 
     def wait(self) -> None:
-        """Wait for all calls; the first error of one is raised."""
+        """Wait for all calls, and raise the first error of one."""
         while self._calls:
             self._calls.popleft().result()
 
     def end(self) -> None:
-        """Wait for all calls, whatever becomes of them, and let the thread end."""
+        """Wait for all calls, ignore their errors, and end the thread."""
         wait(self._calls)
         self._calls.clear()
         if self._pool is not None:
@@ -76,10 +75,10 @@ class BackgroundWork:
 
 @dataclass(frozen=True)
 class ParquetWriting:
-    """Small files by default, for tables that are read often. If it is ``quick``, files take a third of the time.
+    """Encoding and compression of Parquet files: small files by default, for tables read often.
 
-    Of the columns ``counted``, integers or times, each value is close to the one before; where it is ``quick``, only
-    the differences are stored.
+    With ``quick``, writing takes a third of the time. ``counted`` names integer or time columns whose values lie close
+    to the previous row's; quick files store only their differences.
     """
 
     quick: bool = False
@@ -87,7 +86,7 @@ class ParquetWriting:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Arguments of `pyarrow.parquet.ParquetWriter`."""
+        """Keyword arguments for `pyarrow.parquet.ParquetWriter`."""
         if not self.quick:
             return {"compression": "zstd", "compression_level": 1}
         encoding = dict.fromkeys(self.counted, "DELTA_BINARY_PACKED")
@@ -96,23 +95,23 @@ class ParquetWriting:
 
 SMALL_FILES = ParquetWriting()
 
-_GROUP_ROWS = 1 << 16  # of a row group, which is held in memory until it is written, while the next one gathers
-_FILE_ROWS = 1 << 24  # of a file
-_OPEN_FILES = 128  # at a time, of as many partitions
-_NAME_BYTES = 240  # of a folder's name
+_GROUP_ROWS = 1 << 16  # rows of a row group; one is held in memory for the background thread while the next fills
+_FILE_ROWS = 1 << 24  # rows of a file
+_OPEN_FILES = 128  # open files, one for each partition
+_NAME_BYTES = 240  # length of a folder name
 _JAVAS_NAMES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Where and how files of a table are written: in the folder ``path``, or ``staging`` within it.
+    """Location and format of a table's files: in the folder ``path``, or in ``staging`` below it.
 
-    Their names begin with the ``owner``, where others write to the same folder.
+    File names begin with ``owner`` if other writers share the folder.
 
-    Values of the columns ``partition_by`` are in the names of folders, as in Hive's and Delta's tables, and not in the
-    files. A file has ``file_rows`` at most, or a few more. If the table ``takes_copies``, files may have fewer columns:
-    readers see nulls in the others.
+    Values of the columns ``partition_by`` go into folder names, as in Hive and Delta tables, and not into the files. A
+    file has about ``file_rows`` rows at most: the batch that reaches the limit is written whole. With ``takes_copies``,
+    files may have fewer columns, and readers see nulls in the others.
     """
 
     path: str
@@ -126,16 +125,16 @@ class TableLayout:
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns of a file."""
+        """Columns stored in a file: those of the table without the partition columns."""
         return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
 
 class TableWriter:
-    """Writes batches of a table to files, each with a name that no other writer has.
+    """Writer of a table's rows to Parquet files with unique names.
 
-    A file is complete, synced and described by `WrittenFile` when the writer is closed; if it is abandoned, its files
-    are removed. What a worker leaves that is killed no table shows. Rows of all files are encoded and compressed, and
-    files copied, in one thread, which ends with the writer.
+    `close` completes and syncs the files and describes each as a `WrittenFile`; `abandon` removes them. Files left by a
+    killed worker never become visible. One background thread encodes, compresses and copies for all files; it ends with
+    the writer.
     """
 
     def __init__(self, layout: TableLayout, prefix: str) -> None:
@@ -148,7 +147,7 @@ class TableWriter:
         self._work = BackgroundWork()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; they have the columns of the table in its order."""
+        """Add rows with the table's columns, in its order."""
         for values, rows in _partitions(batch, self._layout.partition_by):
             file = self._files.get(values)
             if file is None:
@@ -160,7 +159,7 @@ class TableWriter:
                 self._complete(values)
 
     def copy(self, source: Path, rows: int, values: tuple[str | None, ...], *, part: int, came_ms: int) -> None:
-        """Add a file of so many rows that lies elsewhere, as it is, to the partition with these values."""
+        """Copy the file ``source``, with ``rows`` rows, unchanged into the partition with these values."""
         name = _file_name(self._layout, values, self._prefix)
         partition = dict(zip(self._layout.partition_by, values, strict=True))
         counted = {"numRecords": rows}
@@ -176,12 +175,12 @@ class TableWriter:
             shutil.copyfile(source, path)
             sync_file(path)
             if path.stat().st_size != copied.nbytes:
-                raise OSError(f"{source} has changed meanwhile")
+                raise OSError(f"{source} changed during the copy")
         except OSError as error:
             raise _refused(path, error) from error
 
     def close(self) -> list[WrittenFile]:
-        """Complete all files, and describe them."""
+        """Complete and sync all files, and return their descriptions."""
         try:
             while self._files:
                 self._complete(next(iter(self._files)))
@@ -211,12 +210,12 @@ class TableWriter:
             file.abandon()
         self._files.clear()
         for written in [*self._written, *self._copied]:
-            with suppress(OSError):  # of a copy that could not be made
+            with suppress(OSError):  # a copy that failed
                 (Path(self._layout.path) / written.path).unlink(missing_ok=True)
 
 
 class _File:
-    """A file of one partition."""
+    """Open Parquet file of one partition."""
 
     def __init__(self, layout: TableLayout, values: tuple[str | None, ...], prefix: str, work: BackgroundWork) -> None:
         self._layout = layout
@@ -244,7 +243,7 @@ class _File:
             self.write_rest()
 
     def write_rest(self) -> None:
-        """Let rows that wait be written."""
+        """Queue the gathered rows for writing as a row group."""
         if self._waiting:
             self._work.submit(self._write_group, self._waiting)
             self._waiting, self._waiting_rows = [], 0
@@ -256,7 +255,7 @@ class _File:
             raise self._refused(error) from error
 
     def close(self) -> WrittenFile:
-        """Complete it, when all its rows are written."""
+        """Complete and sync the file, and describe it; the background thread must have written all its rows."""
         reached("in a file")
         try:
             self._writer.close()
@@ -274,11 +273,11 @@ class _File:
 
     @property
     def folders(self) -> set[Path]:
-        """Those that have the file's name, and the names of its folders."""
+        """Folders to sync so that the file's path survives a crash."""
         return _folders_of(self._layout, self._name)
 
     def abandon(self) -> None:
-        with suppress(OSError, pa.ArrowException):  # its end cannot be written, as on a full disk
+        with suppress(OSError, pa.ArrowException):  # the footer cannot be written, for example on a full disk
             self._writer.close()
         self._path.unlink(missing_ok=True)
 
@@ -288,27 +287,27 @@ class _File:
 
 def _refused(path: Path, error: OSError) -> PipelineError:
     return PipelineError(
-        f"{path} cannot be written: {error}. Nothing of the batch was committed; make room or give the right to write, "
-        "and start the pipeline again."
+        f"{path} cannot be written: {error}. Nothing of the batch was committed; free disk space or grant write "
+        "permission, and start the pipeline again."
     )
 
 
 def _file_name(layout: TableLayout, values: tuple[str | None, ...], prefix: str) -> str:
-    """A name that no other file has, below the table's folder."""
+    """Return a unique file name, relative to the table's folder."""
     partition = zip(layout.partition_by, values, strict=True)
     folders = [_folder(name, value, shortened=not layout.staging) for name, value in partition]
     return "/".join([*filter(None, [layout.staging]), *folders, f"{layout.owner}{prefix}-{uuid.uuid4().hex}.parquet"])
 
 
 def _folders_of(layout: TableLayout, name: str) -> set[Path]:
-    """Those that have a file's name, and the names of its folders."""
+    """Return the folders to sync so that a file's path survives a crash: its own and those above, up to the table's."""
     return {(Path(layout.path) / name).parents[i] for i in range(name.count("/") + 1)}
 
 
 def _partitions(
     batch: pa.RecordBatch, partition_by: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-    """The rows of each combination of values, without the columns that it is made of."""
+    """Yield each combination of partition values with its rows, without the partition columns."""
     if not partition_by:
         yield (), batch
         return
@@ -327,7 +326,7 @@ def _partitions(
 
 
 def partition_text(value: pa.Scalar) -> str | None:
-    """A value as Delta writes that of a partition's column, where an empty text is the same as none."""
+    """Return a partition value as Delta writes it; an empty string counts as null."""
     if not value.is_valid:
         return None
     if pa.types.is_boolean(value.type):
@@ -342,13 +341,13 @@ def partition_text(value: pa.Scalar) -> str | None:
 
 
 def _time_text(value: pa.Scalar) -> str:
-    """A date or time, in UTC; of years that others can read."""
+    """Return a date or time as text, timestamps in UTC; refuse years that other readers cannot parse."""
     try:
         found = value.as_py()
     except (OverflowError, ValueError):
         raise PipelineError(
-            f"a value of a column that a table is partitioned by lies outside of the years 1 to 9999 ({value.value} "
-            "since 1970). Nothing of the batch was committed; partition by another column, or correct the row."
+            f"a value of a partition column lies outside of the years 1 to 9999 ({value.value} since 1970). Nothing of "
+            "the batch was committed; partition by another column, or correct the row."
         ) from None
     if not pa.types.is_timestamp(value.type):
         return str(found)
@@ -356,7 +355,7 @@ def _time_text(value: pa.Scalar) -> str:
 
 
 def _folder(name: str, value: str | None, *, shortened: bool) -> str:
-    """The folder of a partition; if it may be shortened, nobody takes the value from its name."""
+    """Return the folder name of a partition; ``shortened`` is for tables whose readers ignore folder names."""
     text = f"{name}={_NULL_PARTITION if value is None else quote(value, safe=' ')}"
     if not shortened or len(text) <= _NAME_BYTES:
         return text

@@ -1,1 +1,1 @@
-"""One batch in one worker: rows in, outcomes out, every row accounted for."""
+"""A worker's part of a batch: check, join and write its rows, and account for every one."""

@@ -1,4 +1,4 @@
-"""What a worker does with its part of a batch: check rows, join them, write each where it stops, account for all."""
+"""BatchTask: a worker's part of a batch. It checks and joins rows, writes each where it ends, and accounts for all."""
 
 from __future__ import annotations
 
@@ -32,32 +32,33 @@ from semistream.pipelines.task.waiting_rows import WaitingWriter
 from semistream.relation.format.row_sizes import is_regular, row_sizes
 
 RAW = "__raw"
-"""The column that has the text of a row that could not be read."""
+"""Column with the text of an unreadable row."""
 SINCE = "__since"
-"""The column that says when a row came, in milliseconds."""
+"""Column with the time at which the batch that took in the row was planned, in milliseconds."""
 
 _RAISE = "raise `memory` to load such rows"
 BATCH, STOPPED_AT = "batch_id", "stopped_at"
 SHED_AGE_MS = "shed_age_ms"
-"""Of rows that were shed: how long before the batch was planned the first of them came, in milliseconds."""
+"""Peak: age of the oldest shed row when the batch was planned, in milliseconds."""
 
 __all__ = ["INVALID_SCHEMA", "RAW", "SHED_AGE_MS", "SINCE", "BatchTask", "TaskPlan", "stopped_schema"]
 
 
 def stopped_schema(source: pa.Schema) -> pa.Schema:
-    """The columns of rows that end before the last step: the source's, at which step, and in which batch."""
+    """Return the columns of rows that end before the last step: the source's, the step and the batch."""
     return pa.schema([*source, pa.field(STOPPED_AT, pa.string()), pa.field(BATCH, pa.int64())])
 
 
 @dataclass(frozen=True)
 class TaskPlan:
-    """What all tasks of a phase share: the source's columns and rules, and the tables that rows end in, by outcome.
+    """Plan shared by all tasks of a phase: the source's columns and rules, and the tables by outcome.
 
-    ``constants`` are columns that rows get besides. ``entering`` are the columns of rows that enter each link,
-    ``labels`` its name, ``versions`` that of its relation, and ``retry_s`` how long rows wait for a partner in it. Rows
-    that do not end are written below ``rows_folder``. If joined rows are not ``written``, they are given out instead.
-    Rows of more than ``most_row_bytes`` are invalid: the joins have no room for them. ``routed`` says which task owns a
-    row, where tasks read rows of others too. Under a goal for latency there is a ``shedding``.
+    ``at`` is when the batch was planned, in seconds. For each link, ``entering`` has the columns of the rows that enter
+    it, ``labels`` its name, ``versions`` the version of its relation, and ``retry_s`` how long rows wait for a match in
+    it. ``constants`` are extra columns with one value each. Waiting and stalled rows are written below ``rows_folder``.
+    Joined rows are written to their table if ``written``, and yielded otherwise. Rows of more than ``most_row_bytes``
+    are invalid: the joins have no room for them. ``routed`` finds the task that owns a row, where tasks also read the
+    rows of others. ``shedding`` is set under a latency goal.
     """
 
     batch: int
@@ -79,12 +80,12 @@ class TaskPlan:
 
     @property
     def prefix(self) -> str:
-        """What names of files begin with."""
+        """Prefix of file names."""
         return f"{self.batch:012d}-{self.phase}"
 
 
 class BatchTask:
-    """A part of a phase, of Spark's partition ``number``. If anything fails, no file is left."""
+    """Task for one part of a phase, Spark's partition ``number``. On failure it removes all of its files."""
 
     def __init__(self, plan: TaskPlan, chain: Chain | ChangeChain, number: int = 0) -> None:
         self._plan, self._number = plan, number
@@ -97,10 +98,10 @@ class BatchTask:
         self._arrivals: dict[str, int] = {}
 
     def run(self, inputs: Iterable[pa.RecordBatch | Split]) -> Iterator[pa.RecordBatch]:
-        """Take all rows as far as they come; gives the joined ones if they are not written here.
+        """Process all input rows; yield the joined ones if the plan does not write them.
 
-        Batches have the source's columns by position, and behind them the text of rows that could not be read; under a
-        goal for latency, also when rows came, in milliseconds.
+        Batches have the source's columns by position, then the text of unreadable rows and, under a latency goal, the
+        arrival time in milliseconds.
         """
         try:
             for stopped in self._stopped(inputs):
@@ -110,7 +111,7 @@ class BatchTask:
             raise
 
     def work(self) -> TaskResult:
-        """What it came to, when all rows are through."""
+        """Close all files, and return the result; call it after `run` is exhausted."""
         outcomes, stalled_rows = self._accounts.outcomes()
         try:
             files = {name: writer.close() for name, writer in self._writers.items()}
@@ -122,7 +123,7 @@ class BatchTask:
         return TaskResult(rows, outcomes, files, waiting, stalled, stalled_rows, counts, peaks, arrivals)
 
     def abandon(self) -> None:
-        """Remove all that was written."""
+        """Remove all files written so far."""
         for writer in self._writers.values():
             writer.abandon()
         self._waiting.abandon()
@@ -151,12 +152,12 @@ class BatchTask:
         yield from self._enter(rows, raw, arrived)
 
     def _repair(self, split: ArchiveSplit) -> Iterator[Stopped]:
-        """Rows that were shed, as if they came now."""
+        """Process archived rows as if they came now."""
         found = split.read(self._plan.source)
         while True:
             try:
                 batch = next(found, None)
-            except (pa.ArrowException, OSError) as error:  # of a file that nobody had read before
+            except (pa.ArrowException, OSError) as error:  # a copied file, never read before, is damaged
                 names = pa.record_batch({"file": [file.path for file in split.files]})
                 if not split.owner:
                     self._refuse_all(names, f"the rest of the file cannot be read: {error}")
@@ -197,7 +198,7 @@ class BatchTask:
                 begin += batch.num_rows
 
     def _convert(self, batch: pa.RecordBatch, split: SourceSplit, arrived: Arrived | None) -> Iterator[Stopped]:
-        """Rows of a file in the source's types; one with a value that has no place there is invalid."""
+        """Cast rows of a file to the source's types; rows with a value that does not fit are invalid."""
         try:
             rows = convert_batch(batch, self._plan.source)
         except RelationError as error:
@@ -215,7 +216,7 @@ class BatchTask:
         yield from self._enter(rows, None, arrived)
 
     def _shed_file(self, shedding: TaskShedding, split: SourceSplit) -> None:
-        """A file of the source goes to the archive. Which of its rows are invalid turns out when they are repaired."""
+        """Copy a source file to the archive, unread; the repair finds its invalid rows."""
         assert split.part is not None
         self._accounts.enter_and_end("shed", split.rows)
         bounds = None if shedding.valued is None else shedding.valued.bounds_of_any(split.rows)
@@ -236,12 +237,12 @@ class BatchTask:
         self._refuse(rows, None, pa.repeat(reason, rows.num_rows), self._accounts.enter(rows.num_rows))
 
     def _refuse_rest(self, split: SourceSplit, error: Exception) -> None:
-        """What cannot be read of a file is one row of the quarantine, with its name."""
+        """Put one row with the file's name into the quarantine for the unreadable rest of the file."""
         require_readable(split.path, error)
         if split.stop:
             raise PipelineError(
                 f"the source's file {split.path} cannot be read: {error}. Replace it and start the pipeline again, or "
-                "let such files go to the quarantine (on_schema_change: quarantine)."
+                "send such files to the quarantine (on_schema_change: quarantine)."
             ) from error
         groups = f", row groups {', '.join(map(str, split.row_groups))}" if split.row_groups else ""
         self._refuse_all(
@@ -249,7 +250,7 @@ class BatchTask:
         )
 
     def _enter(self, rows: pa.RecordBatch, raw: pa.Array | None, arrived: Arrived | None) -> Iterator[Stopped]:
-        """Rows of the source: those that are as it promises go on or are shed, the others go to the quarantine."""
+        """Check source rows: valid ones go on or are shed, invalid ones go to the quarantine."""
         plan, numbers = self._plan, self._accounts.enter(rows.num_rows)
         reasons = first_broken(plan.rules, rows)
         if plan.most_row_bytes is not None and not is_regular(rows.schema):
@@ -272,7 +273,7 @@ class BatchTask:
     def _not_shed(
         self, rows: pa.RecordBatch, numbers: Numbers, arrived: Arrived
     ) -> tuple[pa.RecordBatch, Numbers, Arrived]:
-        """The rows that are kept; the others go to the archive as they are."""
+        """Write shed rows to the archive, and return the kept ones."""
         plan, shedding = self._plan, self._plan.shedding
         assert shedding is not None
         if isinstance(arrived, ArrivedRows) and arrived.kept is not None and not arrived.kept.mask.all():
@@ -291,7 +292,7 @@ class BatchTask:
         return rows, numbers, arrived
 
     def _count_missing(self, bounds: tuple[int, int] | None, rows: int, oldest_ms: int) -> None:
-        """How many results rows that are shed would have had, within bounds if they are known, and since when."""
+        """Count the results missing for shed rows, within ``bounds`` if known, and track the age of the oldest row."""
         waited_ms = int(self._plan.at * 1000) - oldest_ms
         self._peaks[SHED_AGE_MS] = max(waited_ms, self._peaks.get(SHED_AGE_MS, 0))
         found = {"unvalued": rows} if bounds is None else {"missing_low": bounds[0], "missing_high": bounds[1]}
@@ -299,7 +300,7 @@ class BatchTask:
             self._counts[name] = self._counts.get(name, 0) + count
 
     def _carried(self, rows: pa.RecordBatch, numbers: Numbers, arrived: Arrived | None) -> pa.RecordBatch:
-        """Rows with the columns that the pipeline needs for itself."""
+        """Append the pipeline's internal columns to rows."""
         since = pa.repeat(pa.scalar(int(self._plan.at * 1000), pa.int64()), rows.num_rows)
         own = {ROW: pa.array(numbers), SINCE: since}
         constants = {name: pa.repeat(value, rows.num_rows) for name, value in self._plan.constants.items()}
@@ -313,7 +314,7 @@ class BatchTask:
         return pa.RecordBatch.from_arrays(columns, names=names)
 
     def _resume(self, split: RowsSplit) -> Iterator[Stopped]:
-        """Rows that waited or were stalled, from where they were; those of one source row have its number together."""
+        """Resume waiting or stalled rows at their link; results of one source row share a number."""
         numbering = self._accounts.origin()
         for file, batch, first in split.read():
             schema = self._entering(file, batch.schema)
@@ -327,13 +328,13 @@ class BatchTask:
                 yield from self._chain.push(rows, file.link)
 
     def _entering(self, file: WaitingFile, found: pa.Schema) -> pa.Schema:
-        """The columns of rows that enter a link, which are those of rows that waited before it."""
+        """Return the columns of rows that enter a link; refuse waiting rows with other columns."""
         wanted = self._plan.entering[file.link].names if file.link < len(self._plan.entering) else []
         if found.names != wanted:
             raise PipelineError(
                 f"{file.rows} rows wait before step {file.link + 1} with the columns ({', '.join(found.names)}), but "
-                f"that step now takes ({', '.join(wanted)}). Run the pipeline as it was until none wait, then change "
-                "it."
+                f"that step now takes ({', '.join(wanted)}). Run the unchanged pipeline until no rows wait, then "
+                "change it."
             )
         return self._plan.entering[file.link]
 
@@ -342,7 +343,7 @@ class BatchTask:
         self._accounts.end("invalid", numbers)
 
     def _end(self, stopped: Stopped) -> Iterator[pa.RecordBatch]:
-        """Write rows where they stop."""
+        """Write rows to the place of their outcome."""
         plan, rows = self._plan, stopped.rows
         numbers = rows.column(ROW).to_numpy()
         if stopped.outcome == "joined":
@@ -366,7 +367,7 @@ class BatchTask:
             self._keep(rows, stopped)
 
     def _keep(self, rows: pa.RecordBatch, stopped: Stopped) -> None:
-        """Rows that go on later."""
+        """Write rows that go on later: in the next phase or a later batch."""
         if rows.num_rows:
             outcome = "stalled" if stopped.outcome == "stalled" else "pending"
             self._accounts.end(outcome, rows.column(ROW).to_numpy())
@@ -385,7 +386,7 @@ class BatchTask:
 
 
 def _rows_of(inputs: Iterable[pa.RecordBatch | Split], splits: list[Split]) -> Iterator[pa.RecordBatch]:
-    """Rows that Spark has read; splits that come among them are put aside."""
+    """Yield the batches that Spark has read, and collect the splits among them in ``splits``."""
     for each in inputs:
         if isinstance(each, pa.RecordBatch):
             yield each
@@ -394,6 +395,6 @@ def _rows_of(inputs: Iterable[pa.RecordBatch | Split], splits: list[Split]) -> I
 
 
 def _overdue(rows: pa.RecordBatch, since_s: float) -> pa.BooleanArray | None:
-    """Which rows came before a time; None if none did."""
+    """Return a mask of the rows that came at or before ``since_s``, or None if none did."""
     early = rows.column(SINCE).to_numpy() <= since_s * 1000
     return pa.array(early) if np.any(early) else None

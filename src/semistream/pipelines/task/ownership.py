@@ -1,4 +1,4 @@
-"""Which rows of a split are a task's, where several tasks read it, and which files need not be read at all."""
+"""Decide which rows of a split a task owns, where several tasks read it, and which files it need not read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semistream.pipelines.task.routed_keys import RoutedKeys
 
 
 def archives(split: SourceSplit, routed: RoutedKeys | None) -> bool:
-    """Whether the task that was given a split archives what is shed of it: one does, of those that read it."""
+    """True for the one task that archives this split's shed rows."""
     if split.owner is None or routed is None:
         return True
     return (split.part or 0) % routed.num_parts == split.owner
@@ -24,7 +24,10 @@ def archives(split: SourceSplit, routed: RoutedKeys | None) -> bool:
 def own_rows(
     rows: pa.RecordBatch, split: SourceSplit | ArchiveSplit, routed: RoutedKeys, arrived: Arrived | None
 ) -> Bools:
-    """Which rows of a split are the task's: those of its part of R, and of rows that are shed all or none."""
+    """Return a mask of the rows that the task owns: those of its part of R.
+
+    Shed rows are an exception: one task owns all of a split's, the others none.
+    """
     if arrived is None or arrived.kept is None or isinstance(split, ArchiveSplit):
         every: Bools = routed.parts(rows) == split.owner
         return every
@@ -35,6 +38,6 @@ def own_rows(
 
 
 def can_copy(split: SourceSplit, archive: TableLayout, shedding: TaskShedding) -> bool:
-    """Whether a split whose rows are all shed can go to the archive as the file that it is."""
+    """True if a split whose rows are all shed can be archived as an unchanged copy of its file."""
     same = all(archive.schema.field(field.name).type == field.type for field in shedding.source)
     return archive.takes_copies and same and split.is_file and split.rows > 0 and not shedding.reads_shed

@@ -1,4 +1,4 @@
-"""RoutedKeys: which task owns a row, where R is divided among tasks by key."""
+"""RoutedKeys: find the task that owns a row, where R is divided among tasks by key range."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from semistream.keys import KeyCodec
 
 @dataclass(frozen=True)
 class RoutedKeys:
-    """R is divided at the codes ``cuts``; a row is of the part that holds its matches, by the key in its ``columns``.
+    """Division of R into parts at the key codes ``cuts``; a row belongs to the part that holds its matches.
 
-    ``key`` and ``types`` are R's.
+    ``columns`` hold a row's key; ``key`` and ``types`` are the key columns of R and their types.
 
     >>> keys = RoutedKeys(("product",), ("id",), (pa.int64(),), (10,))
     >>> orders = pa.record_batch({"product": [12, 3, None, 10]})
@@ -31,7 +31,7 @@ class RoutedKeys:
 
     @property
     def num_parts(self) -> int:
-        """How many parts R has."""
+        """Number of parts of R."""
         return len(self.cuts) + 1
 
     @cached_property
@@ -39,7 +39,7 @@ class RoutedKeys:
         return KeyCodec.of(self.key, self.types)
 
     def parts(self, rows: pa.RecordBatch) -> npt.NDArray[np.intp]:
-        """The part of each row; those that match nothing are of the first."""
+        """Return the part of each row; rows that cannot match belong to the first."""
         codes, possible = self._codec.encode([rows.column(name) for name in self.columns])
         parts = np.searchsorted(self.cuts, codes, "right")
         if possible is not None:

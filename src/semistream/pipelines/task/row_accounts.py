@@ -1,4 +1,4 @@
-"""Accounts: each row of a task has one outcome, and they are seen to add up."""
+"""Accounts: count the rows of a task by outcome, each row once, so that a lost row shows up."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from semistream.pipelines.steps.row_flags import Numbers, RowFlags
 
 STALLED = "stalled"
 OUTCOMES = ("pending", "joined", "unmatched", "duplicate", "invalid", "shed")
-"""What can become of a row. One with several results may end in several ways; it counts for the first of these."""
+"""Outcomes of a row. A row whose results have several outcomes counts for the first of these."""
 
 
 class Accounts:
-    """Which rows of a task have stopped how.
+    """Outcomes of the rows of a task, by row number.
 
     >>> accounts = Accounts()
     >>> numbers = accounts.enter(3)
@@ -28,33 +28,33 @@ class Accounts:
 
     @property
     def rows(self) -> int:
-        """All rows that came."""
+        """Rows entered so far."""
         return self._numbered + sum(self._unnumbered.values())
 
     def enter(self, rows: int) -> Numbers:
-        """Numbers for rows that come."""
+        """Assign numbers to new rows."""
         self._numbered += rows
         return np.arange(self._numbered - rows, self._numbered)
 
     def enter_and_end(self, outcome: str, rows: int) -> None:
-        """Rows come only to stop at once, all alike: they need no numbers, however many they are."""
+        """Count rows that all end at once with the same outcome; they get no numbers."""
         self._unnumbered[outcome] += rows
 
     def origin(self) -> Origin:
-        """New numbers for rows that had others."""
+        """Return a mapping that renumbers rows of an earlier task."""
         return Origin(self)
 
     def end(self, outcome: str, numbers: Numbers) -> None:
-        """Rows have stopped, by number."""
+        """Record the outcome of rows, by number."""
         self._ended[outcome].set(numbers)
 
     def outcomes(self) -> tuple[dict[str, int], int]:
-        """Rows by outcome, and those that are stalled; a row without either is in none, and so missed."""
+        """Return the number of rows by outcome, and of stalled rows; a row with neither is missing from the sum."""
         counted = self._ended[STALLED].upto(self._numbered).copy()
         stalled = int(np.count_nonzero(counted))
         outcomes = dict(self._unnumbered)
         for outcome in OUTCOMES:
-            if not self._ended[outcome].untouched:  # most are never used, and rows are many
+            if not self._ended[outcome].untouched:  # most outcomes are never used; skip their pass over all rows
                 flags = self._ended[outcome].upto(self._numbered)
                 outcomes[outcome] += int(np.count_nonzero(flags & ~counted))
                 counted |= flags
@@ -62,7 +62,7 @@ class Accounts:
 
 
 class Origin:
-    """The numbers of rows that were numbered before, each of which has one new number here."""
+    """Mapping from the row numbers of an earlier task to new ones: equal old numbers share one new number."""
 
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
@@ -70,7 +70,7 @@ class Origin:
         self._new = np.zeros(0, np.int64)
 
     def numbers(self, old: Numbers) -> Numbers:
-        """The new numbers of rows with old ones."""
+        """Return the new numbers of rows, and assign them on first sight."""
         unseen = np.setdiff1d(old, self._old)
         if unseen.size:
             new = self._accounts.enter(unseen.size)

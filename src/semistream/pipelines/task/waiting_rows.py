@@ -1,8 +1,8 @@
-"""WaitingWriter: rows that go on later, in files by the link that they wait before.
+"""Rows that wait for a later batch: how they are written, and when they go on.
 
-Which of the rows that wait go on in a batch: those that may have a partner now, and those that waited enough.
-
-When rows that were deferred go on: when enough of them share a pass over R, or their deadline comes near.
+`WaitingWriter` writes them to files. `WaitingPolicy` picks the files that go on in a batch: rows that may have a match
+in a new version of R, rows whose retry time is over, and deferred rows when the batch drains. `Deferral` decides when
+it drains.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from semistream.pipelines.tables.writer import TableLayout, TableWriter
 if TYPE_CHECKING:
     from semistream.pipelines.task.batch_task import TaskPlan
 
-_Kind = tuple[str, int]  # an outcome and a link
+_Kind = tuple[str, int]  # outcome and link
 
 
 class WaitingWriter:
-    """Writes the rows of a task that wait or are stalled; all of its files are of one origin."""
+    """Writer of a task's waiting and stalled rows, in files by outcome and link; all files share one origin."""
 
     def __init__(self, plan: TaskPlan) -> None:
         self._plan = plan
@@ -33,7 +33,7 @@ class WaitingWriter:
         self._since: dict[_Kind, int] = {}
 
     def write(self, rows: pa.RecordBatch, stopped: Stopped) -> None:
-        """Add rows with the columns that enter the link."""
+        """Add rows with the columns of rows that enter the link."""
         kind = (stopped.outcome, stopped.link)
         if kind not in self._writers:
             layout = TableLayout(self._plan.rows_folder, self._plan.entering[stopped.link])
@@ -43,7 +43,7 @@ class WaitingWriter:
         self._since[kind] = min(since, self._since.get(kind, since))
 
     def close(self) -> tuple[list[WaitingFile], list[WaitingFile]]:
-        """Complete all files: those of rows that wait, and of rows that are stalled."""
+        """Complete all files, and return those of waiting and those of stalled rows."""
         waiting: list[WaitingFile] = []
         stalled: list[WaitingFile] = []
         origin = ""
@@ -61,21 +61,22 @@ class WaitingWriter:
             writer.abandon()
 
 
-_MOST_FILES = 256  # that wait; with more they are taken to be written together
+_MOST_FILES = 256  # waiting files; above this, a batch takes them all and rewrites them as fewer
 
 
 @dataclass(frozen=True)
 class WaitingPolicy:
-    """``versions`` are those of the relation of each link now, ``retry_s`` how long rows wait for a partner in it.
+    """Choice of the waiting files that go on in a batch.
 
-    Rows that were deferred go on when a batch drains.
+    ``versions`` are the current versions of each link's relation, ``retry_s`` the seconds that rows wait for a match in
+    it. Deferred rows go on when a batch drains.
     """
 
     versions: Sequence[int]
     retry_s: Sequence[float]
 
     def taken(self, waiting: Sequence[WaitingFile], now: float, *, drains: bool) -> list[WaitingFile]:
-        """The files that go on: all of an origin, as they may have results of the same rows.
+        """Return the files that go on: always all of an origin, since they may hold results of the same rows.
 
         >>> policy = WaitingPolicy(versions=[3], retry_s=[60.0])
         >>> files = [WaitingFile(f"{n}.parquet", 1, 0, n, since=100.0, version=n) for n in (2, 3)]
@@ -93,13 +94,16 @@ class WaitingPolicy:
         return self.versions[file.link] != file.version or file.since + self.retry_s[file.link] <= now
 
 
-_ROW_S = 1e-6  # of a pass, for each row that shares it: less than the rest of a row's way takes
-_HASTE = 0.1  # of the goal, that a batch is early by at least
+_ROW_S = 1e-6  # seconds of a pass for each row that shares it: less than the rest of a row's processing
+_HASTE = 0.1  # least margin before the deadline, as a share of the goal
 
 
 @dataclass(frozen=True)
 class Deferral:
-    """Rows wait ``goal_s`` at most; a pass over R takes ``pass_s``, and batches come every ``every_s`` or so."""
+    """Deferral of rows until enough of them share a pass over R, but for at most ``goal_s``.
+
+    A pass takes ``pass_s`` seconds, and a batch begins about every ``every_s``.
+    """
 
     goal_s: float
     pass_s: float
@@ -107,11 +111,13 @@ class Deferral:
 
     @property
     def enough_rows(self) -> float:
-        """So many rows share a pass that it costs each of them next to nothing."""
+        """Rows that must share a pass to make its cost per row negligible."""
         return self.pass_s / _ROW_S
 
     def is_due(self, waiting: Sequence[WaitingFile], now: float, last_drain_s: float) -> bool:
-        """Whether rows that were deferred have to go on now, if the last batch that took some has taken so long.
+        """True if the deferred rows must go on now: there are enough of them, or the oldest is close to its deadline.
+
+        ``last_drain_s`` is how long the last draining batch took.
 
         >>> deferral = Deferral(goal_s=30, pass_s=0.5, every_s=1)
         >>> files = [WaitingFile("a", 1000, 0, "a", since=100.0)]
