@@ -49,7 +49,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_report_names_costs_profile_and_plot(tmp_path: Path, small: Path) -> None:
     answer = run("calibrate", "--on", tmp_path)
     assert (answer.code, answer.err) == (0, "")
-    for word in ("seek", "transfer", "8,192", "65,536", "1,048,576", "gather", "a value of R in a result"):
+    for word in ("seek", "transfer", "8,192", "65,536", "1,048,576", "gather", "value of R in a result"):
         assert word in answer.out
     (profile,), (plot,) = small.glob("*.json"), small.glob("*.png")
     assert str(profile) in answer.out

@@ -79,7 +79,7 @@ def test_the_demo_empties_its_own_folder_and_no_other(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     DemoFolder.make(mine).orders.mkdir(parents=True)
     assert not DemoFolder.make(mine).orders.exists()
-    with pytest.raises(InvalidArgument, match="holds other things"):
+    with pytest.raises(InvalidArgument, match="holds other files"):
         DemoFolder.make(tmp_path)
     assert mine.exists()
 

@@ -56,7 +56,7 @@ def test_text_has_the_choice_its_memory_and_the_alternatives(relation: Path) -> 
     explanation = explain(relation, rate=5000.0, zipf=1.0, memory="200kB")
     lines = answer.out.splitlines()
     assert lines[0].strip() == str(relation)
-    assert "5,000 tuples/s is kept up with" in answer.out
+    assert "5,000 tuples/s: sustained" in answer.out
     for name in explanation.parts:
         assert any(line.startswith(name) for line in lines)
     for other in (explanation.choice, *explanation.alternatives):
@@ -65,7 +65,7 @@ def test_text_has_the_choice_its_memory_and_the_alternatives(relation: Path) -> 
         assert change in [line.strip() for line in lines]
     for word in ("median", "worst", "hit rate", "bound by"):
         assert word in answer.out
-    assert f"`semistream calibrate --on {relation}` makes one" in " ".join(answer.out.split())
+    assert f"create one with `semistream calibrate --on {relation}`" in " ".join(answer.out.split())
 
 
 def test_operators_that_need_more_memory_say_how_much(relation: Path) -> None:
@@ -83,7 +83,7 @@ def test_json_is_the_explanation(relation: Path) -> None:
     report = json.loads(answer.out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert report == explain(relation, rate=1e12, zipf=0.5, memory="15%").as_dict()
     assert report["choice"]["worst_latency_s"] is None
-    assert "cannot be reached here" in report["target"]
+    assert "out of reach here" in report["target"]
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv"])
@@ -104,7 +104,7 @@ def test_only_the_first_rows_of_a_long_sample_are_read(
     monkeypatch.setattr(command, "_MOST_ROWS", 7_000)
     answer = run(*words)
     assert answer.code == 0
-    assert "its first 7,000 rows are taken" in " ".join(answer.err.split())
+    assert "using its first 7,000 rows as the sample" in " ".join(answer.err.split())
     assert answer.json == explain(relation, sample=orders.slice(0, 7_000), on={"product": "id"}, memory="15%").as_dict()
 
 
@@ -215,7 +215,7 @@ def test_nonsense_is_refused(relation: Path, words: list[str], message: str) -> 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--zipf", "1", "--sample", "orders.parquet"], "--zipf and --sample both say how often keys come"),
+        (["--zipf", "1", "--sample", "orders.parquet"], "--zipf and --sample both set the key frequencies"),
         (["--on", "a=1", "--on", "a=2"], "names the stream's column 'a' twice"),
         (["--on", "=id"], "give COLUMN, or S_COLUMN=R_COLUMN"),
         (["--how", "outer"], "outer"),
@@ -243,5 +243,5 @@ def test_what_is_no_relation_is_refused_with_the_command_that_makes_one(tmp_path
     plain = write(orders, tmp_path / "orders.parquet")
     message = refused(run("explain", plain), 1)
     assert "is plain Parquet" in message
-    assert "`semistream relation build SOURCE PATH --key COLUMN` makes one" in message
+    assert "Build one with `semistream relation build SOURCE PATH --key COLUMN`" in message
     assert "`semistream relation build" in refused(run("explain", tmp_path / "nowhere"), 1)

@@ -31,9 +31,9 @@ def shown(overload: OverloadReport | None, shed: int = 0) -> str:
 def test_what_was_shed_and_is_missing_and_latency_against_the_goal_are_shown() -> None:
     missing = Missing(rows=2500, since=40.0, results_low=3000, results_high=7000)
     text = shown(OverloadReport(30.0, Latencies(12.0, 24.5, 28.0), 250, 0.25, missing, at=100.0), shed=250)
-    assert "latency p50 12.0, p95 24.5, p99 28.0 s; the goal is 30 s" in text
+    assert "latency p50 12.0, p95 24.5, p99 28.0 s; goal 30 s" in text
     assert "shed 250 rows of the last batch, 25.0%" in text
-    assert "to be repaired 2,500 rows since 60 s, 3,000 to 7,000 results" in text
+    assert "to repair 2,500 rows, the oldest for 60 s; 3,000 to 7,000 results missing" in text
 
 
 @pytest.mark.parametrize(("low", "high", "said"), [(7, 7, "7 results"), (3, None, "3 or more results")])
@@ -44,6 +44,6 @@ def test_results_are_exact_where_they_are_known(low: int, high: int | None, said
 
 def test_nothing_of_it_is_shown_where_nothing_is_missing_or_there_is_no_goal() -> None:
     calm = shown(OverloadReport(30.0, Latencies(1.0, 2.0, 3.0), 0, 0.0, Missing(), at=100.0))
-    assert "to be repaired" not in calm
+    assert "to repair" not in calm
     assert "latency p50 1.0" in calm
     assert "latency" not in shown(None)

@@ -134,7 +134,7 @@ def test_validate_says_what_comes_out_and_writes_nothing(folder: Path) -> None:
     assert found["memory_bytes"] == 8_000_000
     text = run("validate", folder / "p.yaml")
     assert "is valid" in text.out
-    assert "is made by run" in text.out
+    assert "created by run" in text.out
     assert entries(folder) == before
 
 
@@ -180,7 +180,7 @@ def test_run_status_and_vacuum(folder: Path, spark: Any, monkeypatch: pytest.Mon
     assert (state["last_batch"], state["unfinished"], len(state["recent"])) == (1, None, 2)
     text = run("status", file).out
     assert "joined" in text
-    assert "last batch done" in text
+    assert "last finished batch" in text
     checkpoint = json.loads((folder / "checkpoint" / "pipeline.json").read_text())
     staging = folder / "tables" / "sink" / "_staging"
     staging.mkdir(exist_ok=True)

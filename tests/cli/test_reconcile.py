@@ -72,7 +72,7 @@ def test_rows_that_were_shed_are_told_until_they_are_repaired(folder: Path, file
     assert line["goal_s"] == 30
     assert json.loads((folder / "checkpoint" / "metrics.jsonl").read_text())["overload"] == line
     text = run("status", file).out
-    for words in (f"rows shed, to be repaired  {shed}", f"0 to {shed}", "the oldest of them came", "goal 30 s", "p95"):
+    for words in (f"shed rows to repair      {shed}", f"0 to {shed}", "oldest of them arrived", "goal 30 s", "p95"):
         assert words in text, text
 
     repaired = run("reconcile", file, "--json")
@@ -80,7 +80,7 @@ def test_rows_that_were_shed_are_told_until_they_are_repaired(folder: Path, file
     assert (repaired.json["batches"], repaired.json["rows_in"], repaired.json["outcomes"]["shed"]) == (1, shed, 0)
     assert (found(folder, "sink"), found(folder, "unmatched")) == expected(folder)
     assert run("status", file, "--json").json["missing"]["rows"] == 0
-    assert "to be repaired" not in run("status", file).out
+    assert "to repair" not in run("status", file).out
 
     before = {path: size for path, size in entries(folder).items() if "spark.log" not in path}
     again = run("reconcile", file)
@@ -111,7 +111,7 @@ def test_what_cannot_be_repaired_is_refused_with_the_next_step(folder: Path, fil
     assert run("reconcile", file, "--conf", "nonsense").code == 2
     with Ledger.open(folder / "checkpoint", "orders"):
         said = refused(run("reconcile", file)).replace("\n", " ")
-    assert "is already run by process" in said
+    assert "already runs in process" in said
     assert "Stop it first" in said
 
 

@@ -61,7 +61,7 @@ def test_build_puts_columns_into_groups(products: pa.Table, tmp_path: Path) -> N
 def test_build_refuses_to_replace_a_relation_unless_told(stream: Path, relation: Path) -> None:
     refused = run("relation", "build", stream, relation, "--key", "order_id")
     assert refused.code == 1
-    assert "holds a relation already" in refused.err
+    assert "already holds a relation" in refused.err
     assert Relation.open(relation).key == ("id",)
     allowed = run("relation", "build", stream, relation, "--key", "order_id", "--overwrite", "--json")
     assert allowed.code == 0
@@ -120,7 +120,7 @@ def test_info_says_what_the_relation_is(relation: Path) -> None:
 
 def test_info_as_text_shows_the_same(relation: Path) -> None:
     text = run("relation", "info", relation).out
-    for part in ("2,003", "null-key rows", "3 (no join reaches them)", "key 1", "double", "bytes per page"):
+    for part in ("2,003", "null-key rows", "3 (unreachable by joins)", "key 1", "double", "bytes per page"):
         assert part in text
 
 
@@ -211,4 +211,4 @@ def test_where_there_is_no_relation_the_command_that_makes_one_is_named(exists: 
         assert answer.code == 1
         said = " ".join(answer.err.split())
         assert f"{path} {'is not a relation' if exists else 'does not exist'}" in said
-        assert said.endswith("`semistream relation build SOURCE PATH --key COLUMN` makes one.")
+        assert said.endswith("Build one with `semistream relation build SOURCE PATH --key COLUMN`.")

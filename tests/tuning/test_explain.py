@@ -117,7 +117,7 @@ def test_all_that_is_asked_for_is_there(relation: Relation) -> None:
     assert explanation.choice.worst_latency_s >= explanation.choice.median_latency_s
     assert len(explanation.alternatives) + len(explanation.refused) == len(OPERATORS) - 1
     assert explanation.curve[-1].memory_bytes == relation.nbytes
-    assert "is kept up with" in (explanation.target or "")
+    assert "tuples/s: sustained" in (explanation.target or "")
     json.dumps(explanation.as_dict(), allow_nan=False)
     for word in ("rate", "latency", "hit rate", "memory", "alternatives", "what would change the choice"):
         assert word in str(explanation)

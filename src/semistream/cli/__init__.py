@@ -1,1 +1,1 @@
-"""The command line: commands here, what they print in `output`."""
+"""The ``semistream`` command line: a module or sub-package for each command; `output` prints the reports."""

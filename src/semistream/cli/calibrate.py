@@ -1,4 +1,4 @@
-"""``semistream calibrate``: measure this machine and a disk, for the cost models."""
+"""``semistream calibrate``: measure this machine and a disk for the cost models."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ from semistream.cli.plots import INSTALL, can_draw, require_drawable
 def calibrate(
     on: Annotated[
         Path,
-        typer.Option("--on", metavar="PATH", help="The relation, or any folder or file on the disk that holds it."),
+        typer.Option("--on", metavar="PATH", help="Relation, or any file or folder on its disk."),
     ] = Path(),
     plot: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE.png", help="Where the plot goes: beside the profile unless given.", show_default=False
-        ),
+        typer.Option(metavar="FILE.png", help="File for the plot (default: next to the profile).", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the disk and the kernels of this machine, in under a minute, and keep the profile."""
+    """Measure the disk and kernels of this machine in under a minute, and save the profile."""
     if plot is not None:
         require_drawable(plot)
     from semistream.cli.output import show
@@ -35,7 +33,7 @@ def calibrate(
     with step_progress() as progress:
         calibration = measure(on, progress=progress)
     if not can_draw():
-        show(Calibrated.of(calibration, plot=None, notes=[f"there is no plot: {INSTALL}"]), as_json=as_json)
+        show(Calibrated.of(calibration, plot=None, notes=[f"no plot drawn: {INSTALL}"]), as_json=as_json)
         return
     from semistream.cli.calibration_plot import save_plot
 

@@ -1,4 +1,4 @@
-"""The plot of a calibration: time and rate of requests by size, and what the kernels take."""
+"""Plot of a calibration: time and throughput of disk requests by size, and the cost of each kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MEASURED, _FITTED, _BARS = BLUE, RED, GREY
 _DPI = 130
-_NAMED = (1, 1.5, 2, 3, 5, 7)  # of a decade: more names would be written over each other
+_NAMED = (1, 1.5, 2, 3, 5, 7)  # multiples of a power of ten to label: with more, labels would overlap
 
 
 def save_plot(path: Path, calibration: Calibration) -> None:
@@ -28,7 +28,7 @@ def save_plot(path: Path, calibration: Calibration) -> None:
 
 
 def draw_plot(calibration: Calibration) -> Figure:
-    """What requests took and the line that was fitted, above the costs of the kernels."""
+    """Draw the measured requests and the fitted line above the kernel costs."""
     figure = Figure(figsize=(9, 7), dpi=_DPI, layout="constrained")
     axes = figure.subplot_mosaic([["times", "rates"], ["kernels", "kernels"]])
     _draw_requests(axes["times"], axes["rates"], calibration)
@@ -47,7 +47,7 @@ def _draw_requests(times: Axes, rates: Axes, calibration: Calibration) -> None:
     fitted = np.array([costs.request_s(nbytes, 1) for nbytes in line])
     times.plot(line, fitted, color=_FITTED, label=_said(costs.seek_s, costs.transfer_s_per_byte))
     times.plot(sizes, seconds, "o", color=_MEASURED, label="measured (median)")
-    times.set_ylabel("a request at a random place")
+    times.set_ylabel("time of a random read")
     times.set_yscale("log")
     times.yaxis.set_major_locator(LogLocator(subs=_NAMED))
     times.yaxis.set_major_formatter(EngFormatter("s"))
@@ -64,7 +64,7 @@ def _draw_requests(times: Axes, rates: Axes, calibration: Calibration) -> None:
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(lambda nbytes, _: _binary(nbytes))
         axes.tick_params(which="both", labelsize=8)
-        axes.set_xlabel("bytes of the request" + ("" if calibration.disk.direct else ", through the system's cache"))
+        axes.set_xlabel("request size" + ("" if calibration.disk.direct else ", through the page cache"))
         plain_axes(axes, "y")
 
 
@@ -77,7 +77,7 @@ def _draw_kernels(axes: Axes, calibration: Calibration) -> None:
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.xaxis.set_major_formatter(EngFormatter("s"))
-    axes.set_xlabel("processor time for a tuple, row, pair or value")
+    axes.set_xlabel("processor time per tuple, row, pair or value")
     plain_axes(axes, "x")
 
 
@@ -87,7 +87,7 @@ def _said(seek_s: float, transfer_s_per_byte: float) -> str:
 
 
 def _short(number: float, unit: str) -> str:
-    """A number as three digits and a prefix of the unit say it."""
+    """Format a number with three digits and a unit prefix."""
     return str(EngFormatter(unit)(float(f"{number:.3g}")))
 
 

@@ -1,4 +1,4 @@
-"""``semistream join``: a file or folder of stream rows with a relation, to one file."""
+"""``semistream join``: join a file or folder of stream rows with a relation, into one file."""
 
 from __future__ import annotations
 
@@ -14,28 +14,32 @@ from semistream.cli.options import AsJson, Columns, How, HowOption, Memory, colu
 def join(
     stream: Annotated[
         Path,
-        typer.Argument(metavar="S", help="The stream: a Parquet, Arrow IPC or CSV file, or a folder of one kind."),
+        typer.Argument(
+            metavar="S", help="Stream: a Parquet, Arrow IPC or CSV file, or a folder of files in one format."
+        ),
     ],
     relation: Annotated[
         Path,
-        typer.Argument(metavar="R", help="The relation's folder, or plain Parquet: a file, a folder or a Delta table."),
+        typer.Argument(metavar="R", help="Relation folder, or plain Parquet: a file, a folder or a Delta table."),
     ],
-    out: Annotated[Path, typer.Option(help="Result file, .parquet, .arrow or .csv; replaced when the join is done.")],
+    out: Annotated[
+        Path, typer.Option(help="Result file (.parquet, .arrow or .csv), replaced when the join completes.")
+    ],
     on: Annotated[
-        list[str] | None, typer.Option("--on", help="Column to join by, or S_COLUMN=R_COLUMN; repeat it for several.")
+        list[str] | None, typer.Option("--on", help="Column to join on, or S_COLUMN=R_COLUMN; repeat for several.")
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(help='What else must hold, as "s.at BETWEEN r.since AND r.until"; repeat it for several.'),
+        typer.Option(help='Further condition, such as "s.at BETWEEN r.since AND r.until"; repeat for several.'),
     ] = None,
     how: HowOption = How.inner,
-    operator: Annotated[str, typer.Option(help="The join's algorithm: auto, or one by name.")] = "auto",
+    operator: Annotated[str, typer.Option(help="Join operator by name, or auto to choose one.")] = "auto",
     memory: Memory = "10%",
     columns: Columns = None,
-    suffix: Annotated[str, typer.Option(help="Put behind names of R's columns that S has too.")] = "_right",
+    suffix: Annotated[str, typer.Option(help="Suffix for columns of R whose names S also has.")] = "_right",
     as_json: AsJson = False,
 ) -> None:
-    """Join stream rows with a relation, exactly, within a memory budget."""
+    """Join a stream with a relation, exactly and within a memory budget."""
     pairs = column_pairs(on)
     from semistream.cli.output import show
     from semistream.cli.progress import counting

@@ -1,6 +1,6 @@
-"""The command ``semistream``: its sub-commands, and how errors become messages and exit codes.
+"""The ``semistream`` command: its sub-commands, and the mapping of errors to messages and exit codes.
 
-Nothing heavy is imported before a command runs, so that ``--help`` answers at once.
+Heavy packages are imported only when a command runs, so ``--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from semistream.errors import NotARelation, SemistreamError
 
 
 class _Commands(TyperGroup):
-    """Reports what went wrong on stderr, without a traceback: 1 is a refusal or a failure, 2 a wrong command line."""
+    """Command group that reports errors on stderr without a traceback.
+
+    Exit code 1 is a refusal or a failure, 2 a wrong command line.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -39,23 +42,23 @@ class _Commands(TyperGroup):
             message = f"{error.strerror or error}" + (f": {error.filename}" if error.filename else "")
         except Exception as error:
             if _is_data_error(error):
-                message = f"the data cannot be read or written: {error}"
+                message = f"cannot read or write the data: {error}"
             elif _is_spark_error(error):
-                message = f"Spark refuses: {str(error).strip().splitlines()[0]}"
+                message = f"Spark failed: {str(error).strip().splitlines()[0]}"
             else:
-                raise  # a bug: its traceback is wanted
+                raise  # a bug: show its traceback
         typer.echo(f"semistream: {message}", err=True)
         raise typer.Exit(1)
 
 
 def _with_command(message: str) -> str:
-    """A message whose next step is a call in Python, with the command that does the same instead."""
+    """Replace the Python call that a message suggests by the equivalent command."""
     finding, call, _ = message.rpartition(". Relation.build(")
-    return f"{finding}. `semistream relation build SOURCE PATH --key COLUMN` makes one." if call else message
+    return f"{finding}. Build one with `semistream relation build SOURCE PATH --key COLUMN`." if call else message
 
 
 def _is_data_error(error: Exception) -> bool:
-    """Whether pyarrow or DuckDB raised it over some data; neither is imported to find out."""
+    """True if pyarrow or DuckDB raised the error; imports neither."""
     arrow, duckdb = sys.modules.get("pyarrow"), sys.modules.get("duckdb")
     return (arrow is not None and isinstance(error, arrow.ArrowException)) or (
         duckdb is not None and isinstance(error, duckdb.Error)
@@ -63,14 +66,14 @@ def _is_data_error(error: Exception) -> bool:
 
 
 def _is_spark_error(error: Exception) -> bool:
-    """Whether Spark raised it, over settings, a source or a session; it is not imported to find out."""
+    """True if Spark raised the error (over settings, a source or a session); does not import it."""
     errors = sys.modules.get("pyspark.errors")
     return errors is not None and isinstance(error, errors.PySparkException)
 
 
 app = typer.Typer(
     cls=_Commands,
-    help="Join a fast stream with a relation far larger than memory, exactly, inside one byte budget.",
+    help="Join a fast stream with a relation far larger than memory, exactly and within one memory budget.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -100,9 +103,9 @@ def _global_options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Options that go before the command."""
+    """Options given before the command."""
 
 
 def run() -> None:
-    """The entry point."""
+    """Run the command line; the installed ``semistream`` script calls this."""
     app(prog_name="semistream")

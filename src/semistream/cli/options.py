@@ -1,8 +1,6 @@
-"""Options that several commands have.
+"""Options shared by several commands, and checks for the packages and the Java that some commands need.
 
-What ``join`` and ``explain`` both ask about a join, and how it is read.
-
-What commands on Spark need beyond the library itself; said before any work is done.
+The checks run before any work starts.
 """
 
 from __future__ import annotations
@@ -21,11 +19,11 @@ import typer
 
 from semistream.errors import SemistreamError
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON on stdout, and nothing else there.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON, and nothing else on stdout.")]
 
 
 class How(StrEnum):
-    """Kinds of join, as `semistream.join` has them."""
+    """Kinds of join that `semistream.join` takes."""
 
     inner = "inner"
     left = "left"
@@ -33,23 +31,23 @@ class How(StrEnum):
     anti = "anti"
 
 
-HowOption = Annotated[How, typer.Option("--how", help="Which rows come out.")]
-Memory = Annotated[str, typer.Option("--memory", help="All that the join may use: 64MB, 1GiB, or a share of R as 10%.")]
+HowOption = Annotated[How, typer.Option("--how", help="Kind of join.")]
+Memory = Annotated[
+    str, typer.Option("--memory", help="Memory for the whole join: 64MB, 1GiB, or a share of R such as 10%.")
+]
 Columns = Annotated[
     str | None,
-    typer.Option(
-        "--columns", help="Columns of R to give out, with commas between: all but those of --on unless given."
-    ),
+    typer.Option("--columns", help="Columns of R in the result, separated by commas (default: all but those of --on)."),
 ]
 
 
 def column_names(columns: str | None) -> list[str] | None:
-    """The names of ``--columns``."""
+    """Split the names given to ``--columns``."""
     return None if columns is None else [name.strip() for name in columns.split(",")]
 
 
 def column_pairs(on: list[str] | None, sides: tuple[str, str] = ("S", "R")) -> dict[str, str] | None:
-    """The pairs (stream column -> relation column) of ``--on``, None if there are none; ``sides`` names the two."""
+    """Parse ``--on`` into pairs (stream column -> relation column), or None; errors name the two ``sides``."""
     pairs: dict[str, str] = {}
     for item in on or []:
         stream, equals, relation = item.partition("=")
@@ -71,7 +69,10 @@ PLOT = {"matplotlib": "plot"}
 
 
 def require_packages(what: str, packages: Mapping[str, str] = SPARK) -> None:
-    """Refuse to go on with ``what`` without the packages it needs; each comes with an extra of ours."""
+    """Raise an error if a package that ``what`` needs is missing, naming our extra that installs it.
+
+    ``packages`` maps each package to its extra.
+    """
     if missing := [name for name in packages if find_spec(name) is None]:
         extras = ",".join(dict.fromkeys(packages.values()))
         raise SemistreamError(
@@ -80,18 +81,18 @@ def require_packages(what: str, packages: Mapping[str, str] = SPARK) -> None:
 
 
 def require_java() -> None:
-    """Refuse to start without the Java that Spark would use: that of JAVA_HOME, else the one on the PATH."""
+    """Raise an error if the Java that Spark would use (in JAVA_HOME, else on the PATH) is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     where = f"in JAVA_HOME ({home})" if home else "on the PATH"
     if java is None:
-        raise SemistreamError(f"Spark needs Java {LEAST_JAVA} or newer, and there is none {where}. {_INSTALL_JAVA}.")
+        raise SemistreamError(f"Spark needs Java {LEAST_JAVA} or newer, but there is none {where}. {_INSTALL_JAVA}.")
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found is None:
-        raise SemistreamError(f"{java} does not start: {said.strip() or 'it says nothing'}. {_INSTALL_JAVA}.")
+        raise SemistreamError(f"{java} does not start: {said.strip() or 'it prints nothing'}. {_INSTALL_JAVA}.")
     if int(found[1]) < LEAST_JAVA:
         raise SemistreamError(
             f"{java} is Java {found[1]}; Spark needs {LEAST_JAVA} or newer. {_INSTALL_JAVA}, "
-            "and set JAVA_HOME to where it is."
+            "and set JAVA_HOME to its folder."
         )

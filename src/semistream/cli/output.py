@@ -1,4 +1,4 @@
-"""What the user sees: reports as text or JSON on stdout, messages and progress on stderr."""
+"""Printing: reports as text or JSON on stdout, messages and progress on stderr."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 
 def show(report: DataclassInstance, *, as_json: bool) -> None:
-    """Print a report on stdout: as one JSON object, or as a person likes to read it."""
+    """Print a report on stdout, as one JSON object or as text."""
     if as_json:
         print(json.dumps(plain(report), indent=2))
     else:
-        # Cells of a table are folded at the console's width: a pipe has none, so it gets a generous one.
+        # Table cells fold at the console's width; a pipe has no width, so give it a generous one.
         console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False, emoji=False)
         console.print(render(report), soft_wrap=True)
 
 
 def messages() -> Console:
-    """Where progress and messages go: stdout is for reports."""
+    """Return the console for progress and messages: stderr, since stdout is for reports."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def facts(*rows: tuple[str, object], title: str | None = None) -> Table:
-    """A two-column table of names and values."""
+    """Lay out names and values as a two-column table."""
     pairs = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, pad_edge=False)
     pairs.add_column(style="cyan", no_wrap=True)
     pairs.add_column(overflow="fold")
@@ -46,19 +46,19 @@ def facts(*rows: tuple[str, object], title: str | None = None) -> Table:
 
 
 def size(nbytes: int) -> str:
-    """Bytes, for a person and exactly."""
+    """Format a number of bytes both rounded and exactly."""
     return f"{format_bytes(nbytes)} ({nbytes:,} bytes)" if nbytes >= 1000 else format_bytes(nbytes)
 
 
 @singledispatch
 def plain(report: DataclassInstance) -> dict[str, Any]:
-    """A report in plain values, for JSON; a kind that is not a dataclass of such registers its own."""
+    """Convert a report to plain values for JSON; reports with other values register their own conversion."""
     return asdict(report)
 
 
 @singledispatch
 def render(report: DataclassInstance) -> RenderableType:
-    """A report as text; each kind registers its own."""
+    """Render a report as text; each report type registers its own function."""
     raise TypeError(f"no text form for {type(report).__name__}")
 
 
@@ -75,15 +75,21 @@ def _(report: RelationInfo) -> RenderableType:
         marks = [place, "" if column.nullable else "not null"]
         group = [str(group_of[column.name])] if len(report.column_groups) > 1 else []
         columns.add_row(column.name, column.type, " ".join(filter(None, marks)), *group)
-    unreachable = " (no join reaches them)" if report.null_key_rows else ""
+    unreachable = " (unreachable by joins)" if report.null_key_rows else ""
     return Group(
         facts(
-            ("version", f"{report.version} of {', '.join(map(str, report.versions))} (published {report.created})"),
+            (
+                "version",
+                f"{report.version} (available: {', '.join(map(str, report.versions))}; published {report.created})",
+            ),
             ("key", ", ".join(report.key)),
             ("rows", report.rows),
             ("null-key rows", f"{report.null_key_rows:,}{unreachable}"),
             ("bytes", size(report.bytes)),
-            ("pages", f"{report.pages:,} of up to {format_bytes(report.page_bytes)}, filled to {report.fill_factor:g}"),
+            (
+                "pages",
+                f"{report.pages:,} of up to {format_bytes(report.page_bytes)}, fill factor {report.fill_factor:g}",
+            ),
             ("bytes per page", _spread(report.bytes_per_page)),
             ("rows per page", _spread(report.rows_per_page)),
             title=report.path,
@@ -96,7 +102,7 @@ def _(report: RelationInfo) -> RenderableType:
 def _spread(spread: Spread | None) -> str:
     if spread is None:
         return "no pages"
-    return f"least {spread.least:,}, median {spread.median:,}, 90th percentile {spread.p90:,}, most {spread.most:,}"
+    return f"min {spread.least:,}, median {spread.median:,}, 90th percentile {spread.p90:,}, max {spread.most:,}"
 
 
 @render.register
@@ -125,7 +131,7 @@ def _(report: VerifiedRelation) -> RenderableType:
 @render.register
 def _(report: Vacuumed) -> RenderableType:
     kept = ", ".join(map(str, report.versions))
-    return Group(*report.removed, f"{report.path}: {len(report.removed)} files removed, versions left: {kept}")
+    return Group(*report.removed, f"{report.path}: {len(report.removed)} files removed; remaining versions: {kept}")
 
 
 @render.register
@@ -147,14 +153,14 @@ def _(report: Joined) -> RenderableType:
 
 _BAR_WIDTH = 24
 _UNITS = {
-    "encode_s": "the key of a tuple",
-    "insert_s": "a tuple that comes into the window",
-    "sort_s": "a tuple",
-    "probe_s": "a row of R",
-    "look_up_s": "a tuple that asks a cache",
-    "expire_s": "a tuple that leaves the window",
-    "output_s": "a result, without R's values",
-    "gather_s": "a value of R in a result",
+    "encode_s": "tuple key",
+    "insert_s": "tuple entering the window",
+    "sort_s": "tuple",
+    "probe_s": "row of R",
+    "look_up_s": "tuple looked up in a cache",
+    "expire_s": "tuple leaving the window",
+    "output_s": "result, without R's values",
+    "gather_s": "value of R in a result",
 }
 
 
@@ -166,22 +172,22 @@ def _(report: Calibrated) -> RenderableType:
         times = [f"{seconds * 1e6:,.1f} µs" for seconds in (each.seconds, each.fitted_seconds)]
         rate = f"{format_bytes(round(each.bytes_per_s))}/s"
         requests.add_row(f"{each.bytes:,}", f"{each.requests:,}", *times, rate, bar(each.bytes_per_s, fastest))
-    kernels = table("kernel", "for", "time")
+    kernels = table("kernel", "per", "time")
     kernels.columns[0].justify = kernels.columns[1].justify = "left"
     dearest = max(report.kernels.values())
     for name, seconds in report.kernels.items():
         kernel = name.removesuffix("_s").replace("_", " ")
         kernels.add_row(kernel, _UNITS[name], f"{seconds * 1e9:,.1f} ns", bar(seconds, dearest))
     per_byte = report.transfer_s_per_byte
-    transfer = f"{format_bytes(round(1 / per_byte))}/s" if per_byte else "takes no time"
+    transfer = f"{format_bytes(round(1 / per_byte))}/s" if per_byte else "no measurable time"
     return Group(
         facts(
             ("machine", f"{report.processor}, {report.cores} cores"),
             ("disk", f"{report.disk}, {'direct' if report.direct else 'buffered'} reads"),
             ("seek", f"{report.seek_s * 1e6:,.1f} µs"),
             ("transfer", transfer),
-            ("at once", f"{report.at_once:.2f} times as much if it is asked for parts of a run at once"),
-            ("page cache", f"{format_bytes(round(report.page_cache_bytes))} to spare, for files that are mapped"),
+            ("at once", f"{report.at_once:.2f} times the throughput with concurrent requests"),
+            ("page cache", f"{format_bytes(round(report.page_cache_bytes))} available for memory-mapped files"),
             title=report.path,
         ),
         "",
@@ -200,12 +206,12 @@ def _(report: Calibrated) -> RenderableType:
 
 
 def _operators(operators: Mapping[str, Mapping[str, float]]) -> list[RenderableType]:
-    """What operators take for each unit of their work, if that was measured and is anything."""
+    """List each operator's measured cost per unit of work, leaving out costs of zero."""
     if not operators:
         return []
-    from semistream.tuning.wording import cost_text  # needs NumPy, which other reports do without
+    from semistream.tuning.wording import cost_text  # imports NumPy, which other reports do not need
 
-    costs_table = Table("operator", "for each", box=None, pad_edge=False, header_style="bold")
+    costs_table = Table("operator", "time per unit", box=None, pad_edge=False, header_style="bold")
     for name, costs in operators.items():
         taken = (f"{unit.removesuffix('_s')} {cost_text(seconds)}" for unit, seconds in costs.items() if seconds)
         costs_table.add_row(name, ", ".join(taken))
@@ -213,7 +219,7 @@ def _operators(operators: Mapping[str, Mapping[str, float]]) -> list[RenderableT
 
 
 def table(*headers: str) -> Table:
-    """Numbers in columns, with room for a bar behind them."""
+    """Create a table of right-aligned columns with room for a bar after them."""
     columns = Table(box=None, pad_edge=False, header_style="bold")
     for header in headers:
         columns.add_column(header, justify="right", no_wrap=True)
@@ -222,5 +228,5 @@ def table(*headers: str) -> Table:
 
 
 def bar(value: float, most: float) -> Bar:
-    """A bar as long as a value is beside the greatest."""
+    """Draw a bar whose length is the ratio of ``value`` to ``most``."""
     return Bar(size=most or 1, begin=0, end=value, width=_BAR_WIDTH)

@@ -1,7 +1,4 @@
-"""Whether a plot can be drawn: matplotlib is optional, and a path may be wrong.
-
-How plots look: their colours and axes.
-"""
+"""Checks before drawing a plot (matplotlib is optional, a path may be wrong), and the style of all plots."""
 
 from __future__ import annotations
 
@@ -16,18 +13,18 @@ from semistream.errors import SemistreamError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INSTALL = "it takes matplotlib. Install it with `pip install 'semistream[plot]'`"
+INSTALL = "plots need matplotlib. Install it with `pip install 'semistream[plot]'`"
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed; it is not imported to find out."""
+    """True if matplotlib is installed; does not import it."""
     return find_spec("matplotlib") is not None
 
 
 def require_drawable(plot: Path) -> None:
-    """Refuse before anything is done what would fail after it."""
+    """Raise an error before any work starts if the plot could not be drawn or saved at its end."""
     if not can_draw():
-        raise SemistreamError(f"--plot is {str(plot)!r}, and {INSTALL}, or leave --plot out.")
+        raise SemistreamError(f"--plot is {str(plot)!r}, but {INSTALL}, or leave --plot out.")
     if not plot.parent.is_dir():
         raise typer.BadParameter(f"--plot is {str(plot)!r}, but there is no folder {str(plot.parent)!r}.")
     if plot.suffix.lower() != ".png":
@@ -38,7 +35,7 @@ BLUE, RED, GREY = "#0b6e99", "#c8553d", "#b8c4cc"
 
 
 def plain_axes(axes: Axes, grid: Literal["x", "y", "both"]) -> None:
-    """Axes without a frame, on a light grid."""
+    """Remove the frame of some axes and draw a light grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis=grid, color="#e6e9ec")
     axes.set_axisbelow(True)

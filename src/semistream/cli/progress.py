@@ -1,4 +1,4 @@
-"""Progress on stderr while long work is done; nothing when that is not a terminal."""
+"""Progress bars on stderr for long work; silent if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from semistream.cli.output import messages
 
 
 class _Rows(ProgressColumn):
-    """Rows so far, as the work itself counts them, and the mean rate."""
+    """Rows done so far, from the work's own count if it has one, and the mean rate."""
 
     def render(self, task: Task) -> Text:
         count: Callable[[], int] | None = task.fields.get("count")
@@ -32,8 +32,9 @@ class _Rows(ProgressColumn):
 
 
 def bars(how_far: ProgressColumn | None = None) -> Progress:
-    """Bars that vanish when the work is done: the report takes their place. They say ``how_far`` it is, or how many
-    rows are done.
+    """Create progress bars that vanish when the work is done, making room for the report.
+
+    The column ``how_far`` shows the progress; by default, rows done.
     """
     console = messages()
     return Progress(
@@ -50,7 +51,7 @@ def bars(how_far: ProgressColumn | None = None) -> Progress:
 
 @contextmanager
 def build_progress() -> Iterator[Callable[[str, int], None]]:
-    """A callback for `Relation.build`: a bar for reading, and one for writing when rows come out of the sort."""
+    """Yield a callback for `Relation.build`: one bar for reading, and one for writing once the sort emits rows."""
     with bars() as progress:
         reading = progress.add_task("read and sort", total=None)
         writing = progress.add_task("write pages", total=None, visible=False)
@@ -72,7 +73,7 @@ def build_progress() -> Iterator[Callable[[str, int], None]]:
 
 @contextmanager
 def step_progress() -> Iterator[Callable[[str, float], None]]:
-    """A callback for `calibrate`: a bar for each step, from when it begins."""
+    """Yield a callback for `calibrate`, with one bar for each step that has begun."""
     with bars(TaskProgressColumn()) as progress:
         tasks: dict[str, TaskID] = {}
 
@@ -86,7 +87,7 @@ def step_progress() -> Iterator[Callable[[str, float], None]]:
 
 @contextmanager
 def runs(description: str, total: int) -> Iterator[Callable[[], None]]:
-    """A bar over ``total`` runs; calling what it gives says that one more is done."""
+    """Show a bar over ``total`` runs and yield a callback that counts one more as done."""
     with bars(TaskProgressColumn()) as progress:
         task = progress.add_task(description, total=total)
         yield lambda: progress.advance(task)
@@ -94,7 +95,7 @@ def runs(description: str, total: int) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def counting(description: str, count: Callable[[], int]) -> Iterator[None]:
-    """A line that asks ``count`` for the rows done whenever it is drawn."""
+    """Show a line that calls ``count`` for the rows done whenever it is redrawn."""
     with bars() as progress:
         progress.add_task(description, total=None, count=count)
         yield

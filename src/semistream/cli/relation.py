@@ -15,35 +15,40 @@ if TYPE_CHECKING:
 
     from semistream.relation import Relation
 
-app = typer.Typer(help="R on disk: build, inspect, verify, update and vacuum it.", no_args_is_help=True)
+app = typer.Typer(help="Build, inspect, verify, update and vacuum relations on disk.", no_args_is_help=True)
 
-RelationPath = Annotated[Path, typer.Argument(metavar="PATH", help="The relation's folder.", show_default=False)]
+RelationPath = Annotated[Path, typer.Argument(metavar="PATH", help="Relation folder.", show_default=False)]
 Version = Annotated[
-    int | None, typer.Option("--version", help="A version by its number; else the current one.", show_default=False)
+    int | None, typer.Option("--version", help="Version to open (default: the current one).", show_default=False)
 ]
 
 
 @app.command()
 def build(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A Parquet, Arrow IPC or CSV file, or a folder of one kind.")
+        Path,
+        typer.Argument(metavar="SOURCE", help="Parquet, Arrow IPC or CSV file, or a folder of files in one format."),
     ],
     path: RelationPath,
-    key: Annotated[list[str], typer.Option("--key", help="Column to join by; repeat it for a composite key.")],
+    key: Annotated[list[str], typer.Option("--key", help="Key column to join on; repeat for a composite key.")],
     page_bytes: Annotated[
         int | None,
-        typer.Option(help="Most bytes a page holds: 65536 unless given, 262144 for wide rows.", show_default=False),
+        typer.Option(help="Maximum bytes per page (default: 65536, or 262144 for wide rows).", show_default=False),
     ] = None,
-    memory: Annotated[str, typer.Option(help="What the sort may use.")] = "512MB",
-    fill_factor: Annotated[float, typer.Option(help="How full pages are made; less leaves room for updates.")] = 1.0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a relation that is there already.")] = False,
+    memory: Annotated[str, typer.Option(help="Memory for the sort.")] = "512MB",
+    fill_factor: Annotated[
+        float, typer.Option(help="Fraction of each page to fill; less than 1 leaves room for updates.")
+    ] = 1.0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing relation.")] = False,
     column_group: Annotated[
         list[str] | None,
-        typer.Option("--column-group", metavar="A,B,...", help="Columns that joins read together; repeat it."),
+        typer.Option(
+            "--column-group", metavar="A,B,...", help="Columns that joins read together; repeat for several groups."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build a relation from files of any size: rows become pages clustered by key."""
+    """Build a relation from files of any size, as pages clustered by key."""
     from semistream.cli.output import show
     from semistream.cli.progress import build_progress
     from semistream.cli.reports import Written
@@ -77,7 +82,7 @@ def info(path: RelationPath, version: Version = None, as_json: AsJson = False) -
 
 @app.command()
 def verify(path: RelationPath, version: Version = None, as_json: AsJson = False) -> None:
-    """Read every byte and check checksums, order and counts; exit code 1 names what is damaged."""
+    """Read every byte and check checksums, order and counts. Names any damage and exits with code 1."""
     from semistream.cli.output import messages, show
     from semistream.cli.reports import VerifiedRelation
     from semistream.relation import Relation
@@ -102,14 +107,14 @@ def verify(path: RelationPath, version: Version = None, as_json: AsJson = False)
 def update(
     path: RelationPath,
     upserts: Annotated[
-        Path | None, typer.Option(help="File or folder of rows that replace all rows of their keys.")
+        Path | None, typer.Option(help="File or folder of new rows; they replace all rows with the same keys.")
     ] = None,
     deletes: Annotated[
-        Path | None, typer.Option(help="File or folder with the keys to drop, in columns called like the key's.")
+        Path | None, typer.Option(help="File or folder with the keys to delete, in columns named as in the relation.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Publish the next version; only the pages that hold touched keys are written again."""
+    """Publish a new version, rewriting only the pages that hold changed keys."""
     from semistream.cli.output import messages, show
     from semistream.cli.reports import Written
     from semistream.relation import Relation
@@ -124,7 +129,7 @@ def update(
 
 
 def _read_keys(relation: Relation, path: Path) -> pa.Table:
-    """The key columns of a file; those that it has beside them are of no interest."""
+    """Read the key columns of a file and ignore its other columns."""
     from semistream.relation.write.build import key_names
     from semistream.relation.write.sources import open_source
 
@@ -135,10 +140,10 @@ def _read_keys(relation: Relation, path: Path) -> pa.Table:
 @app.command()
 def vacuum(
     path: RelationPath,
-    keep: Annotated[int, typer.Option(help="How many of the last versions stay.", min=1)] = 1,
+    keep: Annotated[int, typer.Option(help="Number of latest versions to keep.", min=1)] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Remove old versions, and files that no version needs."""
+    """Delete old versions, and files that no remaining version needs."""
     from semistream.cli.output import show
     from semistream.cli.reports import Vacuumed
     from semistream.relation import Relation

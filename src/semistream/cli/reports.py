@@ -1,4 +1,4 @@
-"""What the commands found out or did, as data: `output` turns it into text or JSON."""
+"""Results of the commands as data; `output` turns them into text or JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spread:
-    """How a quantity of the pages is distributed."""
+    """Distribution of a quantity over the pages."""
 
     least: int
     median: int
@@ -23,7 +23,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Int64s | Int32s) -> Spread | None:
-        """The spread of some values; None when there are none."""
+        """Summarise some values; None if there are none."""
         if values.size == 0:
             return None
         import numpy as np
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True)
 class RelationInfo:
-    """One version of a relation. ``bytes`` are those of the pages: what a full scan reads."""
+    """One version of a relation. ``bytes`` is the size of its pages, all of which a full scan reads."""
 
     path: str
     version: int
@@ -62,7 +62,7 @@ class RelationInfo:
 
     @classmethod
     def of(cls, relation: Relation) -> RelationInfo:
-        """Read off an open relation; no page is read."""
+        """Describe an open relation without reading any page."""
         manifest = relation.manifest
         return cls(
             path=str(relation.path),
@@ -85,7 +85,7 @@ class RelationInfo:
 
 @dataclass(frozen=True)
 class Written:
-    """A version that was published: by a build (``before`` is None) or an update of version ``before``."""
+    """A newly published version, from a build (``before`` is None) or from an update of version ``before``."""
 
     path: str
     version: int
@@ -99,7 +99,7 @@ class Written:
 
     @classmethod
     def of(cls, relation: Relation, seconds: float, before: Relation | None = None) -> Written:
-        """The version that ``relation`` has open."""
+        """Describe the version that ``relation`` has open."""
         return cls(
             path=str(relation.path),
             version=relation.version,
@@ -115,7 +115,7 @@ class Written:
 
 @dataclass(frozen=True)
 class VerifiedRelation:
-    """A version whose every byte was read and found to be right."""
+    """A version read in full and found intact."""
 
     path: str
     version: int
@@ -129,7 +129,7 @@ class VerifiedRelation:
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """What a vacuum removed, and the versions that are left."""
+    """Files removed by a vacuum, and the remaining versions."""
 
     path: str
     versions: list[int]
@@ -138,7 +138,7 @@ class Vacuumed:
 
 @dataclass(frozen=True)
 class Joined:
-    """A join that was written to ``out``; ``stats`` are the counts of `JoinStats` and ``pages_read``."""
+    """A join written to ``out``; ``stats`` holds the counts of `JoinStats` and ``pages_read``."""
 
     stream: str
     relation: str
@@ -152,13 +152,13 @@ class Joined:
 
     @staticmethod
     def counts(stats: JoinStats) -> dict[str, int | float]:
-        """The operator's counts with their sums."""
+        """Return the operator's counts and the total of pages read."""
         return {**stats.as_dict(), "pages_read": stats.pages_read}
 
 
 @dataclass(frozen=True)
 class RequestReport:
-    """Requests of one size: the median of what they took, and what the fitted costs say."""
+    """Disk requests of one size: their median time, and the time by the fitted costs."""
 
     bytes: int
     requests: int
@@ -169,8 +169,10 @@ class RequestReport:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A machine and a disk as they were measured. Costs are in seconds for one unit; ``profile`` is where they are
-    kept, ``plot`` the picture of them (None if it was not drawn, and ``notes`` say why).
+    """Measured costs of a machine and a disk, in seconds per unit.
+
+    ``profile`` is the file that keeps them. ``plot`` is the file of their plot, None if none was drawn; ``notes`` then
+    say why.
     """
 
     path: str
@@ -193,7 +195,7 @@ class Calibrated:
 
     @classmethod
     def of(cls, calibration: Calibration, *, plot: str | None, notes: list[str]) -> Calibrated:
-        """What a calibration found."""
+        """Report a calibration."""
         machine, profile, probe = calibration.machine, calibration.profile, calibration.disk
         return cls(
             path=str(calibration.folder),

@@ -1,4 +1,4 @@
-"""Write results to one file that is there whole or not at all."""
+"""Write results to one file, atomically."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _GROUP_BYTES = 32 << 20
 
 
 def write_results(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: Path) -> int:
-    """Write ``batches`` to ``out`` in the format that its name ends in; gives the file's bytes.
+    """Write ``batches`` to ``out`` in the format of its suffix, and return the file's size in bytes.
 
-    They go to a temporary file beside it that takes the name when all of it is on the disk. When anything fails, the
-    temporary file is removed and what was at ``out`` before stays.
+    They go to a temporary file in the same folder, renamed to ``out`` once all of it is on disk. If anything fails, the
+    temporary file is removed and an earlier ``out`` stays as it was.
     """
     open_writer = _WRITERS.get(out.suffix.lower())
     if open_writer is None:
@@ -35,7 +35,7 @@ def write_results(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: Pat
     if out.is_dir():
         raise InvalidArgument(f"out is {str(out)!r}, a folder; name a file in it.")
     if not out.parent.is_dir():
-        raise InvalidArgument(f"out is {str(out)!r}, but there is no folder {str(out.parent)!r}. Make it first.")
+        raise InvalidArgument(f"out is {str(out)!r}, but there is no folder {str(out.parent)!r}. Create it first.")
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as sink, open_writer(sink, schema) as writer:
@@ -52,7 +52,7 @@ def write_results(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: Pat
 
 
 def _regroup(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows in larger batches: operators give out small ones, and each becomes a row group of the file."""
+    """Merge small batches into large ones, since each becomes a row group of the file."""
     held: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:

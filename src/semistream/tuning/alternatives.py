@@ -1,4 +1,4 @@
-"""What would change the choice of an operator: less or more memory, a bound on latency, another skew."""
+"""Changes that would lead to another operator: less or more memory, a latency goal, another key skew."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from semistream.tuning.tuner import Tuner
 from semistream.tuning.wording import asked_text, described, enough_text, latency_text, rate_text
 
 _SKEWS = (0.0, 0.5, 1.0, 1.5)
-_WORTH_MORE = 1.1  # times the rate, from which on more memory is said to help
-_SOONER = 0.5  # of the latency, to which another choice must come down to be named
-_CLOSE = 1.06  # times a memory with one choice, within which one with another is found
+_WORTH_MORE = 1.1  # speed-up from which more memory is said to help
+_SOONER = 0.5  # share of the latency that another choice must stay below to be named
+_CLOSE = 1.06  # precision, as a ratio, with which a change between two memory sizes is located
 
 
 def changes(tuner: Tuner, choice: Prediction, most_bytes: int) -> Iterator[str]:
-    """What would lead to another choice, and whether more memory, up to ``most_bytes``, would help."""
+    """Yield lines on what would lead to another choice, and whether more memory, up to ``most_bytes``, would help."""
     yield from _less_memory(tuner, choice)
     yield from _more_memory(tuner, choice, most_bytes)
     yield from _latency(tuner, choice)
@@ -35,11 +35,11 @@ def _less_memory(tuner: Tuner, choice: Prediction) -> Iterator[str]:
 
 
 def _more_memory(tuner: Tuner, choice: Prediction, most_bytes: int) -> Iterator[str]:
-    """Where R is all in memory and nothing is known of the processor, there is nothing to say."""
+    """Yield nothing for an unbounded rate: R is all in memory, and the processor costs are unknown."""
     rungs = [memory for memory in tuner.ladder(most_bytes) if memory > choice.memory_bytes]
     if (found := _boundary(tuner, choice, rungs)) and math.isfinite(found[1].rate):
         other = found[1]
-        yield f"from {enough_text(other.memory_bytes)} on: {described(other)}, {rate_text(other.rate)}"
+        yield f"from {enough_text(other.memory_bytes)}: {described(other)}, {rate_text(other.rate)}"
     more_bytes = min(2 * choice.memory_bytes, most_bytes)
     more = tuner.chosen(more_bytes)
     if more_bytes < _WORTH_MORE * choice.memory_bytes or math.isinf(more.rate):
@@ -51,7 +51,7 @@ def _more_memory(tuner: Tuner, choice: Prediction, most_bytes: int) -> Iterator[
 
 
 def _latency(tuner: Tuner, choice: Prediction) -> Iterator[str]:
-    """What answers in half the time, if that is asked for at a rate that is kept up with."""
+    """Yield the setting with the lowest latency at the rate, if it more than halves the median or worst latency."""
     rate = tuner.workload.rate
     least = None if rate is None else tuner.least_latency(rate, choice.memory_bytes)
     if rate is None or least is None:
@@ -59,7 +59,7 @@ def _latency(tuner: Tuner, choice: Prediction) -> Iterator[str]:
     at_median = least.median_latency_s < _SOONER * choice.median_latency_s
     if at_median or least.worst_latency_s < _SOONER * choice.worst_latency_s:
         memory = enough_text(least.memory_bytes)
-        yield f"for the least latency at {asked_text(rate)}: {described(least)} in {memory}, {latency_text(least)}"
+        yield f"for the lowest latency at {asked_text(rate)}: {described(least)} in {memory}, {latency_text(least)}"
 
 
 def _skew(tuner: Tuner, choice: Prediction) -> Iterator[str]:
@@ -73,12 +73,13 @@ def _skew(tuner: Tuner, choice: Prediction) -> Iterator[str]:
             continue
         exponents, others = zip(*group, strict=True)
         skews = " or ".join(filter(None, [", ".join(f"{each:g}" for each in exponents[:-1]), f"{exponents[-1]:g}"]))
-        yield f"with keys by Zipf {skews}: {_kind_text(kind, choice)}, {_rates_text(others)}"
+        yield f"for a Zipf exponent of {skews}: {_kind_text(kind, choice)}, {_rates_text(others)}"
 
 
 def _boundary(tuner: Tuner, choice: Prediction, memories: Sequence[int]) -> tuple[int, Prediction] | None:
-    """The first of some memories, each further from the one at hand, that make another choice, and one close to it
-    that does not.
+    """Find the first of ``memories``, sorted by distance from the given one, that leads to another choice.
+
+    Return a memory close to the change that still keeps the choice, and the other choice; None if it never changes.
     """
     for same, memory in pairwise([choice.memory_bytes, *memories]):
         if (other := _other(tuner, choice, memory)) is not None:
@@ -87,7 +88,7 @@ def _boundary(tuner: Tuner, choice: Prediction, memories: Sequence[int]) -> tupl
 
 
 def _closer(tuner: Tuner, choice: Prediction, same: int, other: Prediction) -> tuple[int, Prediction]:
-    """Two memories between which the choice changes, found by halving until they are close."""
+    """Narrow the interval in which the choice changes, by bisection on a log scale, until both ends are close."""
     while max(same, other.memory_bytes) > _CLOSE * min(same, other.memory_bytes) + 1:
         middle = round(math.sqrt(same * other.memory_bytes))
         if (found := _other(tuner, choice, middle)) is None:
@@ -98,7 +99,7 @@ def _closer(tuner: Tuner, choice: Prediction, same: int, other: Prediction) -> t
 
 
 def _other(tuner: Tuner, choice: Prediction, memory_bytes: int) -> Prediction | None:
-    """What is chosen in a memory if it is another operator, and not for a trifle."""
+    """Return the choice in a memory if it is another operator: the usual one, or one faster by its margin."""
     best = tuner.chosen(memory_bytes)
     if best.operator == choice.operator:
         return None

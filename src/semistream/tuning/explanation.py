@@ -1,4 +1,4 @@
-"""Explanation: which operator is chosen for a join, what is expected of it, and what would change that."""
+"""Explanation: the operator chosen for a join, its expected performance, and what would change the choice."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from semistream.tuning.cache_curve import CachePoint
 from semistream.tuning.tuner import Tuner
 from semistream.tuning.wording import asked_text, described, enough_text, latency_text, pace_text, rate_text
 
-_NEARLY = 0.99  # of the greatest rate there is, that the memory must give which is named for it
+_NEARLY = 0.99  # share of the maximum rate that counts as nearly reaching it
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What the operator that is chosen in a memory is expected to do with it."""
+    """Operator chosen for a memory size, with its expected rate and hit rate."""
 
     memory_bytes: int
     operator: str
@@ -32,12 +32,13 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The ``choice`` for a workload in ``memory_bytes`` on a ``machine``, and how it splits that into ``parts``.
+    """The ``choice`` for a workload in ``memory_bytes`` on a ``machine``, which splits this memory into ``parts``.
 
-    ``reason`` says why it is chosen. ``alternatives`` are the other operators at their best, the fastest first;
-    ``refused`` are those that need more memory, with the least that they need. ``target`` says, if a rate is asked for,
-    whether it is kept up with, and if not, what would be needed. ``changes`` are what would lead to another choice, and
-    ``curve`` what other memories would give. ``cache_curve`` says what a cache would answer in these, chosen or not.
+    ``reason`` says why it was chosen. ``alternatives`` are the best settings of the other operators, fastest first;
+    ``refused`` maps operators that need more memory to the least they need. ``target`` says whether a requested rate is
+    sustained and, if not, what it needs; None without a rate. ``changes`` lists what would lead to another choice.
+    ``curve`` has the choice for other memory sizes, and ``cache_curve`` the hit rate of a cache in these, whether or
+    not one is chosen.
     """
 
     machine: str
@@ -56,7 +57,7 @@ class Explanation:
 
     @classmethod
     def of(cls, tuner: Tuner, memory_bytes: int, *, calibrated: bool, most_bytes: int) -> Explanation:
-        """Explain what ``tuner`` chooses for a memory; more than ``most_bytes`` are of no use."""
+        """Explain the choice of ``tuner`` for a memory; bytes beyond ``most_bytes`` are of no use."""
         choice = tuner.chosen(memory_bytes)
         choices = tuner.choices(memory_bytes)
         candidates = {candidate.name: candidate for candidate in tuner.candidates}
@@ -78,7 +79,7 @@ class Explanation:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it in plain values, for JSON: what has no bound is None."""
+        """Return the explanation as plain values for JSON; unbounded numbers become None."""
         return {
             "machine": self.machine,
             "calibrated": self.calibrated,
@@ -127,14 +128,14 @@ class Explanation:
 
     @property
     def machine_text(self) -> str:
-        """Where the costs come from."""
+        """Source of the costs: a measured machine, or defaults with the command that measures this one."""
         if self.calibrated:
             return self.machine
-        return f"{self.machine}: there is no profile of this machine and disk; `semistream calibrate --on R` makes one"
+        return f"{self.machine}: no profile of this machine and disk; create one with `semistream calibrate --on R`"
 
 
 def require_rate(rate: float | None) -> float | None:
-    """Refuse a rate that is none."""
+    """Return ``rate``, or raise an error unless it is None or a finite number above 0."""
     if rate is not None and not (rate > 0 and math.isfinite(rate)):
         raise InvalidArgument(f"rate is {rate}; give tuples per second, a finite number above 0, or none at all.")
     return rate
@@ -142,31 +143,31 @@ def require_rate(rate: float | None) -> float | None:
 
 def _reason(choice: Prediction, fastest: Prediction, operators: int) -> str:
     if operators == 1:
-        return "no other operator can do with so little"
+        return "the only operator that fits in this memory"
     if choice is fastest:
-        return f"the fastest of the {operators} operators that can do with it"
-    return f"nearly as fast as {fastest.operator}, and it follows the stream as that changes"
+        return f"fastest of the {operators} operators that fit in this memory"
+    return f"nearly as fast as {fastest.operator}, and adapts when the stream changes"
 
 
 def _target(tuner: Tuner, choice: Prediction, most_bytes: int) -> str | None:
-    """Whether the rate that is asked for is kept up with, or what comes nearest."""
+    """Describe whether the requested rate is sustained and, if not, the memory it needs or the maximum rate."""
     rate = tuner.workload.rate
     if rate is None:
         return None
     least = tuner.least_memory(rate, most_bytes)
     if choice.rate >= rate:
-        spare = f"; {enough_text(least.memory_bytes)} would do" if least is not None else ""
-        return f"{asked_text(rate)} is kept up with{spare}"
+        spare = f"; needs only {enough_text(least.memory_bytes)}" if least is not None else ""
+        return f"{asked_text(rate)}: sustained{spare}"
     given = f"{format_bytes(choice.memory_bytes)} gives {rate_text(choice.rate)}"
     if least is not None:
-        return f"{asked_text(rate)} needs at least {enough_text(least.memory_bytes)} here ({described(least)}); {given}"
+        return f"{asked_text(rate)}: needs at least {enough_text(least.memory_bytes)} ({described(least)}); {given}"
     rungs = [tuner.best_rate(memory) for memory in tuner.ladder(most_bytes)]
     most = max(rungs, key=lambda each: each.rate)
     nearly = next(each for each in rungs if each.rate >= _NEARLY * most.rate)
     return (
-        f"{asked_text(rate)} cannot be reached here: the most is {rate_text(most.rate)}, bound by the {most.bound_by}, "
-        f"and {enough_text(nearly.memory_bytes)} gives nearly that; {given}. "
-        "Shed load, or divide R among workers by key range."
+        f"{asked_text(rate)}: out of reach here; the maximum is {rate_text(most.rate)}, bound by the {most.bound_by}, "
+        f"and {enough_text(nearly.memory_bytes)} nearly gives it; {given}. "
+        "Shed load, or split R between workers by key range."
     )
 
 

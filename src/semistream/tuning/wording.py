@@ -1,4 +1,4 @@
-"""How predictions are put into words: rates, times, memories, operators."""
+"""Texts for predictions: rates, times, memory sizes and operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from semistream.budget import format_bytes
 from semistream.costs.prediction import Prediction
 
-_DIGITS = 3  # of what is predicted: more would be noise
+_DIGITS = 3  # significant digits of a prediction: more would be noise
 
 
 class Described(Protocol):
@@ -21,17 +21,17 @@ class Described(Protocol):
 
     @property
     def options(self) -> Mapping[str, float]:
-        """What it is used with."""
+        """Options of the operator."""
 
 
 def described(choice: Described) -> str:
-    """An operator with its options: ``"engine, cache 12.5%"``."""
+    """Describe an operator with its options, such as ``"engine, cache 12.5%"``."""
     share = choice.options.get("cache_share", 0.0)
     return f"{choice.operator}, cache {share:.1%}" if share else choice.operator
 
 
 def rate_text(rate: float) -> str:
-    """A rate that is predicted, rounded down.
+    """Format a predicted rate, rounded down.
 
     >>> rate_text(1239999.9), rate_text(0.2519), rate_text(math.inf)
     ('1,230,000 tuples/s', '0.251 tuples/s', 'no bound')
@@ -43,7 +43,7 @@ def rate_text(rate: float) -> str:
 
 
 def asked_text(rate: float) -> str:
-    """A rate that is asked for, as it was.
+    """Format a requested rate, unrounded.
 
     >>> asked_text(50_000.0), asked_text(0.5)
     ('50,000 tuples/s', '0.5 tuples/s')
@@ -52,21 +52,21 @@ def asked_text(rate: float) -> str:
 
 
 def pace_text(prediction: Prediction) -> str:
-    """The rate of an operator, and what it is bound by."""
+    """Describe the rate of an operator and the resource that bounds it."""
     if math.isinf(prediction.rate):
-        return "no bound is known: the disk has nothing to do, and what the processor takes was not measured"
+        return "no known bound: nothing is read from disk, and processor costs were not measured"
     return f"{rate_text(prediction.rate)}, bound by the {prediction.bound_by}"
 
 
 def latency_text(prediction: Prediction) -> str:
-    """How long tuples wait for their results."""
+    """Describe how long tuples wait for their results."""
     if math.isinf(prediction.worst_latency_s):
-        return "no bound: tuples come faster than they are taken"
+        return "no bound: tuples arrive faster than they are joined"
     return f"{seconds_text(prediction.median_latency_s)} median, {seconds_text(prediction.worst_latency_s)} worst"
 
 
 def seconds_text(seconds: float) -> str:
-    """A time.
+    """Format a time in ms, s or h.
 
     >>> seconds_text(0.0), seconds_text(0.00123456), seconds_text(0.25), seconds_text(152.3), seconds_text(12345.6)
     ('0 ms', '1.23 ms', '250 ms', '152 s', '3.43 h')
@@ -78,7 +78,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def cost_text(seconds: float) -> str:
-    """What one unit of work takes: a time that may be far below a millisecond.
+    """Format the cost of one unit of work, which may be far below a millisecond.
 
     >>> cost_text(2.34e-8), cost_text(9.996e-7), cost_text(4.5e-5), cost_text(9.996e-4), cost_text(0.0062)
     ('23.4 ns', '1 µs', '45 µs', '1 ms', '6.2 ms')
@@ -90,7 +90,7 @@ def cost_text(seconds: float) -> str:
 
 
 def enough_text(nbytes: int) -> str:
-    """A memory that is enough, rounded up, so that it still is when it is given as it is written here.
+    """Format a sufficient memory size, rounded up so that the text itself is sufficient when given back.
 
     >>> enough_text(2_720_001), enough_text(999_900), enough_text(999)
     ('2.73 MB', '1 MB', '999 B')
@@ -100,5 +100,5 @@ def enough_text(nbytes: int) -> str:
 
 
 def _magnitude(value: float) -> int:
-    """Digits before the point."""
+    """Return the number of digits before the decimal point."""
     return math.floor(math.log10(value)) + 1 if value > 0 else 1

@@ -1,1 +1,1 @@
-"""``semistream demo``: a pipeline from orders to the facts of a star schema, beside Spark's own joins."""
+"""``semistream demo``: a pipeline that loads orders into a star schema, compared with Spark's own joins."""

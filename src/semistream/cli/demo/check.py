@@ -1,4 +1,4 @@
-"""Compare what was written with DuckDB's star join of the same files, row by row."""
+"""Compare the demo's results with DuckDB's star join of the same files, row by row."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FROM written
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows in which results differ from DuckDB's as a multiset, and what DuckDB makes of every order."""
+    """Rows missing from the results and rows not expected in them, as multisets, and DuckDB's count of each outcome."""
 
     rows: int
     missing: int
@@ -43,17 +43,17 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether the results are the same, duplicates counted, and each customer has one number of its own."""
+        """True if the results are the same multiset and every customer has its own surrogate key."""
         return self.missing == 0 and self.unexpected == 0 and self.keys_hold
 
 
 def compare_with_duckdb(
     written: Sequence[Path], orders: Sequence[Path], products: Sequence[Path], data: Path, *, keys: int | None = None
 ) -> Comparison:
-    """Join ``orders`` with the products, customers and stores in the folder ``data`` in DuckDB, and compare every
-    column of every row with the files that were ``written``.
+    """Join ``orders`` with products, customers and stores (in the folder ``data``) in DuckDB, and compare every column
+    of every row with the ``written`` files.
 
-    If these have surrogate keys, ``keys`` says how many there are.
+    ``keys`` is the number of surrogate keys given out, None if the files have none.
     """
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
@@ -78,7 +78,7 @@ def compare_with_duckdb(
 
 
 def _keys_hold(connection: duckdb.DuckDBPyConnection, keys: int) -> bool:
-    """Whether each customer has one surrogate key, each key one customer, and no key is past those given out."""
+    """True if customers and surrogate keys match one to one, and every key is within those given out."""
     customers, pairs, numbers, first, last = connection.sql(_KEYS).fetchall()[0]
     return bool(customers == pairs == numbers and first >= 1 and last <= keys)
 

@@ -1,4 +1,4 @@
-"""``semistream demo``: the command."""
+"""The ``semistream demo`` command and its options."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from semistream.errors import SemistreamError
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for everything; that of an earlier demo is emptied.")] = Path(
-        "demo-out"
-    ),
-    orders: Annotated[int, typer.Option(help="How many orders arrive in all.", min=1)] = 1_000_000,
-    products: Annotated[int, typer.Option(help="How many products there are.", min=1)] = 2_000_000,
-    mean_batch: Annotated[int, typer.Option(help="Mean number of orders in a micro-batch.", min=1)] = 100_000,
+    out: Annotated[Path, typer.Option(help="Output folder; an earlier demo in it is deleted.")] = Path("demo-out"),
+    orders: Annotated[int, typer.Option(help="Total number of orders.", min=1)] = 1_000_000,
+    products: Annotated[int, typer.Option(help="Number of products.", min=1)] = 2_000_000,
+    mean_batch: Annotated[int, typer.Option(help="Mean number of orders per micro-batch.", min=1)] = 100_000,
     spark_batches: Annotated[
-        int, typer.Option(help="How many of the micro-batches Spark's own join gets; it is slow.", min=1)
+        int, typer.Option(help="Number of micro-batches to run with Spark's own joins, which are slow.", min=1)
     ] = 5,
     cores: Annotated[int, typer.Option(help="Task slots of the local Spark.", min=1)] = 2,
-    seed: Annotated[int, typer.Option(help="Fixes the orders.", min=0)] = 5,
+    seed: Annotated[int, typer.Option(help="Random seed of the orders.", min=0)] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """A pipeline: bursts of orders to the facts of a star schema in Delta, beside Spark's own joins."""
+    """Run a demo: load bursts of orders into a star schema in Delta, and compare with Spark's own joins."""
     require_packages("the demo", {**SPARK, **DELTA, **PLOT})
     require_java()
     from semistream.cli.demo.data import Workload
@@ -36,4 +34,4 @@ def demo(
     report = run_demo(workload, DemoFolder.make(out), cores=cores, spark_batches=spark_batches)
     show(report, as_json=as_json)
     if not (report.semistream.equals_duckdb and report.spark.equals_duckdb):
-        raise SemistreamError("a result differs from DuckDB's; this is a bug in semistream, please report it.")
+        raise SemistreamError("a result differs from DuckDB's. This is a bug in semistream; please report it.")

@@ -1,4 +1,4 @@
-"""The demo's data: products, customers and stores, and orders that come in bursts and ask for few products mostly."""
+"""Data of the demo: products, customers, stores, and orders that arrive in bursts and are skewed to few products."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pyarrow.parquet
 
 from semistream.datasets import Bursty, Zipf
 
-KNOWN_SHARE = 0.98  # of the products that are ordered, those that are known from the start
-STORES = 200  # that orders name; one of them is not known
+KNOWN_SHARE = 0.98  # share of the ordered products known from the start
+STORES = 200  # stores named by orders; one of them is unknown
 _PRODUCTS_PER_CUSTOMER = 20
-_UNKNOWN_CUSTOMERS = 10  # one in so many
-_INVALID = 500  # one order in so many has no quantity worth the name
+_UNKNOWN_CUSTOMERS = 10  # one customer in 10 is unknown
+_INVALID = 500  # one order in 500 has an invalid quantity
 _VIRTUAL_STREAMS = 5  # bursts on scales from 2 to 32 micro-batches
-_ROW_GROUPS = 4  # in each file, so that several tasks can share one
+_ROW_GROUPS = 4  # per file, so that several tasks can share it
 _EPOCH = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1_000_000)
 
 _DRAW = "CREATE TEMP MACRO draw(id, salt, n) AS CAST(hash(id, salt) % n AS INTEGER)"
@@ -60,7 +60,7 @@ COPY (SELECT CAST(id AS INTEGER) AS id, 'City ' || id AS city FROM range($last) 
 
 @dataclass(frozen=True)
 class Workload:
-    """How much is ordered of how much. ``mean_batch`` is the mean number of orders in a micro-batch."""
+    """Size of the demo. ``mean_batch`` is the mean number of orders per micro-batch."""
 
     orders: int
     products: int
@@ -69,39 +69,39 @@ class Workload:
 
     @property
     def ordered_products(self) -> int:
-        """How many products are ordered at all; some of them come late, and some never."""
+        """Number of distinct products in orders, including those that arrive late or never."""
         return max(1, round(self.products / KNOWN_SHARE))
 
     @property
     def late_products(self) -> range:
-        """The products that come when orders wait for them already: half of those that are not known at first."""
+        """Products that arrive while orders wait for them: half of those unknown at the start."""
         return range(self.products, (self.products + self.ordered_products + 1) // 2)
 
     @property
     def customers(self) -> int:
-        """How many customers order."""
+        """Number of customers that order."""
         return max(10, self.products // _PRODUCTS_PER_CUSTOMER)
 
     def write_products(self, path: Path) -> None:
-        """The table of products, about 150 bytes a row, as a Parquet file."""
+        """Write the products to a Parquet file, about 150 bytes a row."""
         _copy(_PRODUCTS, path, first=0, last=self.products)
 
     def write_late_products(self, path: Path) -> None:
-        """Those that come late, with the same columns."""
+        """Write the late products, with the same columns."""
         _copy(_PRODUCTS, path, first=self.late_products.start, last=self.late_products.stop)
 
     def write_customers(self, path: Path) -> None:
-        """The customers that are known."""
+        """Write the known customers."""
         _copy(_CUSTOMERS, path, last=self.customers, unknown=_UNKNOWN_CUSTOMERS)
 
     def write_stores(self, path: Path) -> None:
-        """The stores that are known."""
+        """Write the known stores."""
         _copy(_STORES, path, last=STORES - 1)
 
     def write_orders(self, folder: Path) -> list[int]:
-        """One Parquet file per micro-batch; gives how many orders each has.
+        """Write one Parquet file per micro-batch, and return the number of orders in each.
 
-        Spark takes files in the order of their times, so these are set one second apart.
+        Spark reads files in the order of their modification times, so these are set one second apart.
         """
         folder.mkdir(parents=True)
         sizes = []
@@ -116,7 +116,7 @@ class Workload:
         return sizes
 
     def order_batches(self) -> Iterator[pa.RecordBatch]:
-        """Orders in micro-batches that swell and fade; some are for products that nobody knows, or for no quantity."""
+        """Generate orders in micro-batches of bursty sizes; some have an unknown product or an invalid quantity."""
         values = Zipf(1.0, self.ordered_products, seed=self.seed)
         stream = Bursty(values, streams=_VIRTUAL_STREAMS, seed=self.seed)
         rng = np.random.default_rng(self.seed)
@@ -140,7 +140,7 @@ class Workload:
 
 
 def order_file(number: int) -> str:
-    """The name of the file of a micro-batch."""
+    """Name the file of a micro-batch."""
     return f"orders-{number:05d}.parquet"
 
 

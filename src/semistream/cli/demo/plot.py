@@ -1,4 +1,4 @@
-"""The demo's plot: orders per second of each micro-batch, and how many orders it had."""
+"""Plot of the demo: rate and size of each micro-batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLOURS = ("#0b6e99", "#c8553d")
 
 
 def save_plot(path: Path, runs: Mapping[str, Sequence[Batch]], sizes: Sequence[int], *, title: str) -> None:
-    """Draw the rate of every run, batch by batch, above the sizes of the batches."""
+    """Draw the rate of every run, batch by batch, above the batch sizes."""
     figure = Figure(figsize=(9, 5.5), layout="constrained")
     rates, arrivals = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     for (name, batches), colour in zip(runs.items(), _COLOURS, strict=False):

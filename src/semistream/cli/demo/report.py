@@ -1,4 +1,4 @@
-"""What the demo found: as data for ``--json``, and as the table a person reads."""
+"""Report of the demo, as data for ``--json`` and as a text table."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def orders_per_s(batches: Sequence[Batch]) -> float:
-    """The mean rate over some batches."""
+    """Compute the mean rate over some batches."""
     return sum(batch.rows for batch in batches) / sum(batch.seconds for batch in batches)
 
 
 @dataclass(frozen=True)
 class QueryReport:
-    """One query over ``batches`` micro-batches. ``seconds`` is the time of the micro-batches, the first included.
+    """One query over ``batches`` micro-batches. ``seconds`` is their total time, including the first.
 
-    ``outcomes`` is what became of the orders, as far as the query says so.
+    ``outcomes`` counts orders by outcome, as far as the query reports them.
     """
 
     batches: int
@@ -38,7 +38,7 @@ class QueryReport:
 
     @classmethod
     def of(cls, batches: Sequence[Batch], outcomes: dict[str, int], *, equals_duckdb: bool) -> QueryReport:
-        """Sum up a query's batches."""
+        """Summarise the batches of a query."""
         return cls(
             batches=len(batches),
             orders=sum(batch.rows for batch in batches),
@@ -55,11 +55,11 @@ class QueryReport:
 
 @dataclass(frozen=True)
 class DemoReport:
-    """The demo's outcome.
+    """Result of the demo.
 
-    ``waited`` orders were for products that were not known; ``joined_late`` of them were joined when these came.
-    ``warm_rows_per_s`` and ``speedup`` are of the batches that both queries had, without the first one: in that,
-    workers start and code is compiled.
+    ``waited`` orders named unknown products; ``joined_late`` of them were joined once these products arrived.
+    ``warm_rows_per_s`` and ``speedup`` cover the batches that both queries ran, except the first, in which workers
+    start and code is compiled.
     """
 
     products: int
@@ -84,7 +84,7 @@ class DemoReport:
 @render.register
 def _(report: DemoReport) -> RenderableType:
     ours, theirs = report.semistream, report.spark
-    table = Table(title="Orders to the facts of a star schema", title_justify="left", title_style="bold")
+    table = Table(title="Orders into a star schema", title_justify="left", title_style="bold")
     table.add_column("")
     table.add_column("semistream", justify="right")
     table.add_column("Spark's own joins", justify="right")
@@ -96,27 +96,27 @@ def _(report: DemoReport) -> RenderableType:
         ("orders", f"{ours.orders:,}", f"{theirs.orders:,}"),
         ("  joined", f"{ours.outcomes['joined']:,}", f"{theirs.outcomes['joined']:,}"),
         ("  unmatched (unknown store)", f"{ours.outcomes['unmatched']:,}", nowhere),
-        ("  in the quarantine (no quantity)", f"{ours.outcomes['invalid']:,}", nowhere),
+        ("  quarantined (no quantity)", f"{ours.outcomes['invalid']:,}", nowhere),
         ("  waiting for their product", f"{ours.outcomes['waiting']:,}", nowhere),
         ("customers with a surrogate key", f"{report.customers:,}", "none"),
-        ("goes to", "Delta, exactly once", "Parquet"),
+        ("written to", "Delta, exactly once", "Parquet"),
         ("equal to DuckDB, row by row", _yes(ours.equals_duckdb), _yes(theirs.equals_duckdb)),
         ("time", f"{ours.seconds:.1f} s", f"{theirs.seconds:.1f} s"),
         ("orders/s", f"{ours.rows_per_s:,}", f"{theirs.rows_per_s:,}"),
         (f"orders/s, {_warm(theirs.batches)}", *(f"{rate:,}" for rate in report.warm_rows_per_s.values())),
-        ("bytes of relations read", format_bytes(report.bytes_read), "all of them in every batch"),
-        ("memory of the joins, all workers", f"{format_bytes(report.budget_bytes)} ({share:.0%} of them)", "no limit"),
-        ("  peak of a worker", format_bytes(report.peak_worker_bytes), "-"),
+        ("relation bytes read", format_bytes(report.bytes_read), "all, in every batch"),
+        ("join memory, all workers", f"{format_bytes(report.budget_bytes)} ({share:.0%} of relations)", "no limit"),
+        ("  peak in one worker", format_bytes(report.peak_worker_bytes), "-"),
     ):
         table.add_row(name, ours_says, theirs_says)
     return Group(
         table,
-        f"{report.waited:,} orders were for products that were not known yet. They waited; an update of the products "
-        f"came, and {report.joined_late:,} of them were joined.",
+        f"{report.waited:,} orders named products not known yet, and waited. An update of the products arrived, "
+        f"and {report.joined_late:,} of them were joined.",
         f"Relations: {report.products:,} products, customers and stores, {format_bytes(report.relation_bytes)}, built "
-        f"in {report.build_seconds:.1f} s. Spark: local[{report.cores}], as many shuffle partitions.",
-        f"Spark plans its own joins by its default settings, with tables as Parquet files: {report.spark_strategy}.",
-        f"On {_warm(theirs.batches)} semistream is {report.speedup:.1f} times as fast, surrogate keys and all. "
+        f"in {report.build_seconds:.1f} s. Spark: local[{report.cores}], with as many shuffle partitions.",
+        f"Spark's own joins read the tables from Parquet files, with default settings: {report.spark_strategy}.",
+        f"On {_warm(theirs.batches)}, semistream is {report.speedup:.1f} times as fast, including surrogate keys. "
         f"The whole demo took {report.seconds:.0f} s.",
         "",
         facts(*report.files.items()),

@@ -1,6 +1,6 @@
-"""The demo from its data to its report, step by step, with live progress on stderr.
+"""The demo from data to report, with live progress on stderr.
 
-Where the demo puts things: one folder that it makes, knows again by a mark, and never takes from anyone else.
+All files go to one folder. A marker file identifies it, so that the demo never deletes anyone else's files.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _MARK = ".semistream-demo"
 
 @dataclass(frozen=True)
 class DemoFolder:
-    """The demo's files."""
+    """Folder that holds every file of the demo."""
 
     root: Path
 
     @classmethod
     def make(cls, root: Path) -> DemoFolder:
-        """An empty folder; what an earlier demo left in it is removed."""
+        """Create the folder, or empty it if it holds an earlier demo."""
         if root.exists() and not root.is_dir():
             raise InvalidArgument(f"out is {str(root)!r}, a file; name a folder.")
         mark = root / _MARK
         if root.exists() and not mark.exists() and any(root.iterdir()):
-            raise InvalidArgument(f"out is {str(root)!r}, which holds other things than a demo; name another folder.")
+            raise InvalidArgument(f"out is {str(root)!r}, which holds other files than a demo's; name another folder.")
         root.mkdir(parents=True, exist_ok=True)
         mark.touch()
         for path in root.iterdir():
@@ -70,45 +70,45 @@ class DemoFolder:
 
     @property
     def pipeline(self) -> Path:
-        """The pipeline's file; its paths are relative to this folder."""
+        """Pipeline file; its paths are relative to this folder."""
         return self.root / "orders.yaml"
 
     @property
     def data(self) -> Path:
-        """What the pipeline reads: relations by name, and the same as Parquet files for Spark's own join and DuckDB."""
+        """Input data: relations for the pipeline, and the same tables as Parquet for Spark's own joins and DuckDB."""
         return self.root / "data"
 
     @property
     def orders(self) -> Path:
-        """The order files, one per micro-batch."""
+        """Order files, one per micro-batch."""
         return self.data / "orders"
 
     @property
     def updates(self) -> Path:
-        """Where updates of the products come to."""
+        """Folder for updates of the products."""
         return self.data / "product_updates"
 
     @property
     def log(self) -> Path:
-        """All that Spark had to say."""
+        """Log of everything Spark prints."""
         return self.root / "spark.log"
 
     @property
     def plot(self) -> Path:
-        """The picture."""
+        """Plot of the rates."""
         return self.root / "rates.png"
 
     @property
     def by_spark(self) -> Path:
-        """The folder of Spark's own query: its results and its checkpoint."""
+        """Results and checkpoint of Spark's own query."""
         return self.root / "by-spark"
 
     def table(self, name: str) -> Path:
-        """A table as a Parquet file."""
+        """Path of a table as a Parquet file."""
         return self.data / f"{name}.parquet"
 
     def relation(self, name: str) -> Path:
-        """The same as a relation."""
+        """Path of the same table as a relation."""
         return self.data / name
 
 
@@ -119,7 +119,7 @@ def run_demo(workload: Workload, folder: DemoFolder, *, cores: int, spark_batche
     """Make the data, run the pipeline and Spark's own joins, check both results, draw the plot."""
     start = perf_counter()
     say = messages().print
-    say(f"1/6  {workload.products:,} products, {workload.orders:,} orders in bursts")
+    say(f"1/6  generating {workload.products:,} products and {workload.orders:,} orders in bursts")
     sizes = _make_data(workload, folder)
     orders = [folder.orders / order_file(number) for number in range(len(sizes))]
     spec = read_spec(folder.pipeline)
@@ -130,7 +130,7 @@ def run_demo(workload: Workload, folder: DemoFolder, *, cores: int, spark_batche
     relations = [_build(folder, name, key) for name, key in KEYS.items()]
     build_seconds = perf_counter() - begin
 
-    say(f"3/6  {len(sizes)} micro-batches through the pipeline, {spec.memory} for each of {cores} workers")
+    say(f"3/6  running {len(sizes)} micro-batches through the pipeline, {spec.memory} for each of {cores} workers")
     reports: list[BatchReport] = []
     with open_session(cores, log=folder.log, warehouse=folder.root / "spark-warehouse") as spark:
         with _bar("semistream", len(sizes)) as show:
@@ -141,12 +141,12 @@ def run_demo(workload: Workload, folder: DemoFolder, *, cores: int, spark_batche
 
             ours = run_pipeline(folder.pipeline, spark, done)
             waited = reports[-1].waiting_rows
-            say(f"4/6  {waited:,} orders wait for their product; an update of the products comes")
+            say(f"4/6  {waited:,} orders wait for their product; updating the products")
             workload.write_late_products(folder.updates / "late.parquet")
             first = len(reports)
             run_pipeline(folder.pipeline, spark, done)
         compared = min(spark_batches, len(sizes))
-        say(f"5/6  {'the same' if compared == len(sizes) else f'the first {compared}'} with Spark's own joins")
+        say(f"5/6  running {'the same' if compared == len(sizes) else f'the first {compared}'} with Spark's own joins")
         theirs_df = join_with_spark(read_orders(spark, orders[:compared]), folder.data)
         strategy = join_strategy(theirs_df)
         theirs: list[Batch] = []
@@ -171,7 +171,9 @@ def run_demo(workload: Workload, folder: DemoFolder, *, cores: int, spark_batche
     names = (f"semistream, {format_bytes(memory_bytes)} of memory, to Delta", "Spark's own stream-static joins")
     save_plot(folder.plot, dict(zip(names, (ours, theirs), strict=True)), sizes, title=title)
 
-    warm = len(theirs) > 1  # leave out the first batch, in which workers start and code is compiled, if there are more
+    warm = (
+        len(theirs) > 1
+    )  # skip the first batch, in which workers start and code is compiled, unless it is the only one
     warm_ours, warm_theirs = (orders_per_s(batches[warm : len(theirs)]) for batches in (ours, theirs))
     return DemoReport(
         products=workload.products,
@@ -202,7 +204,7 @@ def run_demo(workload: Workload, folder: DemoFolder, *, cores: int, spark_batche
 
 
 def _make_data(workload: Workload, folder: DemoFolder) -> list[int]:
-    """All files that are read, and the pipeline's own."""
+    """Write the input files and the pipeline file, and return the number of orders in each micro-batch."""
     folder.updates.mkdir(parents=True)
     workload.write_products(folder.table("products"))
     workload.write_customers(folder.table("customers"))
@@ -217,7 +219,7 @@ def _build(folder: DemoFolder, name: str, key: str) -> Relation:
 
 
 def _outcomes(reports: list[BatchReport]) -> dict[str, int]:
-    """What became of all orders: those that waited have another outcome in a later batch."""
+    """Count all orders by outcome; an order that waited counts with its outcome in a later batch."""
     ended = ("invalid", "unmatched", "joined")
     total = {outcome: sum(report.outcomes[outcome] for report in reports) for outcome in ended}
     return {**total, "waiting": reports[-1].waiting_rows}
@@ -225,7 +227,7 @@ def _outcomes(reports: list[BatchReport]) -> dict[str, int]:
 
 @contextmanager
 def _bar(name: str, batches: int) -> Iterator[Callable[[int, float], None]]:
-    """A bar that is told of each micro-batch when it is done."""
+    """Show a bar and yield a callback to call after each micro-batch."""
     console = messages()
     columns = (
         SpinnerColumn(),

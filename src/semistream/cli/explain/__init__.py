@@ -1,1 +1,1 @@
-"""The `semistream explain` command: text and plot for a join or a pipeline."""
+"""``semistream explain``: predict a join or a pipeline before it runs, as text and as a plot."""

@@ -1,4 +1,4 @@
-"""``semistream explain``: what a join, or each join of a pipeline, would choose and what to expect, before it runs."""
+"""The ``semistream explain`` command: predict a join, or every join of a pipeline, before it runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PIPELINES = (".yaml", ".yml")
-_MOST_ROWS = 2_000_000  # of a sample: enough to tell how hot the keys are
+_MOST_ROWS = 2_000_000  # rows of a sample to read: enough to tell how hot the keys are
 
 
 def explain(
@@ -24,65 +24,61 @@ def explain(
         Path,
         typer.Argument(
             metavar="R",
-            help="The relation's folder; or FILE.yaml, a pipeline, for all of its joins.",
+            help="Relation folder, or FILE.yaml for every join of a pipeline.",
             show_default=False,
         ),
     ],
     on: Annotated[
         list[str] | None,
-        typer.Option("--on", help="Column to join by, or S_COLUMN=R_COLUMN; repeat it for several. Else R's key."),
+        typer.Option("--on", help="Column to join on, or S_COLUMN=R_COLUMN; repeat for several (default: R's key)."),
     ] = None,
-    rate: Annotated[
-        float | None, typer.Option(help="Stream tuples that come in a second: is that kept up with?")
-    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Stream rate to check, in tuples per second.")] = None,
     zipf: Annotated[
-        float | None, typer.Option(help="How skewed the stream's keys are: 0, all alike, unless given.")
+        float | None, typer.Option(help="Zipf exponent of the stream's keys (default: 0, uniform).")
     ] = None,
     sample: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Rows of the stream, in the order in which they came: Parquet, Arrow IPC or CSV."
-        ),
+        typer.Option(metavar="FILE", help="Sample of the stream, in arrival order: a Parquet, Arrow IPC or CSV file."),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
             "--memory",
-            help="All that the join may use: 64MB, 1GiB, or a share of R as 10%. Else 10%, or what the pipeline says.",
+            help="Memory for the join: 64MB, 1GiB, or a share of R (default: 10%, or the pipeline's memory).",
         ),
     ] = None,
     columns: Columns = None,
     how: HowOption = How.inner,
     batch_rows: Annotated[
-        float | None, typer.Option(help="Tuples after which none may wait, as at the end of a micro-batch.")
+        float | None, typer.Option(help="Tuples per micro-batch; none may wait beyond its end.")
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png", help="Draw rate and hit rate against memory: would more of it help?"),
+        typer.Option(metavar="FILE.png", help="Plot rate and hit rate against memory."),
     ] = None,
     slots: Annotated[
-        int | None, typer.Option(min=1, help="Of a pipeline: tasks that run at a time. Else the cores of this machine.")
+        int | None, typer.Option(min=1, help="Concurrent tasks of a pipeline (default: the cores of this machine).")
     ] = None,
     machine: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="The machine of a paper (mesh) instead of this one. Not of a pipeline."),
+        typer.Option(metavar="NAME", help="Machine of a paper (mesh) instead of this one; not for pipelines."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a join would choose, how fast it would be, and what would change that; or each join of a pipeline."""
+    """Predict the operator and rate of a join, or of every join of a pipeline, and what would change the choice."""
     if relation.suffix in _PIPELINES:
         given = {"--on": on, "--sample": sample, "--columns": columns, "--plot": plot, "--how": how.value != "inner"}
         given["--machine"] = machine
         if wrong := [name for name, value in given.items() if value]:
             raise typer.BadParameter(
-                f"{relation} is a pipeline, whose joins say that themselves: leave {wrong[0]} out."
+                f"{relation} is a pipeline, whose file sets this for its joins; leave {wrong[0]} out."
             )
         _explain_pipeline(relation, slots, rate, zipf, batch_rows, memory, as_json)
         return
     if slots is not None:
-        raise typer.BadParameter("--slots is for pipelines; a join in one process has one.")
+        raise typer.BadParameter("--slots is for pipelines; a single join runs in one process. Leave it out.")
     if zipf is not None and sample is not None:
-        raise typer.BadParameter("--zipf and --sample both say how often keys come; give one of them.")
+        raise typer.BadParameter("--zipf and --sample both set the key frequencies; give only one of them.")
     if plot is not None:
         require_drawable(plot)
     pairs = column_pairs(on)
@@ -141,7 +137,7 @@ def _explain_pipeline(
 
 
 def _read(path: Path) -> pa.Table:
-    """The first rows of a stream; that there are more is said."""
+    """Read a sample, up to a maximum number of rows; print a message if there are more."""
     import pyarrow as pa
 
     from semistream.cli.output import messages
@@ -154,8 +150,8 @@ def _read(path: Path) -> pa.Table:
         batches.append(batch)
         rows += batch.num_rows
         if rows > _MOST_ROWS:
-            messages().print(f"{path} is long: its first {_MOST_ROWS:,} rows are taken for a sample.", soft_wrap=True)
+            messages().print(f"{path} is long: using its first {_MOST_ROWS:,} rows as the sample.", soft_wrap=True)
             break
     if not rows:
-        raise InvalidArgument(f"the sample {path} has no rows; give some of the stream's, in the order they came in.")
+        raise InvalidArgument(f"the sample {path} has no rows; give rows of the stream, in arrival order.")
     return pa.Table.from_batches(batches, reader.schema).slice(0, _MOST_ROWS)

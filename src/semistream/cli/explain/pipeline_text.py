@@ -1,4 +1,4 @@
-"""What to expect of a pipeline's joins as the user sees it: a table of all, and what more memory would change."""
+"""Explanation of a pipeline as text and JSON: a table of its joins, and what would change each choice."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from semistream.tuning.wording import described, rate_text
 
 @dataclass(frozen=True)
 class ExplainedPipeline:
-    """A pipeline's file, and what to expect of it."""
+    """Explanation of a pipeline, and its file."""
 
     file: str
     explanation: PipelineExplanation
@@ -65,7 +65,7 @@ def _(report: ExplainedPipeline) -> RenderableType:
             ),
             (
                 "rate",
-                _rate(found.rate, "no relation has rows yet", " through all joins, without Spark's own work"),
+                _rate(found.rate, "no relation has rows yet", " through all joins, excluding Spark's own work"),
             ),
             *_routing(found),
             *_machine(found),
@@ -82,18 +82,18 @@ def _(report: ExplainedPipeline) -> RenderableType:
 
 
 def _routing(found: PipelineExplanation) -> list[tuple[str, object]]:
-    """What it would change to send rows to the worker that owns their keys."""
+    """Describe the effect of ``route: range``, which sends each row to the worker that owns its key."""
     first = found.steps[0].explanation
     if first is None:
         return [
             (
                 "route: range",
-                f"cannot be said: {found.steps[0].step} comes first, and {found.steps[0].note}",
+                f"not known for the first step, {found.steps[0].step}: {found.steps[0].note}",
             )
         ]
-    part = f"each worker reads and caches {1 / found.slots:.0%} of {found.steps[0].step}, for a shuffle of the rows"
+    part = f"each worker reads and caches {1 / found.slots:.0%} of {found.steps[0].step}, at the cost of a shuffle"
     if found.route == "range":
-        return [("route: range", f"is on: {part}")]
+        return [("route: range", f"on: {part}")]
     return [("route: range", f"would give {_rate(found.routed_rate, '-')}: {part}")]
 
 

@@ -1,4 +1,4 @@
-"""The plot of an explanation: the rate and the hit rate that a memory would give."""
+"""Plot of an explanation: rate and hit rate against memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from semistream.tuning.explanation import CurvePoint, Explanation
 
 _AT_HAND = "#5b6770"
-_DECADES = 100  # times the least memory: if the most is no more, there are ticks between powers of ten
+_DECADES = 100  # ratio of most to least memory up to which ticks between powers of ten are labelled
 _REGIONS = {
     "engine": "#e3f0f5",
     "sweep": "#e9f3e6",
@@ -38,7 +38,7 @@ _REGIONS = {
 
 
 def save_plot(path: Path, explanation: Explanation, *, title: str) -> None:
-    """Draw the rate above the hit rate, both against memory; colours show which operator is chosen where."""
+    """Draw the rate above the hit rate, both against memory; colours show the operator chosen in each region."""
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     axes = figure.subplot_mosaic([["rate"], ["hits"]], sharex=True, height_ratios=[3, 2])
     _draw_rate(axes["rate"], explanation)
@@ -54,13 +54,13 @@ def save_plot(path: Path, explanation: Explanation, *, title: str) -> None:
 
 
 def _draw_rate(axes: Axes, explanation: Explanation) -> None:
-    """What has no bound is left out: the line ends there."""
+    """Draw the rates; the line skips rates without a bound."""
     bound = [point for point in explanation.curve if math.isfinite(point.rate)]
     axes.plot([point.memory_bytes for point in bound], [point.rate for point in bound], color=BLUE)
     if math.isfinite(explanation.choice.rate):
         axes.plot(explanation.memory_bytes, explanation.choice.rate, "o", color=BLUE)
     if explanation.rate is not None:
-        axes.axhline(explanation.rate, color=RED, linestyle="--", label=f"{asked_text(explanation.rate)} asked for")
+        axes.axhline(explanation.rate, color=RED, linestyle="--", label=f"target: {asked_text(explanation.rate)}")
         axes.legend(frameon=False, fontsize=9, loc="lower right")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(EngFormatter())
@@ -71,30 +71,32 @@ def _draw_rate(axes: Axes, explanation: Explanation) -> None:
 def _draw_hit_rate(axes: Axes, explanation: Explanation) -> None:
     curve = explanation.curve
     axes.plot([point.memory_bytes for point in curve], [point.hit_rate for point in curve], color=BLUE)
-    axes.plot(explanation.memory_bytes, explanation.choice.hit_rate, "o", color=BLUE, label="as it is chosen")
+    axes.plot(explanation.memory_bytes, explanation.choice.hit_rate, "o", color=BLUE, label="chosen operator")
     caches = explanation.cache_curve
     memories = [point.memory_bytes for point in caches]
     if caches:
         by_law = [point.modelled for point in caches]
-        axes.plot(memories, by_law, "--", color=RED, label=f"if a cache had {CACHE_SHARE:.0%}: by frequencies")
+        axes.plot(
+            memories, by_law, "--", color=RED, label=f"cache with {CACHE_SHARE:.0%} of memory, by key frequencies"
+        )
     if caches and caches[0].sampled is not None:
         sampled = [point.sampled or 0.0 for point in caches]
-        axes.plot(memories, sampled, ":", color=_AT_HAND, linewidth=2, label="by reuse in the sample")
+        axes.plot(memories, sampled, ":", color=_AT_HAND, linewidth=2, label="same cache, by reuse in the sample")
     axes.legend(frameon=False, fontsize=9, loc="upper left")
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_ylabel("answered by a cache")
+    axes.set_ylabel("hit rate")
 
 
 def _draw_memory(axes: Axes, explanation: Explanation) -> None:
-    """The axis that both have, with the memory at hand."""
+    """Format the shared memory axis and name the given memory."""
     least, most = explanation.curve[0].memory_bytes, explanation.curve[-1].memory_bytes
     axes.set_xscale("log")
     axes.set_xlim(least, most)
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if most > _DECADES * least else (1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(lambda nbytes, _: format_bytes(round(nbytes)))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel(f"memory (dotted line: the {format_bytes(explanation.memory_bytes)} at hand)")
+    axes.set_xlabel(f"memory (dotted line: the given {format_bytes(explanation.memory_bytes)})")
 
 
 def _draw_operators(axes: Axes, explanation: Explanation) -> None:
@@ -103,7 +105,7 @@ def _draw_operators(axes: Axes, explanation: Explanation) -> None:
 
 
 def _name_operators(axes: Axes, explanation: Explanation) -> None:
-    """Each region's operator above it, turned where there is little room."""
+    """Write the operator above each region, rotated where there is little room."""
     least, most = (math.log(explanation.curve[end].memory_bytes) for end in (0, -1))
     for operator, begin, end in _regions(explanation.curve):
         share = (math.log(end) - math.log(begin)) / (most - least)
@@ -123,7 +125,7 @@ def _name_operators(axes: Axes, explanation: Explanation) -> None:
 
 
 def _regions(curve: tuple[CurvePoint, ...]) -> Iterator[tuple[str, float, float]]:
-    """Stretches of memory with one operator, from half way to the last point before to half way to the next."""
+    """Yield the memory regions with one operator; boundaries lie half way between points on the log axis."""
     memories = [point.memory_bytes for point in curve]
     between = [math.sqrt(low * high) for low, high in pairwise(memories)]
     ends = [memories[0], *between, memories[-1]]

@@ -1,4 +1,4 @@
-"""An explanation as the user sees it: tables for a person, plain values for JSON."""
+"""Explanation of a join as text tables, and as plain values for JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from semistream.tuning.wording import described, latency_text, pace_text, rate_t
 
 @dataclass(frozen=True)
 class Explained:
-    """What was explained, and where the plot of it is, if there is one."""
+    """Explanation of a join with a relation, and the file of its plot, if any."""
 
     relation: str
     explanation: Explanation
@@ -59,7 +59,7 @@ def _(report: Explained) -> RenderableType:
 
 
 def _parts(explanation: Explanation) -> Table:
-    """What the memory is used for."""
+    """Break the memory down into its uses."""
     parts = table("memory", "", "share")
     parts.columns[0].justify = "left"
     largest = max(explanation.parts.values())
@@ -70,7 +70,7 @@ def _parts(explanation: Explanation) -> Table:
 
 
 def _operators(explanation: Explanation) -> Table:
-    """All operators at their best, and what those need that cannot do with the memory."""
+    """List the best setting of every operator, and the memory that operators too large for this one need."""
     operators = table("operator", "rate", "bound by", "hit rate", "median", "worst")
     operators.columns[0].justify = "left"
     tried = [explanation.choice, *explanation.alternatives]

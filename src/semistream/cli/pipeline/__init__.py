@@ -1,1 +1,1 @@
-"""The commands of a pipeline: run, validate, status, reconcile."""
+"""Commands for pipelines: validate, run, reconcile, status, vacuum."""

@@ -1,4 +1,4 @@
-"""How a running pipeline does, live on the terminal; and requests to stop it."""
+"""Live progress of a running pipeline on the terminal, and signals that stop it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PipelineProgress:
-    """A table of what has become of the rows so far; nothing where stderr is not a terminal."""
+    """Live table of the rows by outcome and of the last batch; silent if stderr is not a terminal."""
 
     def __init__(self, name: str, memory: str | int, total: PipelineRun) -> None:
         self._name, self._total = name, total
@@ -45,7 +45,7 @@ class PipelineProgress:
             self._live.stop()
 
     def batch_done(self, report: BatchReport) -> None:
-        """Count a batch."""
+        """Add a finished batch to the totals and print its remarks."""
         self._last = report
         self._total.add(report)
         for remark in report.remarks:
@@ -62,59 +62,64 @@ class PipelineProgress:
         return facts(*rows, *([] if last is None else self._of_last(last)), title=self._name)
 
     def _of_last(self, last: BatchReport) -> list[tuple[str, object]]:
-        """The last batch that was done."""
+        """Describe the last finished batch."""
         trigger = last.trigger
         rows: list[tuple[str, object]] = [
             ("last batch", f"{last.rows_in:,} rows in {last.seconds:.2f} s, {last.rows_per_s:,.0f} rows/s"),
             ("lag", _lag(last)),
-            ("waiting", f"{last.waiting_rows:,} rows, the first for {last.oldest_wait_s:,.0f} s"),
+            ("waiting", f"{last.waiting_rows:,} rows, the oldest for {last.oldest_wait_s:,.0f} s"),
             ("hit rate", f"{last.hit_rate:.1%} from memory"),
-            ("memory", f"{format_bytes(last.memory_bytes)} of joins in a worker, of {self._memory}"),
+            ("memory", f"joins use {format_bytes(last.memory_bytes)} of {self._memory} in a worker"),
         ]
         if last.overload is not None:
             rows += _against_goal(last.overload)
         if trigger is not None:
-            took = f"batch {trigger.source_batch} took it {trigger.seconds:.2f} s in all"
-            came = f", {trigger.input_rows_per_s:,.0f} rows came in a second" if last.lag_s is None else ""
+            took = f"batch {trigger.source_batch} took {trigger.seconds:.2f} s in total"
+            came = f", {trigger.input_rows_per_s:,.0f} rows/s arrived" if last.lag_s is None else ""
             rows.append(("Spark", took + came))
         return rows
 
 
 def _against_goal(overload: OverloadReport) -> list[tuple[str, object]]:
-    """How a batch did against the goal for latency, and what is missing after it."""
+    """Compare a batch's latency with its goal, and describe the rows still missing after it."""
     rows: list[tuple[str, object]] = []
     if overload.latencies is not None:
         p50, p95, p99 = overload.latencies
-        rows.append(("latency", f"p50 {p50:.1f}, p95 {p95:.1f}, p99 {p99:.1f} s; the goal is {overload.goal_s:g} s"))
+        rows.append(("latency", f"p50 {p50:.1f}, p95 {p95:.1f}, p99 {p99:.1f} s; goal {overload.goal_s:g} s"))
     rows.append(("shed", f"{overload.shed_rows:,} rows of the last batch, {overload.shed_share:.1%}"))
     missing = overload.missing
     if missing.rows:
         results = between(missing.results_low, missing.results_high)
-        rows.append(("to be repaired", f"{missing.rows:,} rows since {overload.oldest_s:,.0f} s, {results} results"))
+        rows.append(
+            (
+                "to repair",
+                f"{missing.rows:,} rows, the oldest for {overload.oldest_s:,.0f} s; {results} results missing",
+            )
+        )
     return rows
 
 
 def _lag(last: BatchReport) -> str:
-    """How far the tables are behind the source."""
+    """Describe how far the tables lag behind the source."""
     behind = None if last.trigger is None else last.trigger.behind
     if last.lag_s is not None:
-        return f"{last.lag_s:,.1f} s from when the first of its files came"
+        return f"{last.lag_s:,.1f} s from the arrival of its first file"
     if behind is not None:
         return f"{behind:,} messages behind"
-    return f"{time.time() - last.at:,.1f} s since its rows were in their tables"
+    return f"{time.time() - last.at:,.1f} s since its rows were committed"
 
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C and SIGTERM ask to stop instead of ending the process: says whether somebody has asked."""
+    """Turn Ctrl-C and SIGTERM into requests to stop; yield a function that returns True once one has arrived."""
     asked = False
 
     def ask(number: int, _: FrameType | None) -> None:
         nonlocal asked
         if asked and number == signal.SIGINT:
-            raise KeyboardInterrupt  # twice: without waiting for the batch
+            raise KeyboardInterrupt  # the second Ctrl-C does not wait for the batch
         asked = True
-        messages().print("stopping when the batch at hand is done", soft_wrap=True)
+        messages().print("stopping after the current batch", soft_wrap=True)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

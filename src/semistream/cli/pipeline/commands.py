@@ -1,4 +1,4 @@
-"""``semistream validate``, ``run``, ``reconcile``, ``status`` and ``vacuum``: pipelines of YAML files."""
+"""``semistream validate``, ``run``, ``reconcile``, ``status`` and ``vacuum``: commands for pipelines in YAML files."""
 
 from __future__ import annotations
 
@@ -14,17 +14,15 @@ if TYPE_CHECKING:
     from semistream.pipelines.spec.pipeline_spec import PipelineSpec
     from semistream.spark.pipelines.pipeline import Pipeline, Watch
 
-File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="The pipeline.", show_default=False)]
-Master = Annotated[str, typer.Option(help="Where Spark runs: local[N], spark://host:port, yarn, ...")]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", help="A setting of Spark, NAME=VALUE; repeat it for several.")
-]
+File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="Pipeline file.", show_default=False)]
+Master = Annotated[str, typer.Option(help="Spark master: local[N], spark://host:port, yarn, ...")]
+Conf = Annotated[list[str] | None, typer.Option("--conf", help="Spark setting NAME=VALUE; repeat for several.")]
 SPARK_LOG = "spark.log"
-"""The file in the checkpoint folder that has all that Spark and its workers print."""
+"""File in the checkpoint folder with everything that Spark and its workers print."""
 
 
 def validate(file: File, as_json: AsJson = False) -> None:
-    """Check a pipeline's file: settings, source, columns, relations and memory. Nothing is run or written."""
+    """Check a pipeline file: settings, source, columns, relations and memory. Runs and writes nothing."""
     require_packages("a pipeline")
     from semistream.cli.output import show
     from semistream.cli.pipeline.pipeline_reports import Validated
@@ -35,19 +33,19 @@ def validate(file: File, as_json: AsJson = False) -> None:
 
 def run(
     file: File,
-    once: Annotated[bool, typer.Option("--once", help="Stop when all that is there now was taken in.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process everything available, then exit.")] = False,
     calibrate: Annotated[
         bool,
         typer.Option(
             "--calibrate",
-            help="First measure this machine and the disks of the relations, where that was not done yet.",
+            help="First measure this machine and the disks of the relations, unless already measured.",
         ),
     ] = False,
     master: Master = "local[*]",
     conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a pipeline until it is stopped (Ctrl-C, SIGTERM: the batch at hand is finished), or once."""
+    """Run a pipeline until stopped, or once. Ctrl-C and SIGTERM let the current batch finish."""
 
     def work(pipeline: Pipeline, spark: Any, watch: Watch, stopping: Callable[[], bool]) -> None:
         pipeline.run(spark, once=once, watch=watch, stopping=stopping)
@@ -56,7 +54,7 @@ def run(
 
 
 def reconcile(file: File, master: Master = "local[*]", conf: Conf = None, as_json: AsJson = False) -> None:
-    """Join the rows that a pipeline has shed, and let them leave its archive. The pipeline must not run."""
+    """Join the rows that a pipeline shed, and remove them from its archive. Stop the pipeline first."""
 
     def work(pipeline: Pipeline, spark: Any, watch: Watch, stopping: Callable[[], bool]) -> None:
         pipeline.reconcile(spark, watch=watch, stopping=stopping)
@@ -73,9 +71,9 @@ def _on_spark(
     as_json: bool,
     calibrate: bool = False,
 ) -> None:
-    """Do some work of a pipeline on Spark, with progress as it goes and a report at its end.
+    """Run ``work`` for a pipeline on Spark, with live progress and a report at the end.
 
-    Workers go by what is known of the driver's machine, which may be measured before that.
+    Workers use the profile of the driver's machine; ``calibrate`` measures it first if there is none.
     """
     settings = _settings(conf)
     require_packages("a pipeline")
@@ -89,7 +87,7 @@ def _on_spark(
 
     pipeline = Pipeline.from_yaml(file)
     spec = pipeline.spec
-    check_without_spark(spec)  # before Spark is started, which takes a while
+    check_without_spark(spec)  # fail before starting Spark, which takes a while
     if calibrate:
         _calibrate(spec)
     log = prepare_log(spec.checkpoint)
@@ -97,14 +95,14 @@ def _on_spark(
     with (
         PipelineProgress(spec.name, spec.memory, total) as progress,
         session_for(spec, master=master, settings=settings, log=log) as spark,
-        stop_requests() as stopping,  # behind Spark's start, which takes Ctrl-C for itself
+        stop_requests() as stopping,  # after Spark has started: it installs its own Ctrl-C handler
     ):
         work(pipeline, spark, progress.batch_done, stopping)
     show(total, as_json=as_json)
 
 
 def _calibrate(spec: PipelineSpec) -> None:
-    """Measure what is not known yet of the machine; a relation that is still to be made is on no disk."""
+    """Measure the machine and the disks not measured yet; skip relations that do not exist yet."""
     from semistream.cli.progress import step_progress
     from semistream.tuning.calibration.calibrate import calibrate_where_unknown
 
@@ -113,7 +111,7 @@ def _calibrate(spec: PipelineSpec) -> None:
 
 
 def status(file: File, as_json: AsJson = False) -> None:
-    """Say how far a pipeline is: its last batches, rows that wait, and what is not committed."""
+    """Show the progress of a pipeline: recent batches, waiting rows, shed rows and uncommitted work."""
     from semistream.cli.output import show
     from semistream.cli.pipeline.pipeline_reports import PipelineStatus
 
@@ -121,7 +119,7 @@ def status(file: File, as_json: AsJson = False) -> None:
 
 
 def vacuum(file: File, as_json: AsJson = False) -> None:
-    """Remove files that dead workers have left and no table shows. The pipeline must not run."""
+    """Delete files that dead workers left behind and no table uses. Stop the pipeline first."""
     require_packages("a pipeline")
     from semistream.cli.output import show
     from semistream.cli.pipeline.pipeline_reports import PipelineVacuumed
@@ -131,7 +129,7 @@ def vacuum(file: File, as_json: AsJson = False) -> None:
 
 
 def prepare_log(checkpoint: Path) -> Path:
-    """The file for what Spark prints, in a folder that is there."""
+    """Create the checkpoint folder and the log file for Spark's output in it, and return the file."""
     from semistream.errors import PipelineError
 
     try:
@@ -139,7 +137,7 @@ def prepare_log(checkpoint: Path) -> Path:
         (checkpoint / SPARK_LOG).touch()
     except OSError as error:
         raise PipelineError(
-            f"the checkpoint {checkpoint} cannot be written: {error.strerror}. Give a folder that can be."
+            f"the checkpoint {checkpoint} cannot be written: {error.strerror}. Give a writable folder."
         ) from error
     return checkpoint / SPARK_LOG
 
@@ -149,6 +147,6 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
     for each in conf or []:
         name, equals, value = each.partition("=")
         if not equals or not name:
-            raise typer.BadParameter(f"--conf {each!r} is not NAME=VALUE.")
+            raise typer.BadParameter(f"--conf is {each!r}; give NAME=VALUE.")
         settings[name] = value
     return settings

@@ -1,4 +1,4 @@
-"""What the commands for pipelines report."""
+"""Reports of the pipeline commands, as data and as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Validated:
-    """A pipeline whose file is valid: what it joins, and the columns that come out."""
+    """A valid pipeline: its source, relations, output columns and tables."""
 
     pipeline: str
     file: str
@@ -32,14 +32,14 @@ class Validated:
 
     @classmethod
     def of(cls, file: Path, found: PipelineFacts) -> Validated:
-        """From what was found."""
+        """Report the facts of a validated pipeline."""
         parts = (found.source, found.relations, found.columns, found.tables, found.memory_bytes)
         return cls(found.name, str(file), *parts)
 
 
 @dataclass
 class PipelineRun:
-    """What a run of a pipeline came to."""
+    """Totals of a pipeline run."""
 
     pipeline: str
     file: str
@@ -51,7 +51,7 @@ class PipelineRun:
     log: str = ""
 
     def add(self, report: BatchReport) -> None:
-        """Count a batch."""
+        """Add a batch to the totals."""
         self.batches += 1
         self.rows_in += report.rows_in
         self.seconds = round(self.seconds + report.seconds, 3)
@@ -62,7 +62,7 @@ class PipelineRun:
 
 @dataclass(frozen=True)
 class PipelineStatus:
-    """How far a pipeline is."""
+    """Progress of a pipeline."""
 
     pipeline: str
     checkpoint: str
@@ -76,7 +76,7 @@ class PipelineStatus:
 
     @classmethod
     def of(cls, file: Path) -> PipelineStatus:
-        """From a pipeline's checkpoint."""
+        """Read the progress from the pipeline's checkpoint."""
         from semistream.pipelines.spec.yaml_file import read_spec
         from semistream.pipelines.status import pipeline_state
 
@@ -86,14 +86,14 @@ class PipelineStatus:
 
 @dataclass(frozen=True)
 class PipelineVacuumed:
-    """Files that no table shows, and which are gone."""
+    """Files removed by a vacuum, none of them used by a table."""
 
     pipeline: str
     removed: list[str]
 
     @classmethod
     def of(cls, file: Path, removed: list[Path]) -> PipelineVacuumed:
-        """From their paths."""
+        """Report the removed files."""
         return cls(file.stem, [str(path) for path in removed])
 
 
@@ -106,7 +106,7 @@ def _(report: Validated) -> RenderableType:
         relations.add_row(
             each["step"],
             each["relation"],
-            "is made by run" if each["rows"] is None else f"{each['rows']:,}",
+            "created by run" if each["rows"] is None else f"{each['rows']:,}",
             "" if each["version"] is None else str(each["version"]),
             each["operator"],
             format_bytes(each["memory_bytes"]),
@@ -129,9 +129,9 @@ def _(report: PipelineRun) -> RenderableType:
     return facts(
         ("pipeline", report.pipeline),
         ("batches", report.batches),
-        ("rows", f"{report.rows_in:,} in {report.seconds:,.1f} s of work, {rate:,.0f} rows/s"),
+        ("rows", f"{report.rows_in:,} in {report.seconds:,.1f} s of processing, {rate:,.0f} rows/s"),
         *((outcome, count) for outcome, count in report.outcomes.items() if count),
-        ("rows that wait", report.waiting_rows),
+        ("waiting rows", report.waiting_rows),
         ("Spark's log", report.log),
     )
 
@@ -142,9 +142,9 @@ def _(report: PipelineStatus) -> RenderableType:
     head = facts(
         ("pipeline", report.pipeline),
         ("checkpoint", report.checkpoint),
-        ("last batch done", "none" if report.last_batch is None else report.last_batch),
-        ("not finished", unfinished),
-        ("rows that wait", report.waiting_rows),
+        ("last finished batch", "none" if report.last_batch is None else report.last_batch),
+        ("unfinished", unfinished),
+        ("waiting rows", report.waiting_rows),
         *_missing(report),
     )
     recent = Table(box=None, pad_edge=False, header_style="bold")
@@ -159,12 +159,12 @@ def _(report: PipelineStatus) -> RenderableType:
 
 
 def _missing(report: PipelineStatus) -> list[tuple[str, object]]:
-    """What was shed and is not repaired, and how the last batch did against the goal."""
+    """Describe shed rows not repaired yet, and the latency of the last batch against its goal."""
     rows: list[tuple[str, object]] = []
     if report.missing["rows"]:
-        rows.append(("rows shed, to be repaired", f"{report.missing['rows']:,}"))
-        rows.append(("the oldest of them came", _ago(report.missing["since"])))
-        rows.append(("results missing", between(report.missing["results_low"], report.missing["results_high"])))
+        rows.append(("shed rows to repair", f"{report.missing['rows']:,}"))
+        rows.append(("oldest of them arrived", _ago(report.missing["since"])))
+        rows.append(("missing results", between(report.missing["results_low"], report.missing["results_high"])))
     last = next((line["overload"] for line in reversed(report.recent) if "overload" in line), None)
     if last is not None and last["p95_s"] is not None:
         taken = f"{last['p50_s']:.1f} / {last['p95_s']:.1f} / {last['p99_s']:.1f} s"
@@ -173,7 +173,7 @@ def _missing(report: PipelineStatus) -> list[tuple[str, object]]:
 
 
 def between(low: int, high: int | None) -> str:
-    """A number that is known up to an interval.
+    """Format a number known to lie in an interval.
 
     >>> between(5, 5), between(0, 1200), between(3, None)
     ('5', '0 to 1,200', '3 or more')

@@ -1,1 +1,1 @@
-"""The `semistream window` command: try a window join on two files."""
+"""``semistream window``: try a window join on two files."""

@@ -1,6 +1,6 @@
-"""``semistream window``: two files as streams, joined in a window that the memory cannot hold.
+"""The ``semistream window`` command: join two files as streams, with less memory than their windows need.
 
-What ``semistream window`` asks about windows, memory and policies, and how it is read.
+Also parses its options for windows, memory, times and policies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNBOUNDED = "unbounded"
 
 
 class PolicyName(StrEnum):
-    """Who leaves when the memory is full, as `semistream.windows.POLICIES` has them."""
+    """Eviction policies of `semistream.windows.POLICIES`."""
 
     prob = "prob"
     life = "life"
@@ -37,23 +37,23 @@ class PolicyName(StrEnum):
 
 
 class AllocationName(StrEnum):
-    """How two streams share a memory, as `semistream.windows.WindowJoin` has it."""
+    """Ways in which two streams share the memory of a `semistream.windows.WindowJoin`."""
 
     fixed = "fixed"
     variable = "variable"
 
 
 class Frequencies(StrEnum):
-    """Where policies know from how often keys come: learnt on the way, or those of the whole streams (WINDOW 5.2)."""
+    """Sources of the key frequencies: learnt from the stream so far, or counted in the whole streams (WINDOW 5.2)."""
 
     learnt = "learnt"
     streams = "streams"
 
 
 def window_lengths(text: str) -> Windows:
-    """Windows as `WindowJoin` takes them: one for both streams, or that of the left and that of the right one.
+    """Parse ``--window`` into windows for `WindowJoin`: one for both streams, or one for each.
 
-    Either is ``400`` instants, ``400 rows``, a duration as ``5 minutes``, or unbounded.
+    A window is ``400`` instants, ``400 rows``, a duration such as ``5 minutes``, or ``unbounded``.
     """
     left, comma, right = (part.strip().lower() for part in text.partition(","))
     if not comma:
@@ -62,8 +62,8 @@ def window_lengths(text: str) -> Windows:
         raise typer.BadParameter(f"--window is {text!r}; give LENGTH, or LEFT_LENGTH,RIGHT_LENGTH.")
     if UNBOUNDED not in (left, right) and bool(_ROWS.fullmatch(left)) != bool(_ROWS.fullmatch(right)):
         raise InvalidArgument(
-            f"--window is {text!r}, rows for one stream and time for the other: the exact result of that cannot be "
-            "counted. Give both in rows or both in time; semistream.windows.WindowJoin takes them as they are."
+            f"--window is {text!r}, rows for one stream and time for the other; the exact result of such a join cannot "
+            "be counted. Give both in rows or both in time, or use semistream.windows.WindowJoin, which takes a mix."
         )
     return {"left": _length(left), "right": _length(right)}
 
@@ -81,12 +81,12 @@ def _length(text: str) -> int | str | Tuples | None:
 
 
 def memory_size(text: str) -> int | str:
-    """A memory as `WindowJoin` takes it: a number of tuples, or bytes such as ``64MB``."""
+    """Parse ``--memory`` into a number of tuples, or leave bytes such as ``64MB`` to `WindowJoin`."""
     return int(text) if _NUMBER.fullmatch(text.strip()) else text
 
 
 def time_columns(text: str | None) -> str | dict[str, str] | None:
-    """The columns of ``--time``: one name for both streams, or one for each."""
+    """Parse ``--time`` into one column for both streams, or one for each."""
     if text is None:
         return None
     left, equals, right = text.partition("=")
@@ -101,55 +101,58 @@ _SOLVER = {"ortools": "windows"}
 def window(
     left: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="One stream: a Parquet, Arrow IPC or CSV file, or a folder of one kind."),
+        typer.Option(
+            metavar="FILE", help="Left stream: a Parquet, Arrow IPC or CSV file, or a folder of files in one format."
+        ),
     ],
-    right: Annotated[Path, typer.Option(metavar="FILE", help="The other one.")],
+    right: Annotated[Path, typer.Option(metavar="FILE", help="Right stream, in any of these formats.")],
     on: Annotated[
-        list[str], typer.Option("--on", help="Column to join by, or LEFT_COLUMN=RIGHT_COLUMN; repeat it for several.")
+        list[str], typer.Option("--on", help="Column to join on, or LEFT_COLUMN=RIGHT_COLUMN; repeat for several.")
     ],
     length: Annotated[
         str,
         typer.Option(
             "--window",
-            help="How long a row can join: 400 (instants), '400 rows', '5 minutes', or unbounded; also LEFT,RIGHT.",
+            help="Window length: 400 (instants), '400 rows', '5 minutes' or unbounded; LEFT,RIGHT for one per stream.",
         ),
     ],
-    memory: Annotated[str, typer.Option(help="What may be kept: 200 (rows of both streams), or bytes as 64MB.")],
-    policy: Annotated[PolicyName, typer.Option(help="Who leaves when the memory is full.")] = PolicyName.prob,
+    memory: Annotated[str, typer.Option(help="Memory for both streams: 200 (rows), or bytes such as 64MB.")],
+    policy: Annotated[PolicyName, typer.Option(help="Eviction policy when the memory is full.")] = PolicyName.prob,
     allocation: Annotated[
-        AllocationName, typer.Option(help="Half of the memory for each stream, or as worth decides.")
+        AllocationName,
+        typer.Option(help="fixed: half of the memory for each stream; variable: the most valuable rows of either."),
     ] = AllocationName.fixed,
     time: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="When rows arrive, also LEFT_COLUMN=RIGHT_COLUMN. Else by row number: one of each at a time.",
+            help="Arrival time column, or LEFT_COLUMN=RIGHT_COLUMN (default: the row number in each stream).",
         ),
     ] = None,
     probabilities: Annotated[
         Frequencies,
-        typer.Option(help="How often keys come: learnt on the way, or known of the whole streams, as in the paper."),
+        typer.Option(help="Key frequencies: learnt as rows arrive, or counted in the whole streams, as in the paper."),
     ] = Frequencies.learnt,
     optimal: Annotated[
-        bool, typer.Option("--optimal", help="Compute the most that any policy could give in this memory.")
+        bool, typer.Option("--optimal", help="Also compute the best result that any policy could reach in this memory.")
     ] = False,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png", help="Draw results against memory, for all policies: several runs of each."),
+        typer.Option(metavar="FILE.png", help="Plot results against memory for all policies; runs each several times."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Result file, .parquet, .arrow or .csv, if results are wanted.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the results to this file (.parquet, .arrow or .csv).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Join two streams in a window with less memory than it needs, and say how good that is."""
+    """Join two streams in a window with less memory than it needs, and measure the share of results kept."""
     pairs = column_pairs(on, ("LEFT", "RIGHT")) or {}
     times, span, kept = time_columns(time), window_lengths(length), memory_size(memory)
     if plot is not None:
         require_drawable(plot)
     if optimal:
         if isinstance(kept, str):
-            raise InvalidArgument(f"--memory is {memory!r}; the optimum counts tuples, so give --memory as a number.")
+            raise InvalidArgument(
+                f"--memory is {memory!r}, but --optimal needs a number of tuples; give --memory as a number."
+            )
         require_packages("--optimal", _SOLVER)
     from semistream.cli.output import show
     from semistream.cli.progress import counting, runs
@@ -201,7 +204,7 @@ def window(
         out=None if out is None else str(out),
         out_bytes=out_bytes,
         plot=None,
-        notes=[f"{path} has rows out of the order of time: each arrives at its time" for path in streams.unordered],
+        notes=[f"{path} has rows out of time order; each arrives at its own time" for path in streams.unordered],
     )
     if plot is not None:
         from semistream.cli.window.plot import save_plot

@@ -1,4 +1,4 @@
-"""The plot of ``semistream window``: results against memory, for all policies and the optimum."""
+"""Plot of ``semistream window``: results against memory for all policies and the optimum."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from semistream.cli.plots import BLUE, GREY, RED, plain_axes
 from semistream.cli.window.report import Windowed
 
 _COLOURS = {"prob": BLUE, "life": "#d9a441", "expected": RED, "random": GREY}
-_STYLES = {"expected": "--"}  # it lies on PROB, and both are to be seen
+_STYLES = {"expected": "--"}  # nearly equal to PROB: dashes keep both visible
 _OPTIMUM = "#24292e"
 
 
 def save_plot(path: Path, report: Windowed) -> None:
-    """Draw the curve of a report; dotted lines are the exact size and the memory at hand."""
+    """Draw the curve of a report; dotted lines mark the exact size and the given memory."""
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     memories = [point.memory for point in report.curve]
@@ -35,7 +35,7 @@ def save_plot(path: Path, report: Windowed) -> None:
     axes.set_ylim(0, 1.08 * max(report.exact, 1))
     axes.xaxis.set_major_formatter(EngFormatter())
     axes.yaxis.set_major_formatter(EngFormatter())
-    axes.set_xlabel(f"memory in tuples, {report.allocation} allocation ({report.exact_memory:,} are exact)")
+    axes.set_xlabel(f"memory in tuples, {report.allocation} allocation (exact from {report.exact_memory:,})")
     axes.set_ylabel("results")
     axes.legend(frameon=False, fontsize=9, loc="lower right")
     plain_axes(axes, "both")

@@ -1,4 +1,4 @@
-"""What ``semistream window`` found, as data and as text."""
+"""Report of ``semistream window``, as data and as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What policies give in a memory of so many tuples; ``optimum`` is None if it was not asked for."""
+    """Results of each policy with a memory of ``memory`` tuples; ``optimum`` is None unless requested."""
 
     memory: int
     results: Mapping[str, int]
@@ -27,10 +27,10 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Windowed:
-    """A window join of two files in a memory, beside the optimum and the exact result.
+    """A window join of two files in a memory, compared with the optimum and the exact result.
 
-    ``exact`` is the size of the exact result, and ``exact_memory`` the tuples in which nobody must leave. ``stats`` are
-    the counts of `WindowStats`, ``seconds`` and ``tuples_per_s`` those of the join alone.
+    ``exact`` is the size of the exact result, and ``exact_memory`` the number of tuples that suffices for it without
+    evictions. ``stats`` holds the counts of `WindowStats`; ``seconds`` and ``tuples_per_s`` cover the join alone.
     """
 
     left: str
@@ -67,7 +67,7 @@ def _(report: Windowed) -> RenderableType:
     rows += [("exact size", report.exact), ("memory", _memory(report))]
     rows += [(side, _tuples(report.stats[side])) for side in ("left", "right")]
     if missing:
-        rows.append(("missing", f"about {missing:,.0f} results, as the join itself estimates"))
+        rows.append(("missing", f"about {missing:,.0f} results, by the join's own estimate"))
     solved = "" if report.optimum_seconds is None else f"; the optimum took {report.optimum_seconds:.2f} s"
     rows.append(("time", f"{report.seconds:.2f} s ({report.tuples_per_s:,} tuples/s){solved}"))
     if report.out is not None:
@@ -79,16 +79,16 @@ def _(report: Windowed) -> RenderableType:
 
 
 def percent(part: int, whole: int) -> str:
-    """A share as people read it; all of nothing is all."""
+    """Format a share in percent; a share of zero counts as 100 %."""
     return f"{100 * part / whole:.1f} %" if whole else "100.0 %"
 
 
 def _memory(report: Windowed) -> str:
-    enough = f"{report.exact_memory:,} tuples would be exact"
+    enough = f"exact with {report.exact_memory:,} tuples"
     if isinstance(report.memory, str):
         return f"{report.memory}, {report.allocation}; {enough}"
-    share = percent(report.memory, report.exact_memory) if report.exact_memory else "more"
-    return f"{report.memory:,} tuples, {report.allocation}: {share} of the {report.exact_memory:,} that are exact"
+    share = percent(report.memory, report.exact_memory) if report.exact_memory else "all"
+    return f"{report.memory:,} tuples, {report.allocation}: {share} of the {report.exact_memory:,} needed to be exact"
 
 
 def _tuples(counts: Mapping[str, int]) -> str:
@@ -97,7 +97,7 @@ def _tuples(counts: Mapping[str, int]) -> str:
 
 
 def _curve(report: Windowed) -> Iterator[RenderableType]:
-    """Shares of the exact result, a line for each memory."""
+    """Yield a table of the shares of the exact result, one line per memory."""
     if not report.curve:
         return
     names = list(report.curve[0].results)

@@ -1,4 +1,4 @@
-"""The two streams of ``semistream window``: files, read whole, in the order of time."""
+"""The two streams of ``semistream window``, read whole from files and put in time order."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PIECE_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class WindowStreams:
-    """Rows of both streams in the order in which they arrive, and when: by a column, or by their positions.
+    """Rows of both streams in arrival order, with their times: a column, or positions if ``time`` is None.
 
-    ``on`` are the columns that are equal. ``unordered`` says which files had rows out of the order of time: each row
-    arrives at its time, wherever it is in the file.
+    ``on`` maps the left key columns to the right ones. ``unordered`` names the files whose rows were not in time order;
+    each row still arrives at its own time.
     """
 
     tables: tuple[pa.Table, pa.Table]
@@ -36,7 +36,7 @@ class WindowStreams:
 
     @classmethod
     def read(cls, left: Path, right: Path, *, on: dict[str, str], time: TimeColumns, window: Windows) -> WindowStreams:
-        """Read two files; columns, their types and the ``window`` are checked before any row is."""
+        """Read two files, checking columns, types and ``window`` before any row."""
         readers = open_source(left), open_source(right)
         schemas = readers[0].schema, readers[1].schema
         WindowJoin(*schemas, on=on, time=time, window=window, policy="random")
@@ -55,16 +55,16 @@ class WindowStreams:
 
     @property
     def rows(self) -> int:
-        """Of both streams."""
+        """Number of rows in both streams."""
         return sum(times.size for times in self.times)
 
     @property
     def schemas(self) -> tuple[pa.Schema, pa.Schema]:
-        """The columns of either."""
+        """Schemas of the left and the right stream."""
         return self.tables[0].schema, self.tables[1].schema
 
     def narrowed(self) -> WindowStreams:
-        """The same streams with only the columns that say which rows join, and when."""
+        """Return the same streams with only the key and time columns."""
         tables = []
         for side, table in enumerate(self.tables):
             names = dict.fromkeys(self.on if side == 0 else self.on.values())
@@ -74,12 +74,12 @@ class WindowStreams:
         return WindowStreams((tables[0], tables[1]), self.times, self.on, self.time, self.unordered)
 
     def operator(self, **options: Any) -> WindowJoin:
-        """A join of them; ``options`` are those of `WindowJoin`. All rows are at hand, so any number may wait."""
+        """Create a join of the streams with the ``options`` of `WindowJoin`, letting any number of rows wait."""
         left, right = self.schemas
         return WindowJoin(left, right, on=self.on, time=self.time, max_waiting=self.rows + 1, **options)
 
     def through(self, join: WindowJoin) -> Iterator[pa.RecordBatch]:
-        """Push all rows, the stream that is behind first, and give the results."""
+        """Push all rows, always from the stream behind in time, and yield the results."""
         at = [0, 0]
         while waiting := [side for side in range(2) if at[side] < self.tables[side].num_rows]:
             side = min(waiting, key=lambda each: self.times[each][at[each]])
@@ -90,12 +90,15 @@ class WindowStreams:
         yield from join.finish()
 
     def head(self, rows: int) -> WindowStreams:
-        """The first rows of both."""
+        """Return the first ``rows`` rows of each stream."""
         tables = self.tables[0].slice(0, rows), self.tables[1].slice(0, rows)
         return WindowStreams(tables, (self.times[0][:rows], self.times[1][:rows]), self.on, self.time, self.unordered)
 
     def keys(self) -> tuple[pa.Table, pa.Table]:
-        """Key columns of both, of types that are the same: those that differ become codes, equal where the keys are."""
+        """Return the key columns of both streams with equal types.
+
+        Columns whose types differ become codes, equal where the keys are equal.
+        """
         pairs = [_alike(self.tables[0].column(name), self.tables[1].column(other)) for name, other in self.on.items()]
         names = [str(number) for number in range(len(pairs))]
         left, right = (pa.table([pair[side] for pair in pairs], names=names) for side in range(2))
@@ -114,7 +117,7 @@ def _alike(left: pa.ChunkedArray, right: pa.ChunkedArray) -> tuple[pa.ChunkedArr
     if left.type == right.type:
         return left, right
     codec = KeyCodec.of(["key"], [right.type])
-    if not codec.ordered:  # the same values in arrays of another layout
+    if not codec.ordered:  # same values, another array layout
         return left.cast(right.type), right
     coded = []
     for column in (left, right):

@@ -1,4 +1,4 @@
-"""WindowTrial: what policies, and the optimum, make of two streams in a memory."""
+"""WindowTrial: run policies, and the offline optimum, on two streams with a given memory."""
 
 from __future__ import annotations
 
@@ -26,13 +26,20 @@ from semistream.windows.policies import WeighingPolicy
 from semistream.windows.streams.event_time import EventTime
 from semistream.windows.streams.lengths import WindowLength, Windows
 
-_SHARES = (0.05, 0.125, 0.25, 0.5, 0.75, 1.0)  # WINDOW 5.2.1: M is 0.1 w to 1.5 w, and 2 w is exact
-_LEAST_LEARNT, _LEAST = 16, 2  # tuples: a policy that learns has its sketch among them
+_SHARES = (
+    0.05,
+    0.125,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+)  # of the exact memory; WINDOW 5.2.1: M is 0.1 w to 1.5 w, and 2 w is exact
+_LEAST_LEARNT, _LEAST = 16, 2  # least memory in tuples; a learning policy spends some of it on its sketch
 
 
 @dataclass(frozen=True)
 class WindowTrial:
-    """Two streams, their window, how they share the memory, and whether policies learn how often keys come."""
+    """Two streams, their window and memory allocation; ``learnt`` is True if policies learn the key frequencies."""
 
     streams: WindowStreams
     window: Windows
@@ -40,25 +47,25 @@ class WindowTrial:
     learnt: bool
 
     def operator(self, policy: str, memory: int | str, streams: WindowStreams | None = None) -> WindowJoin:
-        """The join with a policy in a memory."""
+        """Create the join with a policy and a memory."""
         return (streams or self.streams).operator(
             window=self.window, memory=memory, policy=self._policy(policy), allocation=self.allocation
         )
 
     def load_kernels(self, policy: str, memory: int | str) -> None:
-        """Join a row of each stream, so that times are not those of a compiler."""
+        """Join one row of each stream, so that later timings include no compilation."""
         some = self._narrow.head(1)
         for _ in some.through(self.operator(policy, memory, some)):
             pass
 
     def results(self, policy: str, memory: int | str) -> int:
-        """How many results it gives."""
+        """Count the results of a policy in a memory."""
         join = self.operator(policy, memory, self._narrow)
         return sum(batch.num_rows for batch in self._narrow.through(join))
 
     @cached_property
     def exact(self) -> int:
-        """How many results there are."""
+        """Size of the exact result."""
         left_times, right_times = self.streams.times
         return count_window_pairs(
             *self._keys, window=self._lengths, unit=self._unit, left_times=left_times, right_times=right_times
@@ -66,11 +73,11 @@ class WindowTrial:
 
     @cached_property
     def exact_memory(self) -> int:
-        """In how many tuples nobody must leave."""
+        """Memory in tuples at which nothing is evicted."""
         return exact_memory(*self.streams.times, window=self._lengths, unit=self._unit, allocation=self.allocation)
 
     def optimum(self, memory: int) -> tuple[int, float]:
-        """The most that can be had in so many tuples, and the seconds that it took to find out."""
+        """Return the most results possible with ``memory`` tuples, and the seconds needed to compute them."""
         left_times, right_times = self.streams.times
         start = perf_counter()
         best = optimal_offline(
@@ -85,18 +92,18 @@ class WindowTrial:
         return int(best.results), perf_counter() - start
 
     def memories(self, at_hand: int | str) -> list[int]:
-        """Sizes for a curve: shares of what is exact, and the one at hand."""
+        """Return memory sizes for a curve: shares of the exact memory, and ``at_hand`` if it is in tuples."""
         least = _LEAST_LEARNT if self.learnt else _LEAST
         sizes = {max(least, 2 * round(share * self.exact_memory / 2)) for share in _SHARES}
         return sorted(sizes | ({at_hand} if isinstance(at_hand, int) else set()))
 
     def policies(self) -> list[str]:
-        """Those that can be used in such windows."""
+        """Return the policies that work with these windows; LIFE needs bounded ones."""
         bounded = None not in self._lengths
         return [name for name in POLICIES if bounded or name != "life"]
 
     def curve(self, memories: Iterable[int], *, optimal: bool, done: Callable[[], None]) -> list[CurvePoint]:
-        """What all policies, and the optimum, give in several memories; ``done`` is told of each run."""
+        """Run all policies, and the optimum if ``optimal``, in each memory, calling ``done`` after each run."""
         points = []
         for memory in memories:
             results = {}
@@ -139,5 +146,5 @@ class WindowTrial:
 
     @property
     def _unit(self) -> Unit:
-        """Of both windows: one without an end goes with either."""
+        """Unit of both windows; an unbounded window fits either unit."""
         return "tuples" if any(each.by_tuples for each in self._windows) else "time"
