@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from semistream.budget import format_bytes, parse_bytes
-from semistream.errors import InvalidArgument
-from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.condition import JoinOn
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.condition.where import Where
+from semistream.joins.loop import Results
 from semistream.joins.parts.stats import JoinStats
 from semistream.relation import AnyRelation, open_relation
 from semistream.relation.write.sources import open_source
 from semistream.tuning.choose_operator import choose_operator
-
-
-def require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
-    """Refuse options that an operator does not have, naming those it has."""
-    known = _options_of(operator)
-    for name in options:
-        if name not in known:
-            raise InvalidArgument(f"operator {operator.name!r} has no option {name!r}; it has {', '.join(known)}.")
-
-
-def _options_of(operator: type[SemiStreamJoin]) -> list[str]:
-    """The options that an operator takes, its own first: not those of a class it is made from that it fixes itself."""
-    known: list[str] = []
-    for kind in operator.__mro__:
-        if "__init__" in vars(kind):
-            parameters = inspect.signature(vars(kind)["__init__"]).parameters.values()
-            known += [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in known]
-            if any(p.kind is p.VAR_KEYWORD and JoinArguments.__name__ in str(p.annotation) for p in parameters):
-                return known + list(JoinArguments.__annotations__)  # it hands on what all operators take, and no more
-    return known
 
 
 class JoinedStream:
@@ -141,12 +120,11 @@ def join(
     schema, stream = _open_stream(batches)
     first = next(stream, None)
     spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
-    kind = choose_operator(operator, opened, spec, parse_bytes(memory, of=opened.nbytes), sample=first)
-    require_options(kind, options)
-    return JoinedStream(
-        kind(opened, schema, on=on, where=where, how=how, memory=memory, columns=columns, suffix=suffix, **options),
-        stream if first is None else chain([first], stream),
-    )
+    memory_bytes = parse_bytes(memory, of=opened.nbytes)
+    choice = choose_operator(operator, opened, spec, memory_bytes, sample=first)
+    choice.kind.require_options(options)
+    started = choice.kind(opened, spec, memory=memory_bytes, **choice.starting_options(options), **options)
+    return JoinedStream(started, stream if first is None else chain([first], stream))
 
 
 def _open_stream(batches: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

@@ -15,6 +15,7 @@ import pytest
 import semistream
 from semistream import MeshJoin, Relation
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError, NotARelation
+from semistream.joins.parts.options import anything
 from semistream.keys import KeyCodec
 from tests.oracle import batch_join, multiset
 
@@ -174,6 +175,8 @@ def test_an_option_is_offered_if_it_is_taken_and_only_then(products: Relation) -
     """What an operator fixes itself is refused before it gets there; what a class of a user's hands on is not."""
 
     class Handing(MeshJoin):
+        options = {"loud": anything, **MeshJoin.options}  # noqa: RUF012
+
         def __init__(self, *arguments: Any, loud: bool = False, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self.loud = loud

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyspark
 from pyspark.sql import SparkSession
 
-import semistream.spark.build_relation as spark_build
+import semistream.spark.relation_builder as spark_build
 from semistream import MeshJoin
-from semistream.joins.base import Results
+from semistream.joins.loop import Results
 from semistream.relation import Relation
 from semistream.spark import build_relation, join
 from semistream.spark.pipelines.pipeline import Pipeline
@@ -121,8 +121,8 @@ def killed_once(marker: str) -> type[MeshJoin]:
     class KilledOnce(MeshJoin):
         name = "killed once"
 
-        def _flush(self) -> Results:
-            for batch in super()._flush():
+        def drain(self) -> Results:
+            for batch in super().drain():
                 yield batch
                 die_once(marker)
 

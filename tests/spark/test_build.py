@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sf
 
-import semistream.spark.build_relation as spark_build
+import semistream.spark.relation_builder as spark_build
 from semistream.errors import ColumnNotFound, InvalidArgument, RelationError
 from semistream.relation import Relation
 from semistream.spark import build_relation, join
@@ -92,7 +92,7 @@ def test_a_job_that_fails_for_good_leaves_nothing(spark, tmp_path, monkeypatch):
 
 
 def test_a_task_that_raises_removes_its_own_files(tmp_path):
-    from semistream.spark.build_relation import WritePlan, write_part
+    from semistream.spark.relation_builder import WritePlan, write_part
 
     (tmp_path / "data").mkdir()
     plan = WritePlan(str(tmp_path), 1, pa.schema([("k", pa.int64())]), ("k",), 1024)
@@ -116,7 +116,7 @@ def test_arguments_that_cannot_work_are_refused_before_anything_runs(spark, tmp_
 
 
 def test_an_executor_that_does_not_see_the_folder_says_so(tmp_path):
-    from semistream.spark.build_relation import WritePlan, write_part
+    from semistream.spark.relation_builder import WritePlan, write_part
 
     plan = WritePlan(str(tmp_path / "elsewhere"), 1, pa.schema([("k", pa.int64())]), ("k",), 1024)
     with pytest.raises(RelationError, match="file system that the driver and all executors share"):

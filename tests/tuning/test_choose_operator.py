@@ -58,7 +58,7 @@ def test_auto_is_what_the_tuner_expects_to_be_fastest(
 ) -> None:
     sample = next(Zipf(exponent, ROWS, seed=1).batches(30_000))
     spec, memory = spec_of(relation), int(share * relation.nbytes)
-    chosen = choose_operator("auto", relation, spec, memory, sample=sample, machine=machine)
+    chosen = choose_operator("auto", relation, spec, memory, sample=sample, machine=machine).kind
     ready = [kind for name, kind in OPERATORS.items() if name not in last_resorts(relation)]
     tuner = Tuner(workload_of(relation, spec, sample), machine, candidates(relation, spec, sample, ready))
     choices = tuner.choices(memory)
@@ -73,12 +73,12 @@ def test_the_engine_is_preferred_if_no_other_is_clearly_faster(
     relation: Relation, engine_s: float, chosen: type[semistream.SemiStreamJoin]
 ) -> None:
     machine = with_costs(engine=engine_s, hybrid=1e-6)
-    assert choose_operator("auto", relation, spec_of(relation), relation.nbytes // 2, machine=machine) is chosen
+    assert choose_operator("auto", relation, spec_of(relation), relation.nbytes // 2, machine=machine).kind is chosen
 
 
 def test_the_profile_of_this_machine_decides(relation: Relation) -> None:
     save_profile(with_costs(mesh=1e-6), relation.path)
-    assert choose_operator("auto", relation, spec_of(relation), relation.nbytes // 2) is MeshJoin
+    assert choose_operator("auto", relation, spec_of(relation), relation.nbytes // 2).kind is MeshJoin
 
 
 def test_a_memory_too_small_for_the_engine_is_for_what_can_do_with_it(relation: Relation) -> None:
@@ -86,9 +86,9 @@ def test_a_memory_too_small_for_the_engine_is_for_what_can_do_with_it(relation: 
     least = {each.name: least_of(each.kind, relation, spec) for each in candidates(relation, spec)}
     small = min(least, key=lambda name: least[name])
     assert least[small] < least["engine"]
-    chosen = choose_operator("auto", relation, spec, least["engine"] - 1)
+    chosen = choose_operator("auto", relation, spec, least["engine"] - 1).kind
     assert least[chosen.name] < least["engine"]
-    assert choose_operator("auto", relation, spec, least[small]).name == small
+    assert choose_operator("auto", relation, spec, least[small]).kind.name == small
     orders = pa.table({"key": [5, 7, ROWS], "seq": [1, 2, 3]})
     joined = semistream.join(orders, relation, on="key", memory=least[small])
     assert joined.explain().startswith(f"{small} join")
@@ -103,32 +103,32 @@ def least_of(kind: type[semistream.SemiStreamJoin], relation: Relation, spec: Jo
 
 
 def test_a_memory_too_small_for_all_is_left_to_the_engine_to_refuse(relation: Relation) -> None:
-    assert choose_operator("auto", relation, spec_of(relation), 1000) is EngineJoin
+    assert choose_operator("auto", relation, spec_of(relation), 1000).kind is EngineJoin
     with pytest.raises(BudgetError, match=r"engine join .* needs at least"):
         semistream.join(pa.table({"key": [1], "seq": [1]}), relation, on="key", memory=1000)
 
 
 def test_ranges_of_the_key_are_swept_and_other_conditions_scanned(relation: Relation) -> None:
     memory = relation.nbytes
-    assert choose_operator("auto", relation, spec_of(relation, None, "s.seq <= r.key"), memory) is SweepJoin
-    assert choose_operator("auto", relation, spec_of(relation, None, "s.seq = r.c1"), memory) is MeshJoin
+    assert choose_operator("auto", relation, spec_of(relation, None, "s.seq <= r.key"), memory).kind is SweepJoin
+    assert choose_operator("auto", relation, spec_of(relation, None, "s.seq = r.c1"), memory).kind is MeshJoin
 
 
 def test_plain_parquet_is_scanned(tmp_path: Path) -> None:
     pq.write_table(pa.table({"key": range(100)}), tmp_path / "r.parquet")
     parquet = ParquetRelation.open(tmp_path / "r.parquet")
-    assert choose_operator("auto", parquet, spec_of(parquet), 10**7) is MeshJoin
+    assert choose_operator("auto", parquet, spec_of(parquet), 10**7).kind is MeshJoin
 
 
 def test_an_empty_relation_is_joined_by_the_engine(tmp_path: Path) -> None:
     empty = Relation.build(pa.table({"key": pa.array([], pa.int64())}), tmp_path / "r", key="key")
-    assert choose_operator("auto", empty, spec_of(empty), 10**6) is EngineJoin
+    assert choose_operator("auto", empty, spec_of(empty), 10**6).kind is EngineJoin
 
 
 def test_an_operator_that_is_named_is_taken(relation: Relation) -> None:
     for name, kind in OPERATORS.items():
-        assert choose_operator(name, relation, spec_of(relation), 1) is kind
-        assert choose_operator(kind, relation, spec_of(relation), 1) is kind
+        assert choose_operator(name, relation, spec_of(relation), 1).kind is kind
+        assert choose_operator(kind, relation, spec_of(relation), 1).kind is kind
     with pytest.raises(InvalidArgument, match="operator is 'fast'; give 'auto', 'engine'"):
         choose_operator("fast", relation, spec_of(relation), 1)
 
@@ -137,9 +137,9 @@ def test_an_empty_first_batch_says_nothing_of_the_keys(relation: Relation) -> No
     nothing = pa.RecordBatch.from_pylist([], schema=STREAM)
     no_keys = pa.RecordBatch.from_pylist([{"key": None, "seq": 1}], schema=STREAM)
     memory = relation.nbytes // 5
-    without = choose_operator("auto", relation, spec_of(relation), memory)
+    without = choose_operator("auto", relation, spec_of(relation), memory).kind
     for sample in (nothing, no_keys):
-        assert choose_operator("auto", relation, spec_of(relation), memory, sample=sample) is without
+        assert choose_operator("auto", relation, spec_of(relation), memory, sample=sample).kind is without
 
 
 def test_look_ups_are_a_choice_only_where_their_copy_of_r_is_there(
@@ -148,12 +148,12 @@ def test_look_ups_are_a_choice_only_where_their_copy_of_r_is_there(
     """A choice must not start to copy R, which may take long, and as much room again."""
     copy = Relation.build(relation.scan(), tmp_path / "r", key="key", page_bytes=4096)
     spec, machine = spec_of(copy), with_costs(nested_loop=1e-9)
-    assert choose_operator("auto", copy, spec, copy.nbytes, machine=machine) is EngineJoin
+    assert choose_operator("auto", copy, spec, copy.nbytes, machine=machine).kind is EngineJoin
     assert not caplog.records
     least = least_of(IndexNestedLoopJoin, copy, spec)
-    assert choose_operator("auto", copy, spec, least, machine=machine) is IndexNestedLoopJoin  # there is no other
+    assert choose_operator("auto", copy, spec, least, machine=machine).kind is IndexNestedLoopJoin  # there is no other
     assert "copies" in caplog.text
     assert not (copy.path / "lmdb").exists()
     with IndexNestedLoopJoin(copy, STREAM, on="key", memory=copy.nbytes):
         pass
-    assert choose_operator("auto", copy, spec, copy.nbytes, machine=machine) is IndexNestedLoopJoin
+    assert choose_operator("auto", copy, spec, copy.nbytes, machine=machine).kind is IndexNestedLoopJoin

@@ -21,6 +21,7 @@ from semistream.costs.workload import Workload
 from semistream.datasets import Zipf
 from semistream.errors import InvalidArgument
 from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.join_facts import JoinFacts
 from semistream.joins.mesh.cost_model import MeshModel
 from semistream.joins.ssij.cost_model import IndexModel
 from semistream.joins.sweep.cost_model import SweepModel
@@ -52,7 +53,7 @@ class Setting:
     def predicted(self, **workload: Any) -> Prediction:
         sample = next(Zipf(self.exponent, ROWS, seed=9).batches(SAMPLE))
         memory = MemoryBudget(self.memory_bytes)
-        model = self.kind.model(self.relation, self.spec, memory, sample, **self.options)
+        model = self.kind.model(JoinFacts(self.relation, self.spec, sample), memory, **self.options)
         seek_s, transfer_s = self.costs
         return predict(
             self.kind.name,

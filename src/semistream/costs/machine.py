@@ -121,6 +121,12 @@ class Machine:
         giving_out_s = work.batches * (costs.answers_s if work.looked_up else costs.batch_s)
         return own_s + loops_s + giving_out_s + _entering_s(costs, work)
 
+    def least_s(self, operator: str, workload: Workload) -> float:
+        """Seconds that an operator takes for a tuple at the least, even if it reads nothing and its loop is free."""
+        costs = self.operators.get(operator, _FREE)
+        joined_s = costs.tuple_s + costs.entry_s
+        return workload.values_per_tuple * costs.value_s + (min(costs.hit_s, joined_s) if costs.hit_s else joined_s)
+
     def alone_s(self, operator: str, work: Work, workload: Workload) -> float:
         """Seconds of that in which nothing is read: as tuples gather that one pass is to serve, and as many of them are
         joined with the same row.

@@ -5,38 +5,32 @@ from __future__ import annotations
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from types import TracebackType
-from typing import ClassVar, Self, TypedDict, cast
+from typing import Any, ClassVar, Self, Unpack, cast
 
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget, parse_bytes
 from semistream.costs.work import OperatorModel
 from semistream.errors import BudgetError, InvalidArgument, JoinFailed, JoinInProgress
-from semistream.joins.condition.condition import JoinOn
-from semistream.joins.condition.spec import JoinSpec
-from semistream.joins.condition.where import Where
+from semistream.joins.condition.spec import JoinSpec, JoinTerms
+from semistream.joins.join_facts import JoinFacts
+from semistream.joins.loop import Results
 from semistream.joins.parts.deadlines import DEADLINE_COLUMN, Clock, DeadlineRule, Deadlines, DrainCost, Lateness
 from semistream.joins.parts.emitter import Emitter, PairWatcher, StreamRows
+from semistream.joins.parts.options import Check, anything, require_options
 from semistream.joins.parts.ordered_output import NUMBER_COLUMN, OrderedOutput
 from semistream.joins.parts.stats import JoinStats
-from semistream.joins.resources import Arrangement
+from semistream.joins.resources import Arrangement, SetAside
 from semistream.kernels.array_types import Bools, Int64s
 from semistream.relation import AnyRelation, Disk, DiskCosts, DiskCounts, ParquetRelation, Relation
 
-Results = Iterator[pa.RecordBatch]
 
+class JoinArguments(JoinTerms, total=False):
+    """Arguments that every operator takes besides the relation and the stream; see `SemiStreamJoin`."""
 
-class JoinArguments(TypedDict, total=False):
-    """What every operator takes besides the relation and the stream; see `SemiStreamJoin`."""
-
-    on: JoinOn | None
-    where: Where | None
-    how: str
     memory: int | str | MemoryBudget
-    columns: Sequence[str] | None
-    suffix: str
     disk: str | Disk
     ordered: bool
     deadline_s: float | str | None
@@ -51,58 +45,54 @@ class SemiStreamJoin(Arrangement):
     consumed, and it must be consumed to its end before the operator is driven on. The results of all calls together
     are, as a multiset, exactly the batch join of all rows pushed, whatever the batches were.
 
-    Parameters: ``relation`` R; ``stream_schema`` the columns of S; ``on`` a column, several, or a mapping from the
-    stream's to the relation's, which must be equal; ``where`` what else must hold: comparisons as text (``"s.at BETWEEN
-    r.since AND r.until"``, ``"abs(s.x - r.k) <= 5"``), Arrow expressions over the joined row, or a sequence of both;
-    ``how`` inner, left, semi or anti; ``memory`` all that the operator may use, in bytes or as a share of R;
-    ``columns`` those of R to give out (all but those that ``on`` names); ``suffix`` for names that S has too; ``disk``
-    how R is read; ``ordered`` whether results come in the order of the stream (`OrderedOutput` says what that costs);
-    ``deadline_s`` how long a tuple may wait, or the column that says so (`DeadlineRule`), on ``clock``. Nulls match
-    nothing.
+    Parameters: ``relation`` R; ``stream`` the columns of S, or a `JoinSpec` that was resolved before, and then no other
+    term of the join; ``on`` a column, several, or a mapping from the stream's to the relation's, which must be equal;
+    ``where`` further conditions: comparisons as text (``"s.at BETWEEN r.since AND r.until"``, ``"abs(s.x - r.k) <=
+    5"``), Arrow expressions over the joined row, or a sequence of both; ``how`` inner, left, semi or anti; ``memory``
+    the operator's whole budget, in bytes or as a share of R; ``columns`` of R in the result (by default all that ``on``
+    does not name); ``suffix`` for names that S has too; ``disk`` how R is read; ``ordered`` True for results in the
+    order of the stream (`OrderedOutput` says what that costs); ``deadline_s`` how long a tuple may wait, or the column
+    that says so (`DeadlineRule`), on ``clock``. Nulls match nothing.
 
-    An operator that ``needs_index`` finds rows by R's key, and refuses conditions that do not pin it down; one that
-    ``needs_equality`` refuses ranges too. Only one that ``takes_unclustered`` scans plain Parquet, and there equality
-    with any columns will do for it.
+    A subclass sets its own attributes, then calls ``super().__init__``, which arranges it. ``options`` names the
+    arguments it has besides these. An operator that ``needs_index`` finds rows by R's key and refuses conditions that
+    do not pin it down; one that ``needs_equality`` refuses ranges too. Only one that ``takes_unclustered`` scans plain
+    Parquet, where equality with any columns will do.
     """
 
     name: ClassVar[str]
     needs_index: ClassVar[bool] = False
     needs_equality: ClassVar[bool] = False
     takes_unclustered: bool = False
+    options: ClassVar[Mapping[str, Check]] = {}
     _emitter: Emitter
 
     def __init__(
         self,
         relation: AnyRelation,
-        stream_schema: pa.Schema,
+        stream: pa.Schema | JoinSpec,
         *,
-        on: JoinOn | None = None,
-        where: Where | None = None,
-        how: str = "inner",
         memory: int | str | MemoryBudget = "10%",
-        columns: Sequence[str] | None = None,
-        suffix: str = "_right",
         disk: str | Disk = "auto",
         ordered: bool = False,
         deadline_s: float | str | None = None,
         clock: Clock = time.monotonic,
+        **terms: Unpack[JoinTerms],
     ) -> None:
-        self.stream_schema = stream_schema
+        spec = _resolved(relation, stream, terms)
+        stream_schema = self.stream_schema = spec.stream_schema
         rule = DeadlineRule.of(deadline_s, stream_schema, clock)
         self._deadlines = None if rule is None else Deadlines(rule, clock)
         carried = _carried_schema(stream_schema, ordered=ordered, deadlines=rule is not None)
         self._deadline_column = len(carried) - 1
-        self.spec = JoinSpec.of(relation, carried, on=on, where=where, how=how, columns=columns, suffix=suffix)
+        self.spec = spec.with_stream(relation, carried)
         self._open(self._accept(relation))
-        if self.needs_equality:
-            self.spec.condition.require_equality(self.name, relation)
-        if self.needs_index:
-            self.spec.condition.require_index(self.name, relation)
+        self._require_condition(relation, self.spec)
         own = range(len(stream_schema), len(carried))
         self._given_out = [i for i in range(len(self.spec.schema)) if i not in own]
         self.schema = pa.schema([self.spec.schema.field(i) for i in self._given_out])
         self.budget = memory if isinstance(memory, MemoryBudget) else MemoryBudget(memory, of=relation.nbytes)
-        self._ordered = ordered
+        self._set_aside = SetAside(ordered=ordered, deadlines=rule is not None)
         self._clock = clock
         self.stats = JoinStats(budget_bytes=self.budget.limit)
         self._disk = relation.disk(disk)
@@ -116,6 +106,7 @@ class SemiStreamJoin(Arrangement):
         self._lateness = Lateness()
         self._watcher: PairWatcher | None = None
         self._joined_watcher: PairWatcher | None = None
+        self._put_together()
 
     def push(self, batch: pa.RecordBatch) -> Results:
         """Take a batch; results come out when room has to be made for it."""
@@ -133,7 +124,7 @@ class SemiStreamJoin(Arrangement):
 
     def flush(self) -> Results:
         """Step until no tuple waits."""
-        return self._drive("flush", self._flush())
+        return self._drive("flush", self.drain())
 
     def poll(self) -> Results:
         """Start what has to start now so that no deadline is missed; does nothing while there is time."""
@@ -181,14 +172,14 @@ class SemiStreamJoin(Arrangement):
         """When, on the clock, `poll` will have something to do: the first deadline less the time the work takes."""
         if self._deadlines is None:
             return math.inf
-        return self._deadlines.earliest_s - self._drain_cost.expected_s(self._pages_to_drain() + self._pages_asked())
+        return self._deadlines.earliest_s - self._drain_cost.expected_s(self.pages_to_drain() + self.pages_asked())
 
     def close(self) -> None:
         """End the background reader and close files. Tuples that still wait are dropped."""
         self._disk.close()
 
     @property
-    def _disk_counts(self) -> DiskCounts:
+    def disk_counts(self) -> DiskCounts:
         return self._disk.counts
 
     @property
@@ -196,34 +187,56 @@ class SemiStreamJoin(Arrangement):
         """What plans take it to cost to read R's pages, which may lie in several places each."""
         return self._disk.costs.in_segments(self.relation.segments)
 
+    def share_deadlines(self, deadlines: Deadlines | None, column: int) -> None:
+        """Report tuples that are done to the deadlines of the stage in front; ``column`` holds each tuple's."""
+        self._deadlines, self._deadline_column = deadlines, column
+
+    @classmethod
+    def _require_condition(cls, relation: AnyRelation, spec: JoinSpec) -> None:
+        if cls.needs_equality:
+            spec.condition.require_equality(cls.name, relation)
+        if cls.needs_index:
+            spec.condition.require_index(cls.name, relation)
+
+    @classmethod
+    def check(cls, relation: Relation, spec: JoinSpec, memory_bytes: int, options: Mapping[str, Any]) -> None:
+        """Refuse what the operator would refuse when it is made, without making it.
+
+        That is options, conditions and memories it cannot do with; ``options`` has all arguments but the join's terms.
+        """
+        cls.require_options(options)
+        relation.disk(options.get("disk", "auto")).close()
+        ordered, deadline_s = options.get("ordered", False), options.get("deadline_s")
+        rule = DeadlineRule.of(deadline_s, spec.stream_schema, options.get("clock", time.monotonic))
+        carried = _carried_schema(spec.stream_schema, ordered=ordered, deadlines=rule is not None)
+        cls._require_condition(relation, spec)
+        resolved, read = spec.with_stream(relation, carried), relation.reading(spec.relation_columns)
+        shares = SetAside(ordered=ordered, deadlines=rule is not None)
+        try:
+            cls._require_memory(
+                JoinFacts(read, resolved.laid_out(read.layout)), max(shares.operator_bytes(memory_bytes), 1)
+            )
+        except BudgetError as error:
+            raise shares.of_whole(error, memory_bytes) from None
+
+    @classmethod
+    def _require_memory(cls, facts: JoinFacts, nbytes: int) -> None:
+        """Refuse a memory that is too small."""
+        cls.model(facts, MemoryBudget(nbytes))
+
+    @classmethod
+    def require_options(cls, options: Mapping[str, Any]) -> None:
+        """Refuse options that the operator does not have, naming those it has, and bad values of its own."""
+        common = dict.fromkeys(JoinArguments.__annotations__, anything)
+        require_options(cls.name, {**cls.options, **common}, options)
+
     @classmethod
     @abstractmethod
-    def model(
-        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
-    ) -> OperatorModel:
-        """What such an operator would make of a memory, without making it: see `semistream.tuning`.
+    def model(cls, facts: JoinFacts, memory: MemoryBudget) -> OperatorModel:
+        """Predict such an operator in a memory, from numbers alone: see `semistream.tuning`.
 
-        The memory is charged as the operator would; too small a one is refused. ``sample`` are rows of the stream, for
-        operators that store them in less than their types take.
+        ``memory`` is charged as the operator would charge it; one that is too small is refused.
         """
-
-    @abstractmethod
-    def _push(self, batch: pa.RecordBatch) -> Results: ...
-
-    @abstractmethod
-    def _step(self) -> Results: ...
-
-    def _flush(self) -> Results:
-        while self.stats.rows_waiting:
-            yield from self._step()
-
-    def _pages_to_drain(self) -> int:
-        """Pages that have yet to be asked of the disk until no tuple waits, or a bound of them."""
-        return self.relation.num_pages if self.stats.rows_waiting else 0
-
-    def _pages_asked(self) -> int:
-        """Pages that were asked for and have not come."""
-        return 0
 
     def _done(self, stream: StreamRows, positions: Int64s, matched: Bools) -> None:
         """Tuples are through; ``matched`` says which met a partner."""
@@ -235,7 +248,7 @@ class SemiStreamJoin(Arrangement):
         """Take a batch; ``relation`` is what it is to be joined with if that is not the version at hand."""
         self._pushed_s = self._clock()
         if relation is not None:
-            yield from self._flush()
+            yield from self.drain()
             self._go_over(relation)
         before = self.stats.rows_in
         yield from self._push_stamped(batch) if self._order is None else self._order.push(batch)
@@ -246,26 +259,26 @@ class SemiStreamJoin(Arrangement):
     def _push_stamped(self, batch: pa.RecordBatch) -> Results:
         """Take tuples with their deadlines, if they have any: some at a time, to do so within the memory for it."""
         if self._deadlines is None:
-            yield from self._push(batch)
+            yield from self.feed(batch)
             return
         rows = Deadlines.rows_at_once(self.budget.limit)
         for begin in range(0, batch.num_rows, rows):
-            yield from self._push(self._deadlines.stamp(batch.slice(begin, rows), self._pushed_s))
+            yield from self.feed(self._deadlines.stamp(batch.slice(begin, rows), self._pushed_s))
 
     def _stepped(self) -> Results:
-        yield from self._step()
+        yield from self.turn()
         if self._next_relation is not None and not self.stats.rows_waiting:
             self._go_over(self._next_relation)
 
     def _hurry(self) -> Results:
         if self._deadlines is None or not self.stats.rows_waiting or self._deadlines.clock() < self.due_s:
             return
-        pages, began_s = self._pages_to_drain(), self._deadlines.clock()
-        yield from self._flush()
+        pages, began_s = self.pages_to_drain(), self._deadlines.clock()
+        yield from self.drain()
         self._drain_cost.measured(pages, self._deadlines.clock() - began_s)
 
     def _with_memory(self, limit: int) -> Results:
-        yield from self._flush()
+        yield from self.drain()
         self._change(self.relation, limit)
 
     def _go_over(self, relation: Relation) -> None:
@@ -278,7 +291,7 @@ class SemiStreamJoin(Arrangement):
         """Arrange anew between two batches. If that cannot be, it is arranged as before, and can be driven on."""
         before = self.relation, self.budget.limit
         try:
-            self._rearrange(relation, limit)
+            self.rearrange(relation, limit)
         except Exception:
             self._take_apart(*before)
             self._put_together()
@@ -296,25 +309,17 @@ class SemiStreamJoin(Arrangement):
 
     def _push_through(self, batch: pa.RecordBatch) -> Results:
         """Join some tuples to their end."""
-        self._counted = self._row_counts()
+        self._counted = self.row_counts()
         if self._deadlines is not None:
             self._lateness = self._deadlines.lateness
         yield from self._push_stamped(batch)
-        yield from self._flush()
+        yield from self.drain()
 
     def _forget(self) -> None:
         """The tuples that were pushed through last are to be joined again: what was counted of them is not true."""
-        self._recount(self._counted)
+        self.recount(self._counted)
         if self._deadlines is not None:
             self._deadlines.lateness = self._lateness
-
-    def _row_counts(self) -> tuple[int, ...]:
-        """What was counted of tuples, for `_recount`."""
-        return self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched
-
-    def _recount(self, counts: tuple[int, ...]) -> None:
-        """Count as before."""
-        self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched = counts
 
     def _drive(self, call: str, results: Results) -> Results:
         if self._failure is not None:
@@ -339,10 +344,12 @@ class SemiStreamJoin(Arrangement):
         except Exception as error:
             if self._busy is None:  # it was arranged as before
                 raise
-            self._failure = self._of_whole(error) if isinstance(error, BudgetError) else error
+            self._failure = (
+                self._set_aside.of_whole(error, self.budget.limit) if isinstance(error, BudgetError) else error
+            )
             raise self._failure from error.__cause__
         finally:
-            self.stats.count_disk(self._disk_counts)
+            self.stats.count_disk(self.disk_counts)
             self.stats.peak_bytes = self.budget.peak
             if self._deadlines is not None:
                 self.stats.late, self.stats.worst_lateness_s = self._deadlines.lateness
@@ -355,6 +362,14 @@ class SemiStreamJoin(Arrangement):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _resolved(relation: AnyRelation, stream: pa.Schema | JoinSpec, terms: JoinTerms) -> JoinSpec:
+    if isinstance(stream, pa.Schema):
+        return JoinSpec.of(relation, stream, **terms)
+    if terms:
+        raise InvalidArgument(f"the join is resolved already; {', '.join(terms)} cannot be given beside a JoinSpec.")
+    return stream
 
 
 def _carried_schema(stream_schema: pa.Schema, *, ordered: bool, deadlines: bool) -> pa.Schema:

@@ -1,48 +1,57 @@
-"""How an operator is arranged in a budget for a version of R, taken apart, and arranged anew."""
+"""Arrangement: an operator laid out in a budget for one version of R, and laid out again when either changes."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError
-from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.loop import JoinLoop
 from semistream.joins.parts.deadlines import Deadlines
 from semistream.joins.parts.ordered_output import OrderedOutput
-from semistream.joins.parts.stats import JoinStats
 from semistream.relation import Relation
 
 
-class Arrangement(ABC):
-    """What of an operator depends on R's version and on its budget, made anew when one of them changes.
+@dataclass(frozen=True)
+class SetAside:
+    """The parts of a budget that order and deadlines take; the operator's own loop has the rest."""
 
-    Order and deadlines have their parts of the ``budget``, and the operator itself the rest (``_memory``). A budget
-    that is too small is refused with the least that the whole of it must be.
+    ordered: bool
+    deadlines: bool
+
+    def operator_bytes(self, limit: int) -> int:
+        """Bytes left for the operator itself."""
+        if self.deadlines:
+            limit -= Deadlines.memory_bytes(limit)
+        return limit - limit // 2 if self.ordered else limit
+
+    def of_whole(self, error: BudgetError, limit: int) -> BudgetError:
+        """Restate an error about the operator's part of the budget as one about the whole."""
+        if error.least_bytes is None or not (self.ordered or self.deadlines):
+            return error
+        least = bisect_left(range(4 * error.least_bytes + (1 << 20)), error.least_bytes, key=self.operator_bytes)
+        return BudgetError(
+            f"{error} With what is set aside for order and deadlines, memory must be {least} bytes; it is {limit}.",
+            least_bytes=least,
+        )
+
+
+class Arrangement(JoinLoop):
+    """The parts of an operator that depend on R's version and on its budget.
+
+    Order and deadlines have their parts of the ``budget``, the operator's own loop the rest (``_memory``). A budget
+    that is too small is refused, with the least that the whole of it must be.
     """
 
-    budget: MemoryBudget
-    relation: Relation
-    spec: JoinSpec
-    stats: JoinStats
     _memory: MemoryBudget
     _deadlines: Deadlines | None
-    _ordered: bool
+    _set_aside: SetAside
     _order: OrderedOutput | None
-
-    @abstractmethod
-    def _arrange(self) -> None:
-        """Make all that depends on R's version and on the budget. No tuple waits; caches may hold what is still true.
-
-        It is called when an operator is made, and again after `refresh` and `set_memory`.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the background reader and close files."""
 
     @abstractmethod
     def _attach_watcher(self) -> None:
@@ -56,7 +65,7 @@ class Arrangement(ABC):
     def _forget(self) -> None:
         """The tuples that were pushed through last are to be joined again: what was counted of them is not true."""
 
-    def _rearrange(self, relation: Relation, limit: int) -> None:
+    def rearrange(self, relation: Relation, limit: int) -> None:
         self._take_apart(relation, limit)
         self._put_together()
 
@@ -74,39 +83,22 @@ class Arrangement(ABC):
 
     def _put_together(self) -> None:
         """Set aside what order and deadlines cost, and let the operator arrange itself in the rest."""
-        limit = self.budget.limit
-        whole = self._deadlines is None and not self._ordered
-        self._memory = self.budget if whole else self.budget.part(max(self._operator_bytes(limit), 1))
+        limit, shares = self.budget.limit, self._set_aside
+        own = shares.operator_bytes(limit)
+        self._memory = self.budget if own == limit else self.budget.part(max(own, 1))
         try:
-            self._arrange()
+            self.arrange()
         except BudgetError as error:
-            raise self._of_whole(error) from None
-        if self._deadlines is not None:
+            raise shares.of_whole(error, limit) from None
+        if shares.deadlines:
             self.budget.charge("deadlines", Deadlines.memory_bytes(limit))
-        if self._ordered:
+        if shares.ordered:
             self._order = OrderedOutput(self.budget.part(self.budget.free), self._push_through, self._forget)
         self._attach_watcher()
-
-    def _operator_bytes(self, limit: int) -> int:
-        """What a budget leaves for the operator itself, besides order and deadlines."""
-        if self._deadlines is not None:
-            limit -= Deadlines.memory_bytes(limit)
-        return limit - limit // 2 if self._ordered else limit
-
-    def _of_whole(self, error: BudgetError) -> BudgetError:
-        """An error that speaks of the operator's part of the budget, as one of the whole."""
-        if error.least_bytes is None or self._memory is self.budget:
-            return error
-        least = bisect_left(range(4 * error.least_bytes + (1 << 20)), error.least_bytes, key=self._operator_bytes)
-        return BudgetError(
-            f"{error} With what is set aside for order and deadlines, memory must be {least} bytes; it is "
-            f"{self.budget.limit}.",
-            least_bytes=least,
-        )
 
     def _arrange_anew(self) -> None:
         """Let the operator arrange itself again in its memory, in the middle of a push; no tuple waits in it."""
         self.close()
         self._memory.clear()
-        self._arrange()
+        self.arrange()
         self._attach_watcher()

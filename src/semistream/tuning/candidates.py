@@ -19,6 +19,7 @@ from semistream.joins.cache.front_stage import FrontStage
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.engine.operator import CACHE_SHARES, EngineJoin
 from semistream.joins.hybrid.operator import HybridJoin
+from semistream.joins.join_facts import JoinFacts
 from semistream.joins.lookup.lmdb_store import has_store
 from semistream.joins.lookup.nested_loop import IndexNestedLoopJoin
 from semistream.joins.lookup.resident import ResidentJoin
@@ -53,12 +54,10 @@ _ROWS_SEEN = 1 << 12  # of a sample, by which the bytes of a row are told
 
 @dataclass(frozen=True)
 class OperatorCandidate:
-    """An operator for one join: ``sample`` are rows of its stream, if there are any yet."""
+    """An operator for one join."""
 
     kind: type[SemiStreamJoin]
-    relation: AnyRelation
-    spec: JoinSpec
-    sample: pa.RecordBatch | None = None
+    facts: JoinFacts
 
     @property
     def name(self) -> str:
@@ -76,9 +75,9 @@ class OperatorCandidate:
         """The operator's model in a memory, and how it would split that."""
         memory = MemoryBudget(memory_bytes)
         if issubclass(self.kind, FrontStage):
-            model = self.kind.model(self.relation, self.spec, memory, self.sample, **options)
+            model = self.kind.model(self.facts, memory, **options)
         else:
-            model = self.kind.model(self.relation, self.spec, memory, self.sample)
+            model = self.kind.model(self.facts, memory)
         return Arranged(model, {**memory.by_name, "results": memory.limit - memory.used})
 
 
@@ -90,9 +89,8 @@ def candidates(
 ) -> list[OperatorCandidate]:
     """The operators that take a join, with R as they would read it."""
     read = relation.reading(spec.relation_columns)
-    laid_out = spec.laid_out(read.layout)
-    seen = None if sample is None else sample.slice(0, _ROWS_SEEN)
-    return [OperatorCandidate(kind, read, laid_out, seen) for kind in kinds if _takes(kind, relation, spec)]
+    facts = JoinFacts(read, spec.laid_out(read.layout), None if sample is None else sample.slice(0, _ROWS_SEEN))
+    return [OperatorCandidate(kind, facts) for kind in kinds if _takes(kind, relation, spec)]
 
 
 def usual_operator(spec: JoinSpec) -> type[SemiStreamJoin]:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from semistream.costs.machine import Machine
+from semistream.costs.prediction import Prediction
 from semistream.costs.profiles import machine_for
 from semistream.errors import BudgetError, InvalidArgument
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.engine.operator import EngineJoin
 from semistream.relation import AnyRelation, ParquetRelation
 from semistream.tuning.candidates import OPERATORS, join_tuner, usual_operator
 from semistream.tuning.explain import workload_of
 
+_ALIKE = frozenset({"suffix", "columns"})  # options with which an operator is what it was predicted as
 _LOG = logging.getLogger(__name__)
 _ROWS_SEEN = 1 << 16  # of a sample: a batch may be a whole table, and a join should start at once
 
@@ -29,6 +35,21 @@ def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]
     return OPERATORS[operator]
 
 
+@dataclass(frozen=True)
+class OperatorChoice:
+    """The operator that runs, the machine it was chosen for, and the prediction that decided, if one did."""
+
+    kind: type[SemiStreamJoin]
+    machine: Machine | None = None
+    prediction: Prediction | None = None
+
+    def starting_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Options that spare the operator to work the same out again, unless those of the user make a difference."""
+        if self.prediction is None or not issubclass(self.kind, EngineJoin) or not _ALIKE.issuperset(options):
+            return {}
+        return {"machine": self.machine, "expected_share": self.prediction.options.get("cache_share")}
+
+
 def choose_operator(
     operator: str | type[SemiStreamJoin],
     relation: AnyRelation,
@@ -38,31 +59,31 @@ def choose_operator(
     sample: pa.RecordBatch | None = None,
     machine: Machine | None = None,
     batch_rows: float = math.inf,
-) -> type[SemiStreamJoin]:
-    """The operator that was named, or for ``"auto"`` the one that is expected to be fastest in the memory.
+) -> OperatorChoice:
+    """The named operator, or for ``"auto"`` the one expected to be fastest in the memory.
 
-    The usual one is taken unless another is clearly faster: it follows the stream as that changes. Models speak of
-    tuples that ask for one key. What asks for ranges of it is swept, and what does not ask for it is scanned. A memory
-    that is too small for any operator is left to the most capable one to refuse. After ``batch_rows`` tuples none may
-    wait, as on Spark.
+    The usual operator is chosen unless another is clearly faster, since it adapts to a changing stream. The models
+    cover joins by equality with R's key: joins by a range of the key are swept, all others scan R. If the memory is too
+    small for every operator, the usual one is chosen, and refuses it. ``batch_rows`` is the size of a micro-batch after
+    which no tuple may wait, as on Spark.
     """
     if operator != "auto":
-        return operator_class(operator)
+        return OperatorChoice(operator_class(operator))
     usual = usual_operator(spec)
     if spec.condition.access != "equality" or isinstance(relation, ParquetRelation) or not relation.num_pages:
-        return usual
+        return OperatorChoice(usual)
     seen = None if sample is None else sample.slice(0, _ROWS_SEEN)
     known = machine or machine_for(relation.path)
     tuner = join_tuner(relation, spec, workload_of(relation, spec, seen, batch_rows=batch_rows), known, seen)
     try:
-        chosen = tuner.chosen(memory_bytes).operator
+        chosen = tuner.chosen(memory_bytes)
     except BudgetError:
-        return usual
-    if chosen in tuner.last_resort:
+        return OperatorChoice(usual)
+    if chosen.operator in tuner.last_resort:
         _LOG.warning(
             "%d bytes are enough for %r only, which copies %s to a store of its own first. Give more memory.",
             memory_bytes,
-            chosen,
+            chosen.operator,
             relation.path,
         )
-    return OPERATORS[chosen]
+    return OperatorChoice(OPERATORS[chosen.operator], known, chosen)

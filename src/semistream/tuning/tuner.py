@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
@@ -72,15 +72,11 @@ class Tuner:
     usual: str | None = None
     last_resort: frozenset[str] = frozenset()
     akin: frozenset[str] = frozenset()
-    _tried: dict[int, list[Prediction]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tried: dict[tuple[str, int], list[Prediction]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def choices(self, memory_bytes: int) -> list[Prediction]:
         """The best setting of each operator that can do with a memory, the fastest first."""
-        best: dict[str, Prediction] = {}
-        for tried in self._settings(memory_bytes):
-            if tried.operator not in best or tried.rate > best[tried.operator].rate:
-                best[tried.operator] = tried
-        return sorted(best.values(), key=lambda choice: -choice.rate)
+        return self._ranked(self.candidates, memory_bytes)
 
     def best_rate(self, memory_bytes: int) -> Prediction:
         """The operator and options of the greatest rate in a memory; refused if it is too small for all."""
@@ -94,7 +90,7 @@ class Tuner:
 
         It is the fastest if that is clearly faster, or if the usual one does not keep up with the workload and it does.
         """
-        choices = self.choices(memory_bytes) or [self.best_rate(memory_bytes)]
+        choices = self._contenders(memory_bytes) or [self.best_rate(memory_bytes)]
         choices = [choice for choice in choices if choice.operator not in self.last_resort] or choices
         usual = next((choice for choice in choices if choice.operator == self.usual), None)
         if usual is None:
@@ -103,6 +99,22 @@ class Tuner:
         if usual.rate < (self.workload.rate or 0.0) <= choices[0].rate:
             return choices[0]
         return faster[0] if faster else usual
+
+    def _contenders(self, memory_bytes: int) -> list[Prediction]:
+        """The choices without operators that cannot beat the usual one by enough, however little they read.
+
+        Only an operator that is asked to keep up with a rate may be chosen for less than that.
+        """
+        usual = next((each for each in self.candidates if each.name == self.usual), None)
+        best = None if usual is None else self._best(usual, memory_bytes)
+        if usual is None or best is None or self.workload.rate is not None:
+            return self.choices(memory_bytes)
+        able = [
+            each
+            for each in self.candidates
+            if each is usual or self.machine.least_s(each.name, self.workload) * self.margin(each.name) * best.rate < 1
+        ]
+        return self._ranked(able, memory_bytes)
 
     def margin(self, operator: str) -> float:
         """Times the rate of the usual operator that must be expected of another one for it to be chosen."""
@@ -177,16 +189,26 @@ class Tuner:
             return error.least_bytes
         return 1
 
+    def _ranked(self, candidates: Iterable[Candidate], memory_bytes: int) -> list[Prediction]:
+        """The best setting of each candidate that fits the memory, the fastest first."""
+        best = (self._best(each, memory_bytes) for each in candidates)
+        return sorted((each for each in best if each is not None), key=lambda choice: -choice.rate)
+
+    def _best(self, candidate: Candidate, memory_bytes: int) -> Prediction | None:
+        """A candidate's fastest setting; None if it does not fit the memory."""
+        return max(self._tries(candidate, memory_bytes), key=lambda tried: tried.rate, default=None)
+
     def _settings(self, memory_bytes: int) -> list[Prediction]:
         """All operators that can do with a memory, with all of their options."""
-        if memory_bytes not in self._tried:
-            tried = (
-                self._predicted(candidate, memory_bytes, options)
-                for candidate in self.candidates
-                for options in candidate.settings
-            )
-            self._tried[memory_bytes] = [each for each in tried if each is not None]
-        return self._tried[memory_bytes]
+        return [tried for candidate in self.candidates for tried in self._tries(candidate, memory_bytes)]
+
+    def _tries(self, candidate: Candidate, memory_bytes: int) -> list[Prediction]:
+        """One operator in a memory, with all of its options that fit."""
+        key = candidate.name, memory_bytes
+        if key not in self._tried:
+            tried = (self._predicted(candidate, memory_bytes, options) for options in candidate.settings)
+            self._tried[key] = [each for each in tried if each is not None]
+        return self._tried[key]
 
     def _predicted(self, candidate: Candidate, memory_bytes: int, options: Options) -> Prediction | None:
         """What is expected of an operator with some options; None if they need more memory."""

@@ -320,7 +320,7 @@ def test_what_it_cannot_serve_is_refused(relation: ParquetRelation) -> None:
         InvalidArgument, match=r"'cmesh' joins on equality with columns of the relation, but .*MeshJoin"
     ):
         CachedMeshJoin(relation, SCHEMA, where="s.s < r.k", memory=MEMORY)
-    with pytest.raises(InvalidArgument, match=r"'front_stage' works on pages .* Build a relation"):
+    with pytest.raises(InvalidArgument, match=r"'front_stage' needs pages .* Build a relation"):
         FrontStage(relation, SCHEMA, on={"s": "k"}, wraps=HybridJoin, memory=MEMORY)
 
 

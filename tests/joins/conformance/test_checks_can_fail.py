@@ -70,8 +70,8 @@ def _fails(check: Check, how: str = "inner") -> None:
 
 
 def test_a_dropped_last_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    flush = MeshJoin._flush
-    monkeypatch.setattr(MeshJoin, "_flush", lambda self: iter(list(flush(self))[:-1]))
+    flush = MeshJoin.drain
+    monkeypatch.setattr(MeshJoin, "drain", lambda self: iter(list(flush(self))[:-1]))
     _fails(exact)
 
 
@@ -167,7 +167,7 @@ def test_wrong_counts_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_changed_input_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    push = MeshJoin._push
+    push = MeshJoin.feed
 
     def scribble(self, batch):
         values = np.frombuffer(batch.column(0).buffers()[1], np.int64)
@@ -175,16 +175,16 @@ def test_a_changed_input_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         values[0] += 1
         return push(self, batch)
 
-    monkeypatch.setattr(MeshJoin, "_push", scribble)
+    monkeypatch.setattr(MeshJoin, "feed", scribble)
     with plain_case().built() as relation, pytest.raises((AssertionError, ValueError)):
         checks.check_leaves_its_input_alone(BROKEN, plain_case(), relation)
 
 
 def test_results_that_depend_on_chance_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(7)
-    flush = MeshJoin._flush
+    flush = MeshJoin.drain
     monkeypatch.setattr(
-        MeshJoin, "_flush", lambda self: (b.take(pa.array(generator.permutation(b.num_rows))) for b in flush(self))
+        MeshJoin, "drain", lambda self: (b.take(pa.array(generator.permutation(b.num_rows))) for b in flush(self))
     )
     _fails(repeatable)
 

@@ -367,7 +367,7 @@ def test_rows_beyond_a_page_are_refused_with_the_pages_that_take_them(tmp_path: 
 @pytest.mark.parametrize("condition", [{"on": {"product": "id"}}, {"where": "s.product < r.id"}])
 def test_operators_on_clustered_pages_refuse_it(tmp_path: Path, kind: type[Any], condition: dict[str, Any]) -> None:
     relation = ParquetRelation.open(write(products(10), tmp_path / "r.parquet"))
-    with pytest.raises(InvalidArgument, match=f"{kind.name!r} works on pages .* plain Parquet, .* use MeshJoin"):
+    with pytest.raises(InvalidArgument, match=f"{kind.name!r} needs pages .* plain Parquet, .* use MeshJoin"):
         kind(relation, orders().schema, memory=MEMORY, **condition)
 
 
@@ -392,7 +392,7 @@ def test_pages_per_step_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["direct", "nothing"])
 def test_other_disks_are_refused(tmp_path: Path, mode: str) -> None:
-    with pytest.raises(InvalidArgument, match=f"disk is '{mode}'; Parquet is read with 'auto' or 'buffered'"):
+    with pytest.raises(InvalidArgument, match=f"disk is '{mode}'; for Parquet, give 'auto', 'buffered'"):
         joined(orders(), write(products(), tmp_path / "r.parquet"), disk=mode)
 
 
@@ -422,7 +422,7 @@ def test_a_file_that_was_written_again_is_noticed_and_a_refresh_takes_it(tmp_pat
     with kind(relation, stream.schema, on={"product": "id"}, memory=MEMORY) as operator:
         assert run(operator, (batch,)).column("v").to_pylist() == [1]
         write(pa.table({"id": [1, 1], "v": [2, 3]}), path)
-        with pytest.raises(RelationError, match="was written again since it was opened"):
+        with pytest.raises(RelationError, match="was rewritten after the data set was opened"):
             run(operator, (batch,))
     newer = relation.refreshed()
     assert newer.version != relation.version
@@ -457,7 +457,7 @@ def test_an_error_of_the_thread_reaches_the_caller_each_time(tmp_path: Path) -> 
     path.unlink()
     reader.ask(0)
     for _ in range(2):
-        with pytest.raises(RelationError, match="is gone"):
+        with pytest.raises(RelationError, match="was removed"):
             reader.take()
     reader.close()
 

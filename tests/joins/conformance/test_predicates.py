@@ -264,7 +264,7 @@ def test_a_stream_row_too_wide_to_be_checked_is_refused_with_what_would_do(rates
         ({"where": [5]}, InvalidArgument, "where is, or has in it, a int"),
         ({"where": "s.att < r.since"}, ColumnNotFound, "Did you mean 'at'"),
         ({"where": "s.at < r.sinze"}, ColumnNotFound, "Did you mean 'since'"),
-        ({"where": "s.at < r.rate"}, KeyTypeError, "int64 of the stream and string of the relation"),
+        ({"where": "s.at < r.rate"}, KeyTypeError, "stream type int64 and relation type string"),
         ({"where": pc.field("nowhere") > 3}, InvalidArgument, "joined row has the columns at: int64"),
         ({"where": pc.field("at") + 3}, InvalidArgument, "of type int64, not boolean"),
         ({"where": pc.field(0) > 3}, InvalidArgument, "by position"),

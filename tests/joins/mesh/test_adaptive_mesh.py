@@ -17,7 +17,7 @@ from semistream import AdaptiveMeshJoin, MeshFactors, MeshJoin, ParquetRelation,
 from semistream.costs.machine import KernelCosts, Machine
 from semistream.costs.profiles import save_profile
 from semistream.errors import InvalidArgument, JoinInProgress
-from semistream.joins.base import Results
+from semistream.joins.loop import Results
 from semistream.joins.mesh.cost_model import MeshTuner
 from semistream.relation import AnyRelation, DiskCosts, SimulatedDisk
 from tests.joins.cases import MEMORY_BACKED, Case, cases

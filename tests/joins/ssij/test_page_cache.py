@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from semistream.budget import MemoryBudget
 from semistream.joins.ssij.kernels import CACHED, NOWHERE, WAITS, choose_kept, look_up, next_wanted
 from semistream.joins.ssij.page_cache import FrameArena, PageCache
-from semistream.joins.ssij.replacement import Utility, replacement
+from semistream.joins.ssij.replacement import POLICIES, Utility
 from semistream.relation import PageRun, Relation
 from tests.joins.mesh.test_mesh import pages_relation
 
@@ -98,7 +98,7 @@ def test_tuples_are_looked_up_like_one_after_the_other(pages, asked, lot: int) -
 
 def a_cache(relation: Relation, nbytes: int = 1 << 20, policy: str = "utility") -> tuple[PageCache, MemoryBudget]:
     budget = MemoryBudget(1 << 30)
-    return PageCache(relation, nbytes, budget, replacement(policy)), budget
+    return PageCache(relation, nbytes, budget, POLICIES[policy]()), budget
 
 
 def fill(cache: PageCache, pages: list[int]) -> None:

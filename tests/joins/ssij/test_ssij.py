@@ -487,14 +487,14 @@ def test_a_deadline_starts_the_phases(tmp_path) -> None:
     disk = SimulatedDisk(seek_s=0.1, transfer_s=0.1)
     with ssij(relation, disk=disk, deadline_s=10.0, clock=clock) as join:
         assert out(join.push(keys(0, 10, 11))) == []
-        assert join._pages_to_drain() == 3  # as far as is known before they are looked up
+        assert join.pages_to_drain() == 3  # as far as is known before they are looked up
         list(join.step())
-        assert join._pages_to_drain() == 2
+        assert join.pages_to_drain() == 2
         assert out(join.poll()) == []
         assert 9 < join.due_s < 10
         clock.now_s += 9.9
         assert out(join.poll()) == [0, 10, 11]
-        assert join._pages_to_drain() == 0
+        assert join.pages_to_drain() == 0
         assert join.stats.late == 0
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semistream.joins.sweep.row_packing import RowPacking
 from semistream.joins.sweep.stream_buffer import StreamBuffer
 from semistream.keys import CodeRanges
 
@@ -51,8 +52,8 @@ def batches(draw: st.DrawFn) -> list[pa.RecordBatch]:
 def test_tuples_come_out_as_they_went_in(batches: list[pa.RecordBatch], seed: int, slack: int) -> None:
     generator = np.random.default_rng(seed)
     schema = batches[0].schema
-    nbytes = StreamBuffer.most_bytes(30, schema, code_stored=False) + 30 * 12 * len(schema) + slack + 200
-    buffer = StreamBuffer(schema, nbytes, 30, None)
+    nbytes = 30 * RowPacking(schema).most_row_bytes + 30 * 12 * len(schema) + slack + 200
+    buffer = StreamBuffer(RowPacking(schema), nbytes, 30)
     stored: list[tuple[Any, pa.RecordBatch, np.ndarray]] = []
     for batch in batches:
         done = 0
@@ -79,7 +80,7 @@ def test_tuples_come_out_as_they_went_in(batches: list[pa.RecordBatch], seed: in
             assert ends is None
             stored.append((level, piece, order))
             done += level.rows
-            if not buffer.unpacked and generator.random() < 0.5:
+            if not buffer.packing.unpacked and generator.random() < 0.5:
                 kept = [some_rows(level.matchable, generator) for level, _, _ in stored]
                 buffer.keep(kept)
                 stored = [
@@ -116,7 +117,7 @@ def test_values_that_lie_close_together_take_few_bytes(span: int, nbytes: int) -
     times = np.full(rows, 10**15)
     times[0] += span
     batch = pa.record_batch({"at": times})
-    buffer = StreamBuffer(batch.schema, 100_000, rows, None)
+    buffer = StreamBuffer(RowPacking(batch.schema), 100_000, rows)
     place = buffer.room(rows)
     assert place is not None
     level = buffer.store(place, batch, np.ones(rows, np.int64), CodeRanges(np.arange(rows), None, None))
@@ -136,7 +137,7 @@ def test_positions_of_codes_however_far_from_those_that_wait(
 ) -> None:
     codes = np.array(sorted(near + step for step in steps), np.int64)
     batch = pa.record_batch({"k": pa.array(codes)})
-    buffer = StreamBuffer(batch.schema, 10_000, 30, None)
+    buffer = StreamBuffer(RowPacking(batch.schema), 10_000, 30)
     place = buffer.room(codes.size)
     assert place is not None
     level = buffer.store(place, batch, np.full(codes.size, 8), CodeRanges(codes, None, None))

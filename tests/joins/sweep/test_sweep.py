@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from semistream import Relation
 from semistream.budget import MemoryBudget
+from semistream.joins.join_facts import JoinFacts
 from semistream.joins.sweep.operator import SweepJoin
 from semistream.relation import SimulatedDisk
 from tests.joins.conformance.operators import TrimmingSweepJoin, least_memory
@@ -113,7 +114,7 @@ def test_levels_are_nearly_as_large_however_many_tuples_come_at_a_time(of_many_p
             for _ in operator.push(s.slice(begin, pushed)):
                 pass
         assert operator.stats.rows_in == s.num_rows
-        level_rows = SweepJoin.model(of_many_pages, operator.spec, MemoryBudget(memory)).level_rows
+        level_rows = SweepJoin.model(JoinFacts(of_many_pages, operator.spec), MemoryBudget(memory)).level_rows
         assert (
             0.7 * level_rows < s.num_rows / operator.stats.packets <= 1.02 * level_rows
         )  # some are yet to be taken in

@@ -105,11 +105,11 @@ def test_no_more_engines_are_kept_than_allowed_and_the_oldest_goes(relation):
 class FailsOnce(MeshJoin):
     failed: list["FailsOnce"] = []  # noqa: RUF012 (what failed, for the test to see)
 
-    def _flush(self):
+    def drain(self):
         if not self.failed:
             self.failed.append(self)
             raise OSError("the disk is gone")
-        yield from super()._flush()
+        yield from super().drain()
 
 
 def test_an_engine_whose_operator_raised_is_never_used_again(relation):

@@ -44,7 +44,7 @@ def refused(spark, ran, tmp_path):
 
 def test_a_second_run_at_the_same_time_is_refused(spark, ran):
     pipeline = Pipeline.from_dict(ran[1])
-    with pipeline.started(spark), pytest.raises(PipelineRunning, match="already run by process"):
+    with pipeline.started(spark), pytest.raises(PipelineRunning, match="already runs in process"):
         pipeline.run(spark, once=True)
     pipeline.run(spark, once=True)
 
@@ -63,7 +63,7 @@ def test_a_checkpoint_of_another_format_is_refused(refused):
 def test_entries_without_their_identity_are_refused(refused):
     checkpoint, run = refused
     (checkpoint / "pipeline.json").unlink()
-    assert "it is not known whose they are" in run()
+    assert "has entries of an unknown pipeline" in run()
 
 
 def test_a_damaged_entry_is_named(refused):

@@ -110,7 +110,7 @@ def test_a_decision_is_kept_though_nothing_was_done_yet(spark, warehouse, monkey
         entry = warehouse.folder / "checkpoint" / "batches" / "000000000000.shed.json"
         decided = json.loads(entry.read_text())
         state = pipeline_state(warehouse.folder / "checkpoint", "orders")
-        assert state.stage == "planned, some of its rows to be shed"
+        assert state.stage == "planned, will shed some of its rows"
     with slow_service(row_s=1.0):  # it would be decided otherwise now
         (report,) = run(spark, spec)
     assert json.loads(entry.read_text()) == decided
@@ -227,7 +227,7 @@ def test_an_archive_that_cannot_be_written_stops_the_pipeline(spark, warehouse, 
     archive = warehouse.folder / "tables" / "archive"
     archive.parent.mkdir()
     archive.write_text("in the way")
-    with pytest.raises(PipelineError, match="archive cannot be made"):
+    with pytest.raises(PipelineError, match="archive cannot be created"):
         run(spark, spec)
     archive.unlink()
     with slow_service():

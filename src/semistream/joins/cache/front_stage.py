@@ -11,7 +11,7 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.costs.work import OperatorModel
 from semistream.errors import BudgetError, InvalidArgument
-from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.base import JoinArguments, SemiStreamJoin
 from semistream.joins.cache.admission import CacheAdmission
 from semistream.joins.cache.batch_rows import BatchRows
 from semistream.joins.cache.hot_keys import HotKeys
@@ -20,8 +20,11 @@ from semistream.joins.cache.index import ProbeRoom
 from semistream.joins.cache.memory import CACHE, LEAST_FRAMES, FrontMemory, cached_columns, fronted_model
 from semistream.joins.cache.tuple_cache import TupleCache
 from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.join_facts import JoinFacts
+from semistream.joins.loop import Results
 from semistream.joins.mesh.operator import MeshJoin
 from semistream.joins.parts.emitter import Emitter
+from semistream.joins.parts.options import Check, anything
 from semistream.kernels.array_types import Bools, Int32s
 from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 from semistream.relation.format.row_sizes import widest
@@ -29,6 +32,12 @@ from semistream.relation.format.row_sizes import widest
 _MISSED = "missed tuples"
 _SHARE = 0.25  # of the memory, for the cache
 _AGED_AFTER = 2  # stream tuples for each cached row; and as many that were missed are through as wait
+
+
+def require_share(option: str, value: float) -> None:
+    """Refuse a share of the memory that leaves too little for the join behind the cache."""
+    if not 0 <= value <= 0.9:
+        raise InvalidArgument(f"{option} is {value}; give a share of the memory from 0 to 0.9.")
 
 
 class FrontStage(SemiStreamJoin):
@@ -64,47 +73,36 @@ class FrontStage(SemiStreamJoin):
     name = "front_stage"
     needs_equality = True
     wraps: ClassVar[type[SemiStreamJoin]] = MeshJoin
+    options: ClassVar[Mapping[str, Check]] = {"wraps": anything, "cache_share": require_share, "options": anything}
 
     def __init__(
         self,
         relation: AnyRelation,
-        stream_schema: pa.Schema,
+        stream: pa.Schema | JoinSpec,
         *,
         wraps: type[SemiStreamJoin] | None = None,
         cache_share: float = _SHARE,
         options: Mapping[str, Any] | None = None,
         **arguments: Unpack[JoinArguments],
     ) -> None:
+        require_share("cache_share", cache_share)
         self._wrapped_kind = wraps or type(self).wraps
         self.takes_unclustered = self._wrapped_kind.takes_unclustered
-        super().__init__(relation, stream_schema, **arguments)
-        if not 0 <= cache_share <= 0.9:
-            raise InvalidArgument(f"cache_share is {cache_share}; give a share of the memory from 0 to 0.9.")
         self.cache_share = cache_share
-        own = ("memory", "disk", "ordered", "deadline_s", "clock")
-        passed_on = {name: value for name, value in arguments.items() if name not in own}
-        self._wrapped_arguments: dict[str, Any] = {**passed_on, **(options or {}), "disk": self._disk}
+        self._wrapped_options = options or {}
         self._hits = self._matched_hits = 0
         self._wrapped: SemiStreamJoin | None = None
         self._front: CacheAdmission | None = None
         self._held_back: list[pa.RecordBatch] | None = None
-        self._put_together()
+        super().__init__(relation, stream, **arguments)
         self._begin_period()
 
     @classmethod
-    def model(
-        cls,
-        relation: AnyRelation,
-        spec: JoinSpec,
-        memory: MemoryBudget,
-        sample: pa.RecordBatch | None = None,
-        *,
-        cache_share: float = _SHARE,
-    ) -> OperatorModel:
+    def model(cls, facts: JoinFacts, memory: MemoryBudget, *, cache_share: float = _SHARE) -> OperatorModel:
         """The model of the join behind the stage, and of a cache with as many rows as its share has room for."""
-        return fronted_model(cls.name, cls.wraps, relation, spec, memory, sample, cache_share)
+        return fronted_model(cls.name, cls.wraps, facts, memory, cache_share)
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
         """Split the memory; the cache gets less than its share, or nothing, if the wrapped join needs it."""
         stats = None if self._wrapped is None else self._wrapped.stats
         carried = None if self._front is None else self._front.cache.everything()
@@ -114,17 +112,17 @@ class FrontStage(SemiStreamJoin):
         if stats is not None:
             stats.budget_bytes = wrapped.budget.limit
             wrapped.stats = stats
-        wrapped._deadlines, wrapped._deadline_column = self._deadlines, self._deadline_column
+        wrapped.share_deadlines(self._deadlines, self._deadline_column)
         self._wrapped = wrapped
         self._front = self._make_front(wrapped)
         if self._front is not None and carried is not None:
             self._front.hot.threshold = max(self._front.cache.admit(carried), self._front.hot.threshold)
 
     def _wrap(self, nbytes: int) -> SemiStreamJoin:
-        free, schema = self._memory.free, self.spec.stream_schema
+        free = self._memory.free
         part = self._memory.part(max(nbytes, 1))
         try:
-            return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
+            return self._open_wrapped(part)
         except BudgetError as error:
             if error.least_bytes is None:
                 raise
@@ -132,7 +130,10 @@ class FrontStage(SemiStreamJoin):
             if error.least_bytes > free:
                 raise
             part.resize(error.least_bytes)
-            return self._wrapped_kind(self.relation, schema, memory=part, **self._wrapped_arguments)
+            return self._open_wrapped(part)
+
+    def _open_wrapped(self, memory: MemoryBudget) -> SemiStreamJoin:
+        return self._wrapped_kind(self.relation, self.spec, memory=memory, disk=self._disk, **self._wrapped_options)
 
     def _make_front(self, wrapped: SemiStreamJoin) -> CacheAdmission | None:
         memory = FrontMemory.of(self._memory.free, self.spec)
@@ -184,27 +185,27 @@ class FrontStage(SemiStreamJoin):
         return self._front.hot.threshold if self._front else 0
 
     @property
-    def _disk_counts(self) -> DiskCounts:
-        return self.wrapped._disk_counts
+    def disk_counts(self) -> DiskCounts:
+        return self.wrapped.disk_counts
 
     def _attach_watcher(self) -> None:
         """What the wrapped join finds is watched by the stage itself."""
 
-    def _pages_to_drain(self) -> int:
-        return self.wrapped._pages_to_drain()
+    def pages_to_drain(self) -> int:
+        return self.wrapped.pages_to_drain()
 
-    def _pages_asked(self) -> int:
-        return self.wrapped._pages_asked()
+    def pages_asked(self) -> int:
+        return self.wrapped.pages_asked()
 
-    def _row_counts(self) -> tuple[int, ...]:
-        return self._hits, self._matched_hits, *self.wrapped._row_counts(), *super()._row_counts()
+    def row_counts(self) -> tuple[int, ...]:
+        return self._hits, self._matched_hits, *self.wrapped.row_counts(), *super().row_counts()
 
-    def _recount(self, counts: tuple[int, ...]) -> None:
+    def recount(self, counts: tuple[int, ...]) -> None:
         self._hits, self._matched_hits = counts[:2]
-        self.wrapped._recount(counts[2:-4])
-        super()._recount(counts[-4:])
+        self.wrapped.recount(counts[2:-4])
+        super().recount(counts[-4:])
 
-    def _push(self, batch: pa.RecordBatch) -> Results:
+    def feed(self, batch: pa.RecordBatch) -> Results:
         begin = 0
         while begin < batch.num_rows:
             before = begin
@@ -309,14 +310,14 @@ class FrontStage(SemiStreamJoin):
             return
         before = self.wrapped.stats.rows_in
         try:
-            yield from self.wrapped._push(batch)
+            yield from self.wrapped.feed(batch)
         except BudgetError:
             if not self._give_way():
                 raise
             taken = self.wrapped.stats.rows_in - before
-            yield from self.wrapped._flush()
+            yield from self.wrapped.drain()
             self._arrange_anew()
-            yield from self.wrapped._push(batch.slice(taken))
+            yield from self.wrapped.feed(batch.slice(taken))
 
     def _give_way(self) -> bool:
         """Leave all memory to the wrapped join when it is arranged anew; False if it has it all already."""
@@ -325,13 +326,13 @@ class FrontStage(SemiStreamJoin):
         self.cache_share = 0.0
         return True
 
-    def _step(self) -> Results:
-        yield from self.wrapped._step()
+    def turn(self) -> Results:
+        yield from self.wrapped.turn()
         self._count()
 
-    def _flush(self) -> Results:
+    def drain(self) -> Results:
         while self.wrapped.stats.rows_waiting:
-            yield from self.wrapped._step()
+            yield from self.wrapped.turn()
             if self._front is not None:
                 self._front.settle()
         self._count()
@@ -372,7 +373,7 @@ class FrontStage(SemiStreamJoin):
         own.steps, own.waits, own.probes, own.packets = behind.steps, behind.waits, behind.probes, behind.packets
         own.inserts, own.expiries, own.level_probes = behind.inserts, behind.expiries, behind.level_probes
 
-    def _rearrange(self, relation: Relation, limit: int) -> None:
+    def rearrange(self, relation: Relation, limit: int) -> None:
         """A new version leaves the cache what it is, but for the keys that changed."""
         if self._front is not None and relation is not self.relation:
             self._front.hot.forget()
@@ -380,12 +381,12 @@ class FrontStage(SemiStreamJoin):
             self._front.cache.drop(np.sort(self._front.cache.codes) if changed is None else changed)
         if limit == self.budget.limit and relation.layout == self.relation.layout:
             try:
-                self.wrapped._rearrange(relation, self.wrapped.budget.limit)
+                self.wrapped.rearrange(relation, self.wrapped.budget.limit)
             except BudgetError:  # it needs more of the memory than it has
-                super()._rearrange(relation, limit)
+                super().rearrange(relation, limit)
             self._open(relation)
         else:
-            super()._rearrange(relation, limit)
+            super().rearrange(relation, limit)
 
     def close(self) -> None:
         """Close the wrapped join."""

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from semistream.budget import MemoryBudget
 from semistream.costs.work import OperatorModel
 from semistream.errors import BudgetError
@@ -17,12 +15,11 @@ from semistream.joins.cache.batch_rows import BatchRows
 from semistream.joins.cache.cost_model import FrontedModel
 from semistream.joins.cache.index import CacheShape, ProbeRoom
 from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.join_facts import JoinFacts
 from semistream.joins.parts.emitter import Emitter
-from semistream.joins.parts.memory_split import expected_row_bytes
 from semistream.kernels.array_types import Int64s
-from semistream.relation import AnyRelation
 from semistream.relation.format.page_layout import ColumnLayout
-from semistream.relation.format.row_sizes import fixed_row_bytes, is_regular
+from semistream.relation.format.row_sizes import is_regular
 
 _PIECE_ROWS = 1 << 12  # tuples looked up at once: their codes and pairs should stay in the processor's cache
 _PIECE_ROW_BYTES = 8 + 1 + 1  # a tuple's code, whether it can match, and whether it does
@@ -62,12 +59,12 @@ class FrontMemory:
         row_bytes += (0 if spec.how == "inner" else _OUTCOME_BYTES) + (_CHECKED_BYTES if check else 0)
         piece_rows = min(nbytes // _PIECE // row_bytes, _PIECE_ROWS)
         staging = max(min(nbytes // _STAGING, 2 * _BATCH_BYTES), _LEAST_STAGING)
-        missed_rows = max(min(staging // expected_row_bytes(stream), _MISSED_ROWS), piece_rows)
+        missed_rows = max(min(staging // spec.expected_row_bytes, _MISSED_ROWS), piece_rows)
         checked = 0 if check is None or check.same_bytes else min(nbytes // _CHECKS, 2 * _BATCH_BYTES)
         counter_bits = max((nbytes // _COUNTERS).bit_length() - 1, 0)
         piece_bytes = piece_rows * row_bytes + ProbeRoom.memory_bytes(missed_rows, 0)
         rest = nbytes - piece_bytes - staging - checked - (1 << counter_bits)
-        result_bytes = fixed_row_bytes(stream) + sum(column.fixed_bytes for column in spec.payload)
+        result_bytes = spec.row_bytes + sum(column.fixed_bytes for column in spec.payload)
         if piece_rows < _LEAST_PIECE or 2 * result_bytes > staging or rest <= 0:
             return None
         waiting = rest // (_COLLECTED if spec.condition.computes_codes else _WAITING)
@@ -80,7 +77,7 @@ class FrontMemory:
             waiting_bytes=waiting // 2,  # put in order when they go into the cache
             counter_bits=counter_bits,
             cache_bytes=rest - waiting,
-            row_bytes=fixed_row_bytes(stream) if is_regular(stream) else None,
+            row_bytes=spec.row_bytes if is_regular(stream) else None,
         )
 
     @property
@@ -125,21 +122,15 @@ _GUESSED_BYTES = 24  # of a string or nested value of R, more than the least tha
 
 
 def fronted_model(
-    name: str,
-    wraps: type[SemiStreamJoin],
-    relation: AnyRelation,
-    spec: JoinSpec,
-    memory: MemoryBudget,
-    sample: pa.RecordBatch | None,
-    cache_share: float,
+    name: str, wraps: type[SemiStreamJoin], facts: JoinFacts, memory: MemoryBudget, cache_share: float
 ) -> OperatorModel:
     """The model of a join behind a cache with as many rows as its share of the memory has room for."""
-    free = memory.free
-    behind = _model_behind(name, wraps, relation, spec, memory, sample, free - int(free * cache_share))
+    spec, free = facts.spec, memory.free
+    behind = _model_behind(name, wraps, facts, memory, free - int(free * cache_share))
     layout = FrontMemory.of(memory.free, spec)
     if layout is None:
         return behind
-    columns = cached_columns(spec)
+    columns = facts.once("cached columns", lambda: cached_columns(spec))
     shape = CacheShape.of(columns, layout.cache_bytes)
     row_bytes = shape.least_row + sum(_GUESSED_BYTES for column in columns if not column.width)
     if shape.frames < LEAST_FRAMES:
@@ -150,23 +141,17 @@ def fronted_model(
 
 
 def _model_behind(
-    name: str,
-    wraps: type[SemiStreamJoin],
-    relation: AnyRelation,
-    spec: JoinSpec,
-    memory: MemoryBudget,
-    sample: pa.RecordBatch | None,
-    nbytes: int,
+    name: str, wraps: type[SemiStreamJoin], facts: JoinFacts, memory: MemoryBudget, nbytes: int
 ) -> OperatorModel:
     """The wrapped join in ``nbytes`` of the memory, or in the least that it needs."""
     try:
-        return wraps.model(relation, spec, memory.part(max(nbytes, 1)), sample)
+        return wraps.model(facts, memory.part(max(nbytes, 1)))
     except BudgetError as error:
         if error.least_bytes is None or error.least_bytes <= nbytes:
             raise
         memory.clear()
-        memory.require(error.least_bytes, purpose=f"the {name} join with {relation.path}")
-        return wraps.model(relation, spec, memory.part(error.least_bytes), sample)
+        memory.require(error.least_bytes, purpose=f"the {name} join with {facts.relation.path}")
+        return wraps.model(facts, memory.part(error.least_bytes))
 
 
 def cached_columns(spec: JoinSpec) -> tuple[ColumnLayout, ...]:

@@ -1,14 +1,12 @@
-"""JoinSpec: what is to be joined with what, and what comes out, resolved and checked once.
-
-A join as the cost models see it.
-"""
+"""JoinSpec: a join as the user wrote it, resolved against R and checked once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, TypedDict, Unpack, get_args
 
 import pyarrow as pa
 
@@ -19,16 +17,30 @@ from semistream.joins.condition.condition import Condition, JoinOn, key_pairs
 from semistream.joins.condition.where import Where
 from semistream.relation import AnyRelation
 from semistream.relation.format.page_layout import ColumnLayout, PageLayout
+from semistream.relation.format.row_sizes import fixed_row_bytes
 
 JoinKind = Literal["inner", "left", "semi", "anti"]
+
+GUESSED_BYTES = 32
+"""Bytes expected of a string or nested value before real ones are seen."""
+
+
+class JoinTerms(TypedDict, total=False):
+    """The terms of a join, as a user writes them; see `SemiStreamJoin`."""
+
+    on: JoinOn | None
+    where: Where | None
+    how: str
+    columns: Sequence[str] | None
+    suffix: str
 
 
 @dataclass(frozen=True)
 class JoinSpec:
-    """A join of a stream with a relation.
+    """A join of a stream with a relation, resolved: every operator and every cost model starts from one of these.
 
-    ``condition`` says which tuples are joined. ``payload`` are the relation's columns that come out, ``schema`` the
-    result's columns: the stream's, then (inner and left) the payload.
+    ``condition`` decides which tuples match. ``payload`` lists the columns of R in the result, ``schema`` all columns
+    of the result: the stream's, then (inner and left joins) the payload. ``terms`` is the join as it was written.
     """
 
     stream_schema: pa.Schema
@@ -36,6 +48,7 @@ class JoinSpec:
     how: JoinKind
     payload: tuple[ColumnLayout, ...]
     schema: pa.Schema
+    terms: JoinTerms = field(default_factory=JoinTerms, repr=False, compare=False)
 
     @property
     def pairs(self) -> bool:
@@ -47,9 +60,25 @@ class JoinSpec:
         """The columns of R that the join needs."""
         return sorted(self.condition.relation_columns.union(column.name for column in self.payload))
 
+    @cached_property
+    def row_bytes(self) -> int:
+        """Bytes that every stream row takes, whatever its values."""
+        return fixed_row_bytes(self.stream_schema)
+
+    @cached_property
+    def expected_row_bytes(self) -> int:
+        """Expected bytes of a stream row, with a guess for strings and nested values."""
+        return expected_row_bytes(self.stream_schema)
+
+    def with_stream(self, relation: AnyRelation, stream_schema: pa.Schema) -> JoinSpec:
+        """The same join of a stream with other columns."""
+        return self if stream_schema is self.stream_schema else JoinSpec.of(relation, stream_schema, **self.terms)
+
     def laid_out(self, layout: PageLayout) -> JoinSpec:
         """The same join with pages of another layout, which has all columns that it needs."""
         payload = tuple(layout.column(column.name) for column in self.payload)
+        if payload == self.payload and self.condition.check is None:
+            return self
         return replace(self, payload=payload, condition=self.condition.laid_out(layout))
 
     @classmethod
@@ -57,19 +86,14 @@ class JoinSpec:
         cls,
         relation: AnyRelation,
         stream_schema: pa.Schema,
-        *,
-        on: JoinOn | None = None,
-        where: Where | None = None,
-        how: str = "inner",
-        columns: Sequence[str] | None = None,
-        suffix: str = "_right",
+        **terms: Unpack[JoinTerms],
     ) -> JoinSpec:
-        """Resolve a join as a user writes it; ``columns`` of the relation come out, by default all that ``on`` does not
-        equate with a stream's.
-        """
+        """Resolve a join against R. By default the result has all columns of R except those that ``on`` equates."""
+        on, columns, how = terms.get("on"), terms.get("columns"), terms.get("how", "inner")
+        suffix = terms.get("suffix", "_right")
         if how not in get_args(JoinKind):
             raise InvalidArgument(f"how is {how!r}; give one of {', '.join(get_args(JoinKind))}.")
-        condition = Condition.of(relation, stream_schema, on=on, where=where, suffix=suffix)
+        condition = Condition.of(relation, stream_schema, on=on, where=terms.get("where"), suffix=suffix)
         named = columns is not None
         names = relation.require_columns(columns)
         if how in ("semi", "anti"):
@@ -88,19 +112,26 @@ class JoinSpec:
             how=how,  # type: ignore[arg-type]
             payload=tuple(relation.whole_layout.column(name) for name in names),
             schema=_result_schema(stream_schema, fields, suffix),
+            terms=terms,
         )
 
 
 def _result_schema(stream_schema: pa.Schema, payload: list[pa.Field], suffix: str) -> pa.Schema:
     taken = set(stream_schema.names)
     fields = list(stream_schema)
-    for field in payload:
-        name = field.name + suffix if field.name in taken else field.name
+    for column in payload:
+        name = column.name + suffix if column.name in taken else column.name
         if name in taken:
             raise InvalidArgument(f"column {name!r} would come out twice; give another suffix or fewer columns.")
         taken.add(name)
-        fields.append(field.with_name(name))
+        fields.append(column.with_name(name))
     return pa.schema(fields)
+
+
+def expected_row_bytes(schema: pa.Schema) -> int:
+    """Expected bytes of a stream row by its types, with its size where rows differ in size."""
+    irregular = sum(1 for field in schema if field.type.num_buffers != 2 or field.type.num_fields)
+    return fixed_row_bytes(schema) + irregular * GUESSED_BYTES + (8 if irregular else 0)
 
 
 def join_workload(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 import pyarrow as pa
 
@@ -19,10 +19,13 @@ from semistream.costs.profiles import machine_for
 from semistream.costs.work import OperatorModel
 from semistream.costs.workload import Workload
 from semistream.errors import BudgetError
-from semistream.joins.base import JoinArguments, Results
-from semistream.joins.cache.front_stage import FrontStage
+from semistream.joins.base import JoinArguments
+from semistream.joins.cache.front_stage import FrontStage, require_share
 from semistream.joins.condition.spec import JoinSpec, join_workload
 from semistream.joins.engine.stream_watch import BRIEF_BYTES, StreamWatch
+from semistream.joins.join_facts import JoinFacts
+from semistream.joins.loop import Results
+from semistream.joins.parts.options import Check, anything
 from semistream.joins.sweep.operator import SweepJoin
 from semistream.relation import AnyRelation, Relation
 
@@ -47,6 +50,11 @@ _MODEL_ROWS = 1 << 13  # of a batch, that tell how much room a tuple takes
 _FREE_PATIENCE = 4  # if no tuple waits, looks come so much sooner
 
 
+def _require_share_if_given(option: str, value: float | None) -> None:
+    if value is not None:
+        require_share(option, value)
+
+
 class EngineJoin(FrontStage):
     """The papers' ideas together: FRONT's tuple cache before a planned, overlapped sweep of tuples in key order.
 
@@ -62,59 +70,66 @@ class EngineJoin(FrontStage):
     little changes, after one if much does, sooner if no tuple waits, as soon as none does if a change was not worth a
     pass, and at once if the stream has changed all of a sudden. Passes count in tuples that the cache misses, so that a
     cache which answers less and less is looked at soon.
-    If ``cache_share`` is given, it stays.
+    If ``cache_share`` is given, it stays. ``expected_share`` is where to begin if a tuner has chosen a share already.
     """
 
     name = "engine"
     wraps = SweepJoin
+    options: ClassVar[Mapping[str, Check]] = {"cache_share": _require_share_if_given, "machine": anything}
 
     def __init__(
         self,
         relation: Relation,
-        stream_schema: pa.Schema,
+        stream: pa.Schema | JoinSpec,
         *,
         cache_share: float | None = None,
         machine: Machine | None = None,
+        expected_share: float | None = None,
         **arguments: Unpack[JoinArguments],
     ) -> None:
         self._decides = cache_share is None
         self._known_machine = known_machine(relation, arguments) if machine is None else machine
         self._watch: StreamWatch | None = None
         self._models: dict[float, OperatorModel | None] = {}  # by share; None if there is too little memory for it
+        self._model_facts: JoinFacts | None = None
         self._next_look = 0  # tuples that the cache has missed, from which on the share is chosen again,
         self._next_free_look = 0  # and if none waits, so that a change costs nothing
         self._would_change = False  # if it did: it was found to save something, but less than it costs
         self._next_seen = 0  # tuples, from which on a batch is watched again
         self._patience = 2  # passes until then are twice as many; a sudden change is noticed at once
-        super().__init__(relation, stream_schema, cache_share=cache_share or 0.0, **arguments)
+        share = expected_share if cache_share is None else cache_share
+        super().__init__(relation, stream, cache_share=share or 0.0, **arguments)
+        if expected_share is not None:
+            self._patience = _LEAST_PATIENCE
+            self._look_later()
 
     @classmethod
-    def model(
-        cls,
-        relation: AnyRelation,
-        spec: JoinSpec,
-        memory: MemoryBudget,
-        sample: pa.RecordBatch | None = None,
-        *,
-        cache_share: float = 0.0,
-    ) -> OperatorModel:
+    def model(cls, facts: JoinFacts, memory: MemoryBudget, *, cache_share: float = 0.0) -> OperatorModel:
         """The model of the sweep, and of a cache of that share, beside what watches the stream."""
         memory.charge(_WATCH, StreamWatch.affordable_bytes(memory.limit))
-        return super().model(relation, spec, memory, sample, cache_share=cache_share)
+        return super().model(facts, memory, cache_share=cache_share)
 
-    def _arrange(self) -> None:
+    @classmethod
+    def _require_memory(cls, facts: JoinFacts, nbytes: int) -> None:
+        """The sweep alone must fit: neither a cache nor a sketch of the stream is needed."""
+        try:
+            super()._require_memory(facts, nbytes)
+        except BudgetError:
+            cls.wraps.model(facts, MemoryBudget(nbytes))
+
+    def arrange(self) -> None:
         self._next_look = self._next_free_look = 0
         nbytes = StreamWatch.affordable_bytes(self._memory.limit) if self._decides else 0
         if nbytes:
             self._memory.charge(_WATCH, nbytes)
             try:
-                super()._arrange()
+                super().arrange()
             except BudgetError:
                 self._memory.clear()
                 nbytes = 0
-                super()._arrange()
+                super().arrange()
         else:
-            super()._arrange()
+            super().arrange()
         if not self._decides:
             self._watch = None
         elif self._watch is None or self._watch.nbytes != nbytes:
@@ -125,12 +140,12 @@ class EngineJoin(FrontStage):
         watched, self._decides = self._watch is not None and self._watch.nbytes > 0, False
         return super()._give_way() or watched
 
-    def _push(self, batch: pa.RecordBatch) -> Results:
+    def feed(self, batch: pa.RecordBatch) -> Results:
         if self._watch is not None and batch.num_rows and (self.stats.rows_in >= self._next_seen or self._is_due):
             unseen = min(self._sweep.pass_rows // _SEEN_IN_PASS, _MOST_UNSEEN)
             self._next_seen = self.stats.rows_in + unseen * max(self._patience // _LEAST_PATIENCE, 1)
             yield from self._see(batch, self._watch)
-        yield from super()._push(batch)
+        yield from super().feed(batch)
 
     def _see(self, batch: pa.RecordBatch, watch: StreamWatch) -> Results:
         """Watch a batch, and choose the share of the cache anew if it is time to."""
@@ -155,6 +170,10 @@ class EngineJoin(FrontStage):
         self._patience = 1 if saved > _MUCH else min(2 * self._patience, _MOST_PATIENCE)
         if share != self.cache_share:
             yield from self._give(share)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        """Leave the share as it is for some passes over R."""
         pass_rows, seen = max(self._sweep.pass_rows, _FEW_ROWS), self._sweep.stats.rows_in
         self._next_look = seen + self._patience * pass_rows
         free_passes = 0 if self._would_change else max(self._patience // _FREE_PATIENCE, 1)
@@ -162,7 +181,7 @@ class EngineJoin(FrontStage):
 
     def _give(self, share: float) -> Results:
         """Let the cache have another share of the memory."""
-        yield from self.wrapped._flush()
+        yield from self.wrapped.drain()
         self._count()
         self.cache_share = share
         self._arrange_anew()
@@ -177,8 +196,11 @@ class EngineJoin(FrontStage):
         if frequencies is None or not relation.num_pages:
             return self.cache_share, 0.0
         workload = join_workload(relation, self.spec, frequencies, results_per_tuple=self._results_per_tuple)
-        rows = sample.slice(0, _MODEL_ROWS)
-        seconds = {share: self._seconds(share, workload, rows) for share in {*CACHE_SHARES, self.cache_share}}
+        if self._model_facts is None:
+            self._model_facts = JoinFacts(relation, self.spec, sample.slice(0, _MODEL_ROWS))
+        seconds = {
+            share: self._seconds(share, workload, self._model_facts) for share in {*CACHE_SHARES, self.cache_share}
+        }
         best = min(seconds, key=lambda share: seconds[share])
         saved = 1 - seconds[best] / seconds[self.cache_share]
         passes = max(self._patience, _LEAST_PATIENCE)
@@ -186,12 +208,12 @@ class EngineJoin(FrontStage):
         self._would_change = saved > _NOTICED and not worth_it
         return (best, saved) if worth_it else (self.cache_share, 0.0)
 
-    def _seconds(self, share: float, workload: Workload, sample: pa.RecordBatch) -> float:
+    def _seconds(self, share: float, workload: Workload, facts: JoinFacts) -> float:
         """What a tuple takes with a cache of such a share of the memory."""
         limit = self._memory.limit
         if share not in self._models:
             try:
-                model = self.model(self.relation, self.spec, MemoryBudget(limit), sample, cache_share=share)
+                model = self.model(facts, MemoryBudget(limit), cache_share=share)
             except BudgetError:
                 model = None
             self._models[share] = model
@@ -200,9 +222,10 @@ class EngineJoin(FrontStage):
             return math.inf
         return 1 / predict(self.name, made, workload, self._machine, memory_bytes=limit).rate
 
-    def _rearrange(self, relation: Relation, limit: int) -> None:
+    def rearrange(self, relation: Relation, limit: int) -> None:
         self._models.clear()
-        super()._rearrange(relation, limit)
+        self._model_facts = None
+        super().rearrange(relation, limit)
 
     @property
     def _machine(self) -> Machine:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
-from semistream.errors import InvalidArgument
-from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.base import JoinArguments, SemiStreamJoin
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.hybrid.cost_model import HybridJoinModel
 from semistream.joins.hybrid.page_chains import PageNeeds, PageSpan, Stretches
 from semistream.joins.hybrid.partition import Partitioner
 from semistream.joins.hybrid.queue import StreamQueue
+from semistream.joins.join_facts import JoinFacts
+from semistream.joins.loop import Results
 from semistream.joins.parts.emitter import Emitter
 from semistream.joins.parts.intake import Intake
 from semistream.joins.parts.memory_split import MemorySplit
+from semistream.joins.parts.options import Check, at_least
 from semistream.kernels.array_types import Int64s
-from semistream.relation import AnyRelation, PageRun, Relation
+from semistream.relation import PageRun, Relation
 
 _RUN_BUFFERS = 2  # the partition that is joined, and the next one
 _MOST_PACKET_BYTES = 32 << 20
@@ -69,33 +72,28 @@ class HybridJoin(SemiStreamJoin):
 
     name = "hybrid"
     needs_index = True
+    options: ClassVar[Mapping[str, Check]] = {"pages_per_step": at_least(1), "seek_bytes": at_least(0)}
 
     def __init__(
         self,
         relation: Relation,
-        stream_schema: pa.Schema,
+        stream: pa.Schema | JoinSpec,
         *,
         pages_per_step: int | None = None,
         seek_bytes: int = _SEEK_BYTES,
         **arguments: Unpack[JoinArguments],
     ) -> None:
-        super().__init__(relation, stream_schema, **arguments)
-        if pages_per_step is not None and pages_per_step < 1:
-            raise InvalidArgument(f"pages_per_step is {pages_per_step}; it must be at least 1.")
-        if seek_bytes < 0:
-            raise InvalidArgument(f"seek_bytes is {seek_bytes}; it cannot be negative.")
+        self.require_options({"pages_per_step": pages_per_step, "seek_bytes": seek_bytes})
         self._pages_per_step = pages_per_step
         self._seek_bytes = seek_bytes
-        self._put_together()
+        super().__init__(relation, stream, **arguments)
 
     @classmethod
-    def model(
-        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
-    ) -> HybridJoinModel:
+    def model(cls, facts: JoinFacts, memory: MemoryBudget) -> HybridJoinModel:
         """HYBRIDJOIN with as many slots and as large a partition as the memory has room for."""
-        del sample  # rows are held as they come
+        relation = facts.relation
         assert isinstance(relation, Relation)
-        split, _ = _split_memory(memory, relation, spec)
+        split, _ = _split_memory(memory, relation, facts.spec)
         page_bytes = max(relation.nbytes // max(relation.num_pages, 1), 1)
         return HybridJoinModel(
             waiting_rows=max(split.slots * (1 - _WORTH_MAKING_ROOM / 2), 1),
@@ -104,7 +102,7 @@ class HybridJoin(SemiStreamJoin):
             packet_rows=min(split.admit_rows, StreamQueue.chunk_rows_of(split.slots)),
         )
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
         relation = self.relation
         split, needs = _split_memory(self._memory, relation, self.spec, run_pages=self._pages_per_step)
         # A packet is copied twice when the queue is compacted; nothing is staged then.
@@ -123,13 +121,13 @@ class HybridJoin(SemiStreamJoin):
         self._intake = Intake(self.spec, split, self._memory)
         self._next: PageSpan | None = None  # the partition that is asked for
 
-    def _pages_to_drain(self) -> int:
+    def pages_to_drain(self) -> int:
         return max(self._queue.pages_wanted - self._reader.pages_waiting, 0)
 
-    def _pages_asked(self) -> int:
+    def pages_asked(self) -> int:
         return self._reader.pages_waiting
 
-    def _push(self, batch: pa.RecordBatch) -> Results:
+    def feed(self, batch: pa.RecordBatch) -> Results:
         done = 0
         while done < batch.num_rows:
             admitted = self._admit(batch, done)
@@ -151,11 +149,11 @@ class HybridJoin(SemiStreamJoin):
         self.stats.packets += 1
         return admitted.sizes.size
 
-    def _step(self) -> Results:
+    def turn(self) -> Results:
         yield from self._iterate()
         yield from self._emitter.emit(self._queue)
 
-    def _flush(self) -> Results:
+    def drain(self) -> Results:
         while self._queue.live:
             yield from self._iterate()
 

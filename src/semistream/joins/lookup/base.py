@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
-from semistream.joins.base import Results, SemiStreamJoin
+from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.loop import Results
 from semistream.joins.parts.emitter import Emitter
 from semistream.joins.parts.intake import Admitted, Intake
 from semistream.joins.parts.memory_split import MemorySplit, Shares
@@ -48,21 +49,21 @@ class LookupJoin(SemiStreamJoin):
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._waiting: list[Admitted] = []
 
-    def _push(self, batch: pa.RecordBatch) -> Results:
+    def feed(self, batch: pa.RecordBatch) -> Results:
         done = 0
         while done < batch.num_rows:
             room = self._split.slots - self.stats.rows_waiting
             whole = min(self._split.admit_rows, batch.num_rows - done)  # few at a time would share fewer pages
             admitted = self._intake.admit(batch, done, room) if room >= whole or not self._waiting else None
             if admitted is None:
-                yield from self._step()
+                yield from self.turn()
                 continue
             self._waiting.append(admitted)
             self.stats.rows_in += admitted.sizes.size
             self.stats.packets += 1
             done += admitted.sizes.size
 
-    def _step(self) -> Results:
+    def turn(self) -> Results:
         """Look up the tuples that have waited longest: those of one admission."""
         if not self._waiting:
             return

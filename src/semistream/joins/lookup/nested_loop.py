@@ -18,6 +18,7 @@ from semistream.costs.workload import Workload
 from semistream.errors import InvalidArgument, require_numbers
 from semistream.joins.base import JoinArguments
 from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.join_facts import JoinFacts
 from semistream.joins.lookup.base import LookupJoin, split_lookup_memory
 from semistream.joins.lookup.lmdb_store import Leaf, LmdbStore, open_store
 from semistream.joins.mesh.cost_model import served_at_once
@@ -76,31 +77,28 @@ class IndexNestedLoopJoin(LookupJoin):
 
     name = "nested_loop"
 
-    def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
-        super().__init__(relation, stream_schema, **arguments)
+    def __init__(self, relation: Relation, stream: pa.Schema | JoinSpec, **arguments: Unpack[JoinArguments]) -> None:
         self._counts = DiskCounts()
-        self._put_together()
+        super().__init__(relation, stream, **arguments)
 
     @classmethod
-    def model(
-        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
-    ) -> NestedLoopModel:
+    def model(cls, facts: JoinFacts, memory: MemoryBudget) -> NestedLoopModel:
         """Look-ups of as many tuples at once as are taken in together."""
-        del sample  # rows are held as they come
-        split = _split_memory(memory, relation, spec)
+        relation = facts.relation
+        split = _split_memory(memory, relation, facts.spec)
         fitting = split.run_bytes * relation.num_pages // max(relation.nbytes, 1)
         return NestedLoopModel(split.admit_rows, pages_at_once=max(min(fitting, split.run_pages), 1))
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
         self._set_up(_split_memory(self._memory, self.relation, self.spec))
         self._store: LmdbStore | None = open_store(self.relation)
         self._buffer = allocate_buffer(buffer_bytes(self._split.run_bytes))
 
     @property
-    def _disk_counts(self) -> DiskCounts:
+    def disk_counts(self) -> DiskCounts:
         return self._counts
 
-    def _pages_to_drain(self) -> int:
+    def pages_to_drain(self) -> int:
         pages = self.relation.num_pages
         if not self.spec.condition.single_codes:
             return len(self._waiting) * pages

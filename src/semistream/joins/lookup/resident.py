@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +16,14 @@ from semistream.budget import MemoryBudget
 from semistream.costs.work import Work
 from semistream.costs.workload import Workload
 from semistream.errors import require_numbers
-from semistream.joins.base import JoinArguments, Results
 from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.join_facts import JoinFacts
 from semistream.joins.lookup.base import LookupJoin, split_lookup_memory
+from semistream.joins.loop import Results
 from semistream.joins.mesh.cost_model import served_at_once
 from semistream.joins.parts.memory_split import MemorySplit, Shares, page_overhead
 from semistream.kernels.array_types import Int64s
-from semistream.relation import AnyRelation, PageRun, Relation
+from semistream.relation import AnyRelation, PageRun
 from semistream.relation.read.disk import allocate_buffer, buffer_bytes
 from semistream.relation.read.disk_costs import DiskCosts
 
@@ -69,6 +69,7 @@ class ResidentJoin(LookupJoin):
     that has outgrown it. A condition must pin down R's key, to a value or to a range.
 
     >>> import tempfile
+    >>> from semistream import Relation
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     stores = Relation.build(pa.table({"id": [1, 2], "city": ["Athens", "Bonn"]}), f"{folder}/r", key="id")
     ...     sales = pa.record_batch({"store": [2, 3, 2]})
@@ -79,28 +80,21 @@ class ResidentJoin(LookupJoin):
 
     name = "resident"
 
-    def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
-        super().__init__(relation, stream_schema, **arguments)
-        self._put_together()
-
     @classmethod
-    def model(
-        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
-    ) -> ResidentModel:
+    def model(cls, facts: JoinFacts, memory: MemoryBudget) -> ResidentModel:
         """Look-ups of as many tuples at once as are taken in together."""
-        del sample  # rows are held as they come
-        return ResidentModel(rows_at_once=_split_memory(memory, relation, spec).admit_rows)
+        return ResidentModel(rows_at_once=_split_memory(memory, facts.relation, facts.spec).admit_rows)
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
         self._set_up(_split_memory(self._memory, self.relation, self.spec))
         self._run: PageRun | None = None
 
-    def _push(self, batch: pa.RecordBatch) -> Results:
-        yield from super()._push(batch)
-        yield from self._flush()
+    def feed(self, batch: pa.RecordBatch) -> Results:
+        yield from super().feed(batch)
+        yield from self.drain()
         self.stats.cache_hits = self.stats.rows_done
 
-    def _pages_to_drain(self) -> int:
+    def pages_to_drain(self) -> int:
         return 0  # nothing waits between two calls
 
     def _runs(self, low: Int64s, furthest: Int64s) -> Iterator[PageRun]:

@@ -5,16 +5,19 @@ Measure a running join: how fast its stream comes, and how its costs compare wit
 
 from __future__ import annotations
 
-from typing import Unpack
+from collections.abc import Mapping
+from typing import ClassVar, Unpack
 
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.costs.machine import DEFAULT_MACHINE
-from semistream.errors import InvalidArgument, JoinInProgress
-from semistream.joins.base import JoinArguments, Results
+from semistream.errors import JoinInProgress
+from semistream.joins.base import JoinArguments
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.engine.operator import known_machine
+from semistream.joins.join_facts import JoinFacts
+from semistream.joins.loop import Results
 from semistream.joins.mesh.cost_model import (
     PARQUET_FACTORS,
     AdaptiveMeshModel,
@@ -24,8 +27,9 @@ from semistream.joins.mesh.cost_model import (
     MeshTuner,
 )
 from semistream.joins.mesh.memory import MeshAllocation, MeshMemory
-from semistream.joins.mesh.operator import MeshJoin, require_steps, scan_of, split_memory
+from semistream.joins.mesh.operator import MeshJoin, scan_of, split_memory
 from semistream.joins.mesh.scan import CyclicScan
+from semistream.joins.parts.options import Check, anything, positive
 from semistream.joins.parts.stats import TracePoint
 from semistream.relation import AnyRelation, ParquetRelation
 
@@ -147,12 +151,13 @@ class AdaptiveMeshJoin(MeshJoin):
     """
 
     name = "adaptive_mesh"
+    options: ClassVar[Mapping[str, Check]] = {"factors": anything, "half_life_s": positive, **MeshJoin.options}
     _parameters: MeshParameters
 
     def __init__(
         self,
         relation: AnyRelation,
-        stream_schema: pa.Schema,
+        stream: pa.Schema | JoinSpec,
         *,
         factors: MeshFactors | None = None,
         half_life_s: float = 2.0,
@@ -160,9 +165,9 @@ class AdaptiveMeshJoin(MeshJoin):
         pages_per_step: int | None = None,
         **arguments: Unpack[JoinArguments],
     ) -> None:
-        if not half_life_s > 0:
-            raise InvalidArgument(f"half_life_s is {half_life_s}; it must be more than 0.")
-        require_steps(rows_per_step, pages_per_step)
+        self.require_options(
+            {"half_life_s": half_life_s, "rows_per_step": rows_per_step, "pages_per_step": pages_per_step}
+        )
         self._given_factors = factors or (PARQUET_FACTORS if isinstance(relation, ParquetRelation) else None)
         self._machine = (None if self._given_factors else known_machine(relation, arguments)) or DEFAULT_MACHINE
         self._meter, self._timing = RateMeter(half_life_s), CostMeter(half_life_s)
@@ -171,20 +176,18 @@ class AdaptiveMeshJoin(MeshJoin):
         self._tunes_itself = rows_per_step is None and pages_per_step is None
         self._meetings = 0  # of a tuple with a page
         self._by_user: tuple[int | None, int | None] = rows_per_step, pages_per_step
-        super().__init__(relation, stream_schema, **arguments)
+        super().__init__(relation, stream, **arguments)
 
     @classmethod
-    def model(
-        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
-    ) -> AdaptiveMeshModel:
+    def model(cls, facts: JoinFacts, memory: MemoryBudget) -> AdaptiveMeshModel:
         """AMESHJOIN with the memory for its b and w."""
-        del sample  # rows are held as they come
+        relation, spec = facts.relation, facts.spec
         source = scan_of(relation, spec)
         split = split_memory(memory, relation, spec, source)
         return AdaptiveMeshModel(MeshMemory.of(memory, relation, spec, split, source, num_pages=relation.num_pages))
 
-    def _arrange(self) -> None:
-        super()._arrange()
+    def arrange(self) -> None:
+        super().arrange()
         self._factors = self._given_factors or self._known_factors()
         memory = MeshMemory.of(
             self._memory, self.relation, self.spec, self._split, self._source, num_pages=self._scan.num_pages
@@ -230,7 +233,7 @@ class AdaptiveMeshJoin(MeshJoin):
             raise JoinInProgress(
                 f"the results of {self._busy}() have not been consumed to their end; b and w cannot change until then."
             )
-        require_steps(rows_per_step, pages_per_step)
+        self.require_options({"rows_per_step": rows_per_step, "pages_per_step": pages_per_step})
         self._tunes_itself, self._tuned_load = retune, None
         rows, pages = rows_per_step or self.rows_per_step, pages_per_step or self.pages_per_step
         self._by_user = rows, pages
@@ -239,18 +242,18 @@ class AdaptiveMeshJoin(MeshJoin):
     def _fix(self, rows: int, pages: int) -> None:
         self._use(MeshParameters(min(pages, max(self._scan.num_pages, 1)), rows))
 
-    def _push(self, batch: pa.RecordBatch) -> Results:
+    def feed(self, batch: pa.RecordBatch) -> Results:
         now_s = self._clock()
         self._meter.count(batch.num_rows, now_s)
         self._retune(self._meter.rate(now_s))
-        yield from self._timed(super()._push(batch))
+        yield from self._timed(super().feed(batch))
 
-    def _step(self) -> Results:
+    def turn(self) -> Results:
         self._retune(self._meter.rate(self._clock()))
-        yield from self._timed(super()._step())
+        yield from self._timed(super().turn())
 
-    def _flush(self) -> Results:
-        yield from self._timed(super()._flush())
+    def drain(self) -> Results:
+        yield from self._timed(super().drain())
 
     def _timed(self, results: Results) -> Results:
         """Count the time of a call, for the iterations in it and the next one."""

@@ -21,7 +21,6 @@ from semistream.joins.parts.memory_split import (
     LEAST_SLOTS,
     MemorySplit,
     admit_row_bytes,
-    expected_row_bytes,
     most_run_rows,
     page_overhead,
 )
@@ -103,7 +102,7 @@ class MeshMemory:
             widest_page=max(largest, 1),
             run_cost=RunCost(relation, source.buffers, largest, spec.condition.computes_codes),
             slot_bytes=StreamWindow.index_bytes(1, single_codes=spec.condition.single_codes),
-            tuple_bytes=expected_row_bytes(spec.stream_schema),
+            tuple_bytes=spec.expected_row_bytes,
             widest_tuple=min(split.payload_bytes, split.staging_bytes - split.widest_row),
             admit_row_bytes=admit_row_bytes(spec),
             admit_rows=split.admit_rows,

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.costs.work import OperatorModel
-from semistream.errors import InvalidArgument
-from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.base import JoinArguments, SemiStreamJoin
 from semistream.joins.condition.run_codes import RunCodes
 from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.join_facts import JoinFacts
+from semistream.joins.loop import Results
 from semistream.joins.mesh.cost_model import MeshModel
 from semistream.joins.mesh.scan import ScanSource, scan_source
 from semistream.joins.mesh.window import StreamWindow
 from semistream.joins.parts.emitter import Emitter
 from semistream.joins.parts.intake import Intake
 from semistream.joins.parts.memory_split import MemorySplit
+from semistream.joins.parts.options import Check, at_least
 from semistream.relation import AnyRelation, DiskCounts, PageRun
 
 RunWatcher = Callable[[PageRun, RunCodes], None]
@@ -55,31 +57,29 @@ class MeshJoin(SemiStreamJoin):
 
     name = "mesh"
     takes_unclustered = True
+    options: ClassVar[Mapping[str, Check]] = {"rows_per_step": at_least(1), "pages_per_step": at_least(1)}
 
     def __init__(
         self,
         relation: AnyRelation,
-        stream_schema: pa.Schema,
+        stream: pa.Schema | JoinSpec,
         *,
         rows_per_step: int | None = None,
         pages_per_step: int | None = None,
         **arguments: Unpack[JoinArguments],
     ) -> None:
-        super().__init__(relation, stream_schema, **arguments)
-        require_steps(rows_per_step, pages_per_step)
+        self.require_options({"rows_per_step": rows_per_step, "pages_per_step": pages_per_step})
         self._rows_per_step = rows_per_step
         self._asked_pages = pages_per_step
         self._null_counts = DiskCounts()  # of rows with a null key, which no disk reads
         self._run_watcher: RunWatcher | None = None
-        self._put_together()
+        super().__init__(relation, stream, **arguments)
 
     @classmethod
-    def model(
-        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
-    ) -> OperatorModel:
+    def model(cls, facts: JoinFacts, memory: MemoryBudget) -> OperatorModel:
         """MESHJOIN with as large a window as the memory has room for."""
-        del sample  # rows are held as they come
-        split = split_memory(memory, relation, spec, scan_of(relation, spec))
+        relation = facts.relation
+        split = split_memory(memory, relation, facts.spec, scan_of(relation, facts.spec))
         page_bytes = max(relation.nbytes // max(relation.num_pages, 1), 1)
         return MeshModel(
             split.slots,
@@ -87,7 +87,7 @@ class MeshJoin(SemiStreamJoin):
             packet_rows=split.admit_rows,
         )
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
         relation = self.relation
         self._source = source = scan_of(relation, self.spec, self._asked_pages, self._null_counts)
         self._split = split = split_memory(self._memory, relation, self.spec, source)
@@ -120,18 +120,18 @@ class MeshJoin(SemiStreamJoin):
         self._run_watcher = watcher
 
     @property
-    def _disk_counts(self) -> DiskCounts:
+    def disk_counts(self) -> DiskCounts:
         return self._disk.counts + self._null_counts
 
-    def _pages_to_drain(self) -> int:
+    def pages_to_drain(self) -> int:
         if not self._window.packets:
             return 0
         return self._window.packets[-1].entered + self._scan.num_pages - self._scan.asked
 
-    def _pages_asked(self) -> int:
+    def pages_asked(self) -> int:
         return self._scan.asked - self._scan.position
 
-    def _push(self, batch: pa.RecordBatch) -> Results:
+    def feed(self, batch: pa.RecordBatch) -> Results:
         done = 0
         while done < batch.num_rows:
             admitted = self._admit(batch, done)
@@ -155,11 +155,11 @@ class MeshJoin(SemiStreamJoin):
         self.stats.packets += 1
         return rows
 
-    def _step(self) -> Results:
+    def turn(self) -> Results:
         yield from self._iterate()
         yield from self._emitter.emit(self._window)
 
-    def _flush(self) -> Results:
+    def drain(self) -> Results:
         while self._window.packets:
             yield from self._iterate()
 
@@ -221,13 +221,6 @@ class MeshJoin(SemiStreamJoin):
     def close(self) -> None:
         """End the background reader and close files."""
         self._scan.close()
-
-
-def require_steps(rows_per_step: int | None, pages_per_step: int | None) -> None:
-    """Refuse sizes of an iteration below 1."""
-    for option, value in (("rows_per_step", rows_per_step), ("pages_per_step", pages_per_step)):
-        if value is not None and value < 1:
-            raise InvalidArgument(f"{option} is {value}; it must be at least 1.")
 
 
 def scan_of(

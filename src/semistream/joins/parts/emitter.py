@@ -225,4 +225,4 @@ class Emitter:
 
 def _least_row_bytes(spec: JoinSpec) -> int:
     """Bytes of a result, but for what its strings have."""
-    return fixed_row_bytes(spec.stream_schema) + sum(column.fixed_bytes for column in spec.payload)
+    return spec.row_bytes + sum(column.fixed_bytes for column in spec.payload)

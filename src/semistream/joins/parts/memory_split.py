@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError
 from semistream.joins.condition.pair_check import PairCheck
 from semistream.joins.condition.run_codes import COMPUTED_ROW_BYTES
-from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.condition.spec import GUESSED_BYTES, JoinSpec
 from semistream.relation import AnyRelation, RunReader
-from semistream.relation.format.row_sizes import fixed_row_bytes
 from semistream.relation.null_keys import MOST_ROWS
 
 _RUN_BYTES = 4 << 20
@@ -22,11 +19,11 @@ _BATCH_BYTES = 1 << 20  # of a batch of results: who takes it apart row by row w
 _MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are ordered and verified
 _LEAST_MATCHES = 64
 LEAST_SLOTS = 16
+_MOST_SLOTS = 1 << 32
 _CHECK_BYTES = 4 << 20  # of the values of pairs that are checked together; a 16th of a large budget
 ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
 _ADMIT_RANGE_BYTES = 128  # the same with a range, and the bounds that it is made of
 _GROWTH = 16  # what checks and payload get for each part more
-_GUESSED_BYTES = 32  # of a string or nested value, until real ones are seen
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class MemorySplit:
         shares = shares or Shares()
         condition = spec.condition
         largest = max(relation.largest_page, largest_page)
-        tuple_bytes = expected_row_bytes(spec.stream_schema)
+        tuple_bytes = spec.expected_row_bytes
         widest = 2 * largest + 4096  # a row's values and their validity take less than twice its page
         wide_tuple = 4 * tuple_bytes + 4096
         least_staging = widest + wide_tuple
@@ -175,7 +172,7 @@ def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_byt
         return None, 0
     right = widest if check.right_bytes is None else check.right_bytes
     left = wide_tuple if check.left_bytes is None else check.left_bytes
-    ordinary = tuple_bytes + sum(column.fixed_bytes + _GUESSED_BYTES for column in check.relation_columns)
+    ordinary = tuple_bytes + sum(column.fixed_bytes + GUESSED_BYTES for column in check.relation_columns)
     least = max(PairCheck.pair_bytes(left + right), _LEAST_MATCHES * PairCheck.pair_bytes(ordinary))
     return None if check.left_bytes is not None else right, least
 
@@ -201,18 +198,16 @@ def admit_row_bytes(spec: JoinSpec) -> int:
     return ADMIT_ROW_BYTES if spec.condition.single_codes else _ADMIT_RANGE_BYTES
 
 
-def expected_row_bytes(schema: pa.Schema) -> int:
-    """Bytes of a row of the stream, as far as its types tell, and of its size where sizes differ."""
-    irregular = sum(1 for field in schema if field.type.num_buffers != 2 or field.type.num_fields)
-    return fixed_row_bytes(schema) + irregular * _GUESSED_BYTES + (8 if irregular else 0)
-
-
 def _most(room: int, cost: Callable[[int], int]) -> int:
-    """The most slots whose cost fits ``room``."""
-    low, high = LEAST_SLOTS, LEAST_SLOTS
-    while cost(high) <= room and high < 1 << 31:
-        low, high = high, high * 2
+    """The most slots whose cost fits ``room``: costs grow nearly in proportion, so a few guesses find it."""
+    low, high = LEAST_SLOTS, _MOST_SLOTS
+    fits, over = cost(low), cost(high)
+    if over <= room or fits > room:
+        return high - 1 if over <= room else low
     while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if cost(middle) <= room else (low, middle)
+        guess = low + (room - fits) * (high - low) // (over - fits)
+        for middle in {min(max(guess, low + 1), high - 1), min(max(guess + 1, low + 1), high - 1), (low + high) // 2}:
+            if low < middle < high:
+                taken = cost(middle)
+                low, fits, high, over = (middle, taken, high, over) if taken <= room else (low, fits, middle, taken)
     return low

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from semistream.budget import MemoryBudget
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.mesh.window import StreamWindow
-from semistream.joins.parts.memory_split import LEAST_SLOTS, MemorySplit, admit_row_bytes, expected_row_bytes
+from semistream.joins.parts.memory_split import LEAST_SLOTS, MemorySplit, admit_row_bytes
 from semistream.joins.ssij.input_buffer import InputBuffer
 from semistream.joins.ssij.page_cache import PageCache
 from semistream.relation import PageSlots, Relation
-from semistream.relation.format.row_sizes import fixed_row_bytes
 from semistream.relation.read.read_plan import plan_memory_bytes
 
 RUN_BUFFERS = 3  # sequences: the one that is joined, the next, and one that is being read
@@ -78,14 +77,14 @@ class IndexMemory:
         )
         budget.recharge("stream index", 0)  # it is charged by the tuple
         pool = budget.free - split.staging_bytes
-        row_bytes = tuple_bytes + expected_row_bytes(spec.stream_schema)
+        row_bytes = tuple_bytes + spec.expected_row_bytes
         input_cost = row_bytes + input_bytes + admit_row_bytes(spec)
         most_input = max(pool // 2 // input_cost, 1)
         input_rows = input_threshold or min(_MOST_INPUT, max(pool // 8 // input_cost, LEAST_SLOTS))
         input_rows = min(input_rows, most_input)
         most = _MOST_STREAM_IF_SCARCE if budget.limit <= _SCARCE * relation.nbytes else _MOST_STREAM
         stream_rows = stream_threshold or max(min(most, pool // 2 // row_bytes), 1)
-        stream_slots = min(stream_rows + input_rows, pool // (tuple_bytes + fixed_row_bytes(spec.stream_schema)) + 1)
+        stream_slots = min(stream_rows + input_rows, pool // (tuple_bytes + spec.row_bytes) + 1)
         planned = min(pages, _LEAST_PLANNED + pool // 16 // _PLANNED_PAGE_BYTES)
         admit_rows = min(split.admit_rows, input_rows)
         budget.charge("page index", max(planned - _LEAST_PLANNED, 0) * _PLANNED_PAGE_BYTES)

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
-from semistream.errors import InvalidArgument
-from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
+from semistream.joins.base import JoinArguments, SemiStreamJoin
 from semistream.joins.condition.run_codes import RunCodes
 from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.join_facts import JoinFacts
+from semistream.joins.loop import Results
 from semistream.joins.mesh.window import StreamWindow
 from semistream.joins.parts.emitter import Emitter
 from semistream.joins.parts.intake import Intake
-from semistream.joins.parts.memory_split import expected_row_bytes
+from semistream.joins.parts.options import Check, at_least, one_of
 from semistream.joins.ssij.cost_model import IndexModel
 from semistream.joins.ssij.input_buffer import InputBuffer
 from semistream.joins.ssij.kernels import CACHED, WAITS, look_up, next_wanted
 from semistream.joins.ssij.memory import RUN_BUFFERS, IndexMemory
 from semistream.joins.ssij.page_cache import PageCache
-from semistream.joins.ssij.replacement import replacement
+from semistream.joins.ssij.replacement import POLICIES, Replacement
 from semistream.kernels.array_types import Bools, Int32s, Int64s
 from semistream.relation import (
-    AnyRelation,
     PageRun,
     PageSequence,
     PageSlots,
@@ -88,11 +88,18 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
 
     name = "index"
     needs_index = True
+    options: ClassVar[Mapping[str, Check]] = {
+        "input_threshold": at_least(1),
+        "stream_threshold": at_least(1),
+        "pages_per_read": at_least(1),
+        "plan": one_of("optimal", "greedy"),
+        "cache_policy": one_of(*POLICIES),
+    }
 
     def __init__(
         self,
         relation: Relation,
-        stream_schema: pa.Schema,
+        stream: pa.Schema | JoinSpec,
         *,
         input_threshold: int | None = None,
         stream_threshold: int | None = None,
@@ -101,29 +108,22 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         cache_policy: str = "utility",
         **arguments: Unpack[JoinArguments],
     ) -> None:
-        super().__init__(relation, stream_schema, **arguments)
-        options = {
+        thresholds = {
             "input_threshold": input_threshold,
             "stream_threshold": stream_threshold,
             "pages_per_read": pages_per_read,
         }
-        for option, value in options.items():
-            if value is not None and value < 1:
-                raise InvalidArgument(f"{option} is {value}; it must be at least 1.")
-        if plan not in _PLANS:
-            raise InvalidArgument(f"plan is {plan!r}; give {' or '.join(map(repr, _PLANS))}.")
-        self._policy = replacement(cache_policy)
-        self._options = options
+        self.require_options({**thresholds, "plan": plan, "cache_policy": cache_policy})
+        self._policy: Replacement = POLICIES[cache_policy]()
+        self._thresholds = thresholds
         self._plans_greedily = plan == "greedy"
         self._carried: PageCache | None = None  # what is cached stays so when the join is arranged anew
-        self._put_together()
+        super().__init__(relation, stream, **arguments)
 
     @classmethod
-    def model(
-        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
-    ) -> IndexModel:
+    def model(cls, facts: JoinFacts, memory: MemoryBudget) -> IndexModel:
         """SSIJ whose cache has what the pool leaves when a join phase begins: what it keeps is chosen then."""
-        del sample  # rows are held as they come
+        relation, spec = facts.relation, facts.spec
         assert isinstance(relation, Relation)
         layout = IndexMemory.of(
             memory, relation, spec, input_threshold=None, stream_threshold=None, pages_per_read=None
@@ -131,16 +131,14 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         return IndexModel(
             input_rows=layout.input_rows,
             stream_rows=layout.stream_rows,
-            cached_pages=PageCache.room_beside(
-                relation, layout.pool, layout.waiting_bytes(expected_row_bytes(spec.stream_schema))
-            ),
+            cached_pages=PageCache.room_beside(relation, layout.pool, layout.waiting_bytes(spec.expected_row_bytes)),
             run_bytes=layout.split.run_bytes,
             run_pages=layout.split.run_pages,
         )
 
-    def _arrange(self) -> None:
+    def arrange(self) -> None:
         relation, budget = self.relation, self._memory
-        memory = IndexMemory.of(budget, relation, self.spec, **self._options)
+        memory = IndexMemory.of(budget, relation, self.spec, **self._thresholds)
         self._slots = PageSlots.of(relation.table)
         self._cache = self._carried = self._arrange_cache(memory.pool)
         self._pool = memory.pool - self._cache.frame_index_bytes
@@ -181,21 +179,21 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         """SB_thresh: waiting tuples that start a join phase."""
         return self._layout.stream_rows
 
-    def _pages_to_drain(self) -> int:
+    def pages_to_drain(self) -> int:
         """Pages to read: those awaited, and those of tuples that were not looked up yet, of a single code one each."""
         pages = self.relation.num_pages
         if self._input.rows and not self.spec.condition.single_codes:
             return pages
         return min(self._awaited + self._input.rows, pages)
 
-    def _push(self, batch: pa.RecordBatch) -> Results:
+    def feed(self, batch: pa.RecordBatch) -> Results:
         done = 0
         while done < batch.num_rows:
             yield from self._due_phases()
             admitted = self._admit(batch, done)
             done += admitted
             if admitted == 0:
-                yield from self._step()
+                yield from self.turn()
         yield from self._due_phases()
 
     def _due_phases(self) -> Results:
@@ -208,7 +206,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
             else:
                 return
 
-    def _step(self) -> Results:
+    def turn(self) -> Results:
         """One phase, whether a threshold is reached or not."""
         if self._input.rows:
             yield from self._online_phase()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int32s
 
 
@@ -57,11 +56,5 @@ class LeastRecentlyUsed:
         self._phase += 1
 
 
-_POLICIES: dict[str, type[Utility] | type[LeastRecentlyUsed]] = {"utility": Utility, "lru": LeastRecentlyUsed}
-
-
-def replacement(policy: str) -> Replacement:
-    """The rule by name."""
-    if policy not in _POLICIES:
-        raise InvalidArgument(f"cache_policy is {policy!r}; give {' or '.join(map(repr, _POLICIES))}.")
-    return _POLICIES[policy]()
+POLICIES: dict[str, type[Utility] | type[LeastRecentlyUsed]] = {"utility": Utility, "lru": LeastRecentlyUsed}
+"""The rules by name."""

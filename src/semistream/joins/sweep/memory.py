@@ -17,12 +17,12 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.errors import BudgetError
 from semistream.joins.condition.spec import JoinSpec
-from semistream.joins.parts.memory_split import MemorySplit, Shares, expected_row_bytes
+from semistream.joins.join_facts import JoinFacts
+from semistream.joins.parts.memory_split import MemorySplit, Shares
 from semistream.joins.sweep.kernels.pack import value_span
 from semistream.joins.sweep.levels import NARROW
-from semistream.joins.sweep.packing import PackedColumn, PackedValues, is_packable
 from semistream.joins.sweep.route import PageSweep
-from semistream.joins.sweep.stream_buffer import StreamBuffer
+from semistream.joins.sweep.row_packing import RowPacking
 from semistream.relation import Relation
 
 _RUNS = 3  # that are read ahead or joined at once
@@ -30,32 +30,11 @@ _SCARCE_PAGES = 48  # of R: with less memory one run is read at a time, so that 
 _RUNS_SHARE = 4  # one part in so many of the memory is for runs
 _LEAST_RUN_BYTES = 640 << 10  # rather than shorter runs there are fewer
 _SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=16, admit=9)
-_HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
-_ADMIT_IN_PLACE = 24  # bytes to sort a tuple whose code is a column of the stream
+_IN_PLACE_SHARES = replace(_SHARES, admit_bytes=24)  # to sort a tuple whose code is a column of the stream
 _BATCH_BYTES = 8 << 20  # of a batch of results, if that much is kept for them: the larger, the fewer steps
 _SMALL = 10  # one part in so many of what tuples have, at most, is for batches that wait for others
 _LEAST_ROWS = 256  # of a level, for which it is worth it that smaller batches wait for others
 _LEVELS = 4  # at least; but the fewer and larger they are, the faster they are joined
-
-
-@dataclass(frozen=True)
-class StoredCodes:
-    """How the codes of waiting tuples are stored: as the stream's ``column`` that they are, if there is one, and
-    without their lowest ``shift`` bits.
-    """
-
-    column: int | None
-    shift: int
-
-    @classmethod
-    def of(cls, relation: Relation, spec: JoinSpec) -> StoredCodes:
-        """How those of a join are."""
-        condition, codec, schema = spec.condition, relation.codec, spec.stream_schema
-        shift = _HASH_SHIFT if condition.single_codes and not codec.ordered else 0
-        if condition.access != "equality" or not codec.in_place_code:
-            return cls(None, shift)
-        column = schema.get_field_index(condition.stream_keys[0])
-        return cls(column if schema.types[column] == codec.types[0] else None, shift)
 
 
 @dataclass(frozen=True)
@@ -66,22 +45,16 @@ class SweepMemory:
 
     split: MemorySplit
     runs: int
-    codes: StoredCodes
     level_rows: int
     small_rows: int
     small_bytes: int
     buffer_bytes: int
 
     @classmethod
-    def of(cls, budget: MemoryBudget, relation: Relation, spec: JoinSpec, *, purpose: str) -> SweepMemory:
+    def of(
+        cls, budget: MemoryBudget, relation: Relation, spec: JoinSpec, packing: RowPacking, *, purpose: str
+    ) -> SweepMemory:
         """Lay out ``budget``, of which nothing may be in use."""
-        schema, codes = spec.stream_schema, StoredCodes.of(relation, spec)
-        index_bytes = partial(
-            StreamBuffer.index_bytes,
-            code_stored=codes.column is not None,
-            single_codes=spec.condition.single_codes,
-            code_shift=codes.shift,
-        )
         split_into = partial(
             MemorySplit.of,
             budget,
@@ -89,12 +62,12 @@ class SweepMemory:
             spec,
             purpose=purpose,
             index_bytes=relation.table.memory_bytes + PageSweep.memory_bytes(relation.num_pages),
-            slots_bytes=index_bytes,
+            slots_bytes=packing.index_bytes,
         )
-        shares = replace(_SHARES, admit_bytes=None if codes.column is None else _ADMIT_IN_PLACE)
+        shares = _SHARES if packing.code_column is None else _IN_PLACE_SHARES
         split, runs = _split(split_into, shares, budget.limit, relation.largest_page)
-        row_bytes, unpacked_bytes = _row_bytes(schema)
-        packed_bytes = split.payload_bytes * (row_bytes - unpacked_bytes) // row_bytes
+        row_bytes = spec.expected_row_bytes
+        packed_bytes = split.payload_bytes * (row_bytes - packing.unpacked_row_bytes) // row_bytes
         level_rows = max(min(split.admit_rows, split.slots // _LEVELS), 1)
         small_rows = level_rows - 1 if level_rows >= _LEAST_ROWS else 0
         small_bytes = min(small_rows * row_bytes, packed_bytes // _SMALL)
@@ -102,11 +75,10 @@ class SweepMemory:
         return cls(
             split=replace(split, batch_bytes=min(split.staging_bytes, _BATCH_BYTES)),
             runs=runs,
-            codes=codes,
             level_rows=level_rows,
             small_rows=small_rows,
             small_bytes=small_bytes,
-            buffer_bytes=packed_bytes + index_bytes(split.slots) - small_bytes,  # the index is charged for
+            buffer_bytes=packed_bytes + packing.index_bytes(split.slots) - small_bytes,  # the index is charged for
         )
 
 
@@ -117,11 +89,6 @@ def _split(split_into: partial[MemorySplit], shares: Shares, limit: int, largest
         with suppress(BudgetError):
             return split_into(run_buffers=runs, shares=replace(shares, run=_RUNS_SHARE * runs)), runs
     return split_into(run_buffers=1, shares=shares), 1
-
-
-def _row_bytes(schema: pa.Schema) -> tuple[int, int]:
-    """Bytes expected of a stream row, and of its columns that cannot be packed."""
-    return expected_row_bytes(schema), expected_row_bytes(StreamBuffer.unpacked_columns(schema))
 
 
 class SmallBatches:
@@ -167,36 +134,14 @@ class WaitingRows:
     counting: tuple[tuple[int, float], ...] = ()
 
     @classmethod
-    def of(
-        cls, relation: Relation, spec: JoinSpec, sample: pa.RecordBatch | None, codes: StoredCodes, level_rows: int
-    ) -> WaitingRows:
-        """What a sample tells. Without one, all but codes take what their types do, and codes what R's need."""
-        schema, condition = spec.stream_schema, spec.condition
-        if sample is None or sample.num_rows == 0:
-            most = StreamBuffer.most_bytes(
-                1,
-                schema,
-                code_stored=codes.column is not None,
-                single_codes=condition.single_codes,
-                code_shift=codes.shift,
-            )
-            table = relation.table
-            span = int(table.last_code.max(initial=0)) - int(table.first_code.min(initial=0))
-            narrow = condition.single_codes and not codes.shift and span < 1 << (8 * NARROW)
-            return cls(most - (8 - NARROW if narrow else 0), level_rows)
-        rows = sample.slice(0, level_rows)
-        stored = StreamBuffer(
-            schema,
-            4 * rows.nbytes + (1 << 16),
-            rows.num_rows,
-            codes.column,
-            single_codes=condition.single_codes,
-            code_shift=codes.shift,
-        ).stored_row_bytes(rows, condition.ranges(rows))
-        integers = {i: PackedColumn(t) for i, t in enumerate(schema.types) if is_packable(t) and i != codes.column}
-        parts = [part for i, column in integers.items() for part in column.integers(rows.column(i))]
-        counting = [(PackedValues.of(part).width, step) for part in parts if (step := _step(part))]
-        return cls(stored, level_rows, tuple(counting))
+    def of(cls, facts: JoinFacts, packing: RowPacking, level_rows: int) -> WaitingRows:
+        """Measure the sample. Without one, codes take what R's span needs, and values what their types take."""
+        if facts.rows is None:
+            narrow = packing.single_codes and not packing.code_shift and _spans_little(facts)
+            return cls(packing.most_row_bytes - (8 - NARROW if narrow else 0), level_rows)
+        rows = min(facts.rows.num_rows, level_rows)
+        row_bytes, counting = facts.once(("packed rows", rows), lambda: _measure(facts, packing, rows))
+        return cls(row_bytes, level_rows, counting)
 
     def __call__(self, spread: float) -> int:
         """Bytes of a tuple if the stream has ``spread`` for each that waits."""
@@ -204,7 +149,24 @@ class WaitingRows:
         return self.row_bytes + sum(max(_width(step * rows) - width, 0) for width, step in self.counting)
 
 
-def _step(values: np.ndarray) -> float:
+def _spans_little(facts: JoinFacts) -> bool:
+    """True if R's codes lie so close together that a waiting tuple's code is stored in ``NARROW`` bytes."""
+    assert isinstance(facts.relation, Relation)
+    table = facts.relation.table
+    span = facts.once("code span", lambda: int(table.last_code.max(initial=0)) - int(table.first_code.min(initial=0)))
+    return span < 1 << (8 * NARROW)
+
+
+def _measure(facts: JoinFacts, packing: RowPacking, rows: int) -> tuple[int, tuple[tuple[int, float], ...]]:
+    """Bytes of a packed row of the sample's first ``rows``, and the columns that count on there."""
+    assert facts.rows is not None
+    assert facts.ranges is not None
+    packed = packing.pack(facts.rows.slice(0, rows), facts.ranges.first(rows))
+    parts = [part for parts in packed.values.values() for part in parts]
+    return packed.row_bytes, tuple((part.width, step) for part in parts if (step := _growth_per_row(part.values)))
+
+
+def _growth_per_row(values: np.ndarray) -> float:
     """How much values count on from one to the next, on average; 0 if they do not."""
     half = values.size // 2
     if half == 0:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from itertools import chain
-from typing import Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
-from semistream.joins.base import JoinArguments, Results, SemiStreamJoin
-from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.base import SemiStreamJoin
+from semistream.joins.join_facts import JoinFacts
+from semistream.joins.loop import Results
 from semistream.joins.parts.emitter import Emitter
 from semistream.joins.parts.intake import Intake, Taken
 from semistream.joins.sweep.byte_ring import Place, aligned
@@ -21,9 +21,10 @@ from semistream.joins.sweep.levels import Level, LevelView
 from semistream.joins.sweep.memory import SmallBatches, SweepMemory, WaitingRows
 from semistream.joins.sweep.packing import RowRanges
 from semistream.joins.sweep.route import PageSweep
+from semistream.joins.sweep.row_packing import RowPacking
 from semistream.joins.sweep.stream_buffer import StreamBuffer
 from semistream.kernels.array_types import Int64s
-from semistream.relation import AnyRelation, Relation
+from semistream.relation import Relation
 from semistream.relation.read.disk import allocate_buffers
 from semistream.relation.read.run_reader import RunReader
 
@@ -57,51 +58,40 @@ class SweepJoin(SemiStreamJoin):
     name = "sweep"
     needs_index = True
 
-    def __init__(self, relation: Relation, stream_schema: pa.Schema, **arguments: Unpack[JoinArguments]) -> None:
-        super().__init__(relation, stream_schema, **arguments)
-        self._put_together()
-
     @classmethod
-    def model(
-        cls, relation: AnyRelation, spec: JoinSpec, memory: MemoryBudget, sample: pa.RecordBatch | None = None
-    ) -> SweepModel:
+    def model(cls, facts: JoinFacts, memory: MemoryBudget) -> SweepModel:
         """A sweep whose levels hold rows like those of the sample."""
+        relation, spec = facts.relation, facts.spec
         assert isinstance(relation, Relation)
-        layout = SweepMemory.of(memory, relation, spec, purpose=f"a {cls.name} join with {relation.path}")
-        in_order = bool(np.all(np.diff(relation.table.scan_order()) > 0))
-        trims = spec.condition.single_codes and in_order and not StreamBuffer.unpacked_columns(spec.stream_schema)
+        packing = facts.once("row packing", lambda: RowPacking.of(relation, spec))
+        in_order = facts.once("in key order", lambda: bool(np.all(np.diff(relation.table.scan_order()) > 0)))
+        layout = SweepMemory.of(memory, relation, spec, packing, purpose=f"a {cls.name} join with {relation.path}")
         return SweepModel(
             buffer_bytes=layout.buffer_bytes,
             level_rows=layout.level_rows,
             run_bytes=layout.split.run_bytes,
-            trims=trims,
-            row_bytes=WaitingRows.of(relation, spec, sample, layout.codes, layout.level_rows),
+            trims=packing.single_codes and in_order and not packing.unpacked,
+            row_bytes=WaitingRows.of(facts, packing, layout.level_rows),
             batch_rows=Emitter.capacity(spec, layout.split),
             runs=layout.runs,
         )
 
-    def _arrange(self) -> None:
-        relation, condition, schema = self.relation, self.spec.condition, self.spec.stream_schema
-        memory = SweepMemory.of(self._memory, relation, self.spec, purpose=f"a {self.name} join with {relation.path}")
+    def arrange(self) -> None:
+        relation, spec = self.relation, self.spec
+        packing = RowPacking.of(relation, spec)
+        memory = SweepMemory.of(
+            self._memory, relation, spec, packing, purpose=f"a {self.name} join with {relation.path}"
+        )
         split = memory.split
         self._level_rows = memory.level_rows
         self._small = SmallBatches(memory.small_rows, memory.small_bytes)
         run_buffer = RunReader.memory_bytes(split.run_bytes, 1, len(relation.table.segments))
         *run_buffers, waiting = allocate_buffers([*([run_buffer] * memory.runs), aligned(memory.buffer_bytes)])
-        self._buffer = StreamBuffer(
-            schema,
-            memory.buffer_bytes,
-            memory.level_rows,
-            memory.codes.column,
-            single_codes=condition.single_codes,
-            code_shift=memory.codes.shift,
-            memory=waiting,
-        )
-        unpacked = self._buffer.unpacked
-        payload_bytes = self._memory.free - split.staging_bytes if unpacked else self._buffer.widest
+        self._buffer = StreamBuffer(packing, memory.buffer_bytes, memory.level_rows, memory=waiting)
+        payload_bytes = self._memory.free - split.staging_bytes if packing.unpacked else self._buffer.widest
         split = replace(split, payload_bytes=payload_bytes)
-        self._intake = Intake(self.spec, split, self._memory, keeps_batches=False, columns=unpacked)
-        self._emitter = Emitter(self.spec, split, self._memory)
+        self._intake = Intake(spec, split, self._memory, keeps_batches=False, columns=packing.unpacked)
+        self._emitter = Emitter(spec, split, self._memory)
         self._number = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._reader = relation.reader(
@@ -122,7 +112,7 @@ class SweepJoin(SemiStreamJoin):
             relation.num_rows,
             level_rows=memory.level_rows,
             buffer_bytes=memory.buffer_bytes,
-            trims=condition.single_codes and not unpacked and self._sweep.in_key_order,
+            trims=packing.single_codes and not packing.unpacked and self._sweep.in_key_order,
         )
         self._trimmed = 0  # the count at which tuples were last let go before their level
 
@@ -141,13 +131,13 @@ class SweepJoin(SemiStreamJoin):
         """The most that is read at once."""
         return self._reader.run_bytes
 
-    def _pages_to_drain(self) -> int:
+    def pages_to_drain(self) -> int:
         return min(self._sweep.pages_wanted + self._small.rows, self.relation.num_pages)
 
-    def _pages_asked(self) -> int:
+    def pages_asked(self) -> int:
         return self._reader.pages_waiting
 
-    def _push(self, batch: pa.RecordBatch) -> Results:
+    def feed(self, batch: pa.RecordBatch) -> Results:
         """Take tuples in a whole level at a time, however many come: what is left over waits for others."""
         self._intake.require_narrow(batch)
         while batch.num_rows:
@@ -248,7 +238,7 @@ class SweepJoin(SemiStreamJoin):
         self.stats.inserts += level.matchable
         return rows
 
-    def _step(self) -> Results:
+    def turn(self) -> Results:
         yield from self._take_in_small()
         yield from self._iterate()
 
@@ -256,7 +246,7 @@ class SweepJoin(SemiStreamJoin):
         self._in_before = self._small.rows
         yield from self._take_in(self._small.take())
 
-    def _flush(self) -> Results:
+    def drain(self) -> Results:
         yield from self._take_in_small()
         while self._buffer.levels:
             yield from self._iterate()

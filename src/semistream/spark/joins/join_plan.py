@@ -13,10 +13,9 @@ import pyarrow.compute as pc
 from semistream.budget import parse_bytes
 from semistream.costs.profiles import machine_for
 from semistream.errors import BudgetError, InvalidArgument, RelationError
-from semistream.joined_stream import require_options
 from semistream.joins.base import JoinArguments, SemiStreamJoin
 from semistream.joins.condition.condition import Access, JoinOn, key_pairs
-from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.condition.spec import JoinSpec, JoinTerms
 from semistream.joins.condition.where import Where, where_parts
 from semistream.joins.engine.operator import EngineJoin
 from semistream.joins.lookup.resident import ResidentJoin
@@ -70,17 +69,18 @@ class JoinPlan:
         disk: str = "auto",
         holds_small: bool | None = None,
     ) -> JoinPlan:
-        """Check a join as a user writes it, by making its operator once, as every worker will.
+        """Check a join as a user writes it, as every worker's operator will; none is made for it here.
 
         It ``holds_small`` versions of R if that is said, or if the choice is left to us and no options are given.
         """
         spec = JoinSpec.of(relation, stream_schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
         machine = machine_for(relation.path)  # the driver's: workers are taken to be like it
         memory_bytes = parse_bytes(memory, of=relation.nbytes)
-        kind = choose_operator(operator, relation, spec, memory_bytes, machine=machine, batch_rows=_BATCH_ROWS)
+        kind = choose_operator(operator, relation, spec, memory_bytes, machine=machine, batch_rows=_BATCH_ROWS).kind
         if operator == "auto" and kind is ResidentJoin:
             kind = usual_operator(spec)  # for versions that have outgrown the memory
-        _require_options(kind, {**options, "disk": disk})
+        _require_sendable({**options, "disk": disk})
+        kind.check(relation, spec, memory_bytes, {**options, "disk": disk})
         arguments: dict[str, Hashable] = {
             "on": None if on is None else tuple(key_pairs(on).items()),
             "where": tuple(part if isinstance(part, str) else _Sent.of(part) for part in where_parts(where)),
@@ -92,20 +92,19 @@ class JoinPlan:
             **({"machine": machine} if issubclass(kind, EngineJoin) else {}),
             **options,
         }
-        with _make_operator(kind, relation, stream_schema, arguments) as made:
-            return cls(
-                path=str(relation.path.absolute()),
-                stream_schema=stream_schema,
-                operator=kind,
-                arguments=tuple(sorted(arguments.items())),
-                key=relation.key,
-                key_types=relation.codec.types,
-                access=made.spec.condition.access,
-                stream_keys=made.spec.condition.stream_keys,
-                schema=made.schema,
-                spark_schema=carried_schema(made.schema),
-                holds_small=(operator == "auto" and not options) if holds_small is None else holds_small,
-            )
+        return cls(
+            path=str(relation.path.absolute()),
+            stream_schema=stream_schema,
+            operator=kind,
+            arguments=tuple(sorted(arguments.items())),
+            key=relation.key,
+            key_types=relation.codec.types,
+            access=spec.condition.access,
+            stream_keys=spec.condition.stream_keys,
+            schema=spec.schema,
+            spark_schema=carried_schema(spec.schema),
+            holds_small=(operator == "auto" and not options) if holds_small is None else holds_small,
+        )
 
     @property
     def memory_bytes(self) -> int:
@@ -116,33 +115,38 @@ class JoinPlan:
 
     def open_operator(self, relation: Relation) -> SemiStreamJoin:
         """The operator over a version of R, or a part of it, that gives the columns the plan promises."""
-        made = self._resident(relation) or _make_operator(
-            self.operator, relation, self.stream_schema, dict(self.arguments)
-        )
-        if made.schema != self.schema:
-            made.close()
+        spec, arguments = self._spec(relation), self._operator_arguments
+        if spec.schema != self.schema:
             raise self._changed(relation)
-        return made
+        kind = self._kind(relation, spec)
+        if kind is not self.operator:
+            arguments = {name: value for name, value in arguments.items() if name in JoinArguments.__annotations__}
+        return kind(relation, spec, **arguments)
 
     def operator_for(self, relation: Relation) -> type[SemiStreamJoin]:
-        """What a version of R is joined by."""
-        held = self._resident(relation)
-        if held is None:
+        """The operator that joins a version of R."""
+        return self._kind(relation, self._spec(relation))
+
+    def _kind(self, relation: Relation, spec: JoinSpec) -> type[SemiStreamJoin]:
+        """All of R is held in memory if the plan says so and it fits."""
+        if not self.holds_small or self.access == "scan":
             return self.operator
-        held.close()
+        try:
+            ResidentJoin.check(relation, spec, self.memory_bytes, {})
+        except BudgetError:
+            return self.operator
         return ResidentJoin
 
-    def _resident(self, relation: Relation) -> ResidentJoin | None:
-        """A join with all of R in memory, if it is to be held and fits."""
-        if not self.holds_small or self.access == "scan":
-            return None
-        arguments = {name: value for name, value in self.arguments if name in JoinArguments.__annotations__}
-        try:
-            made = _make_operator(ResidentJoin, relation, self.stream_schema, arguments)
-        except BudgetError:
-            return None
-        assert isinstance(made, ResidentJoin)
-        return made
+    def _spec(self, relation: Relation) -> JoinSpec:
+        """The join resolved against a version of R."""
+        terms: dict[str, Any] = {name: value for name, value in self.arguments if name in JoinTerms.__annotations__}
+        terms["on"] = None if terms["on"] is None else dict(terms["on"])
+        terms["where"] = [part if isinstance(part, str) else part.expression for part in terms["where"]]
+        return JoinSpec.of(relation, self.stream_schema, **terms)
+
+    @property
+    def _operator_arguments(self) -> dict[str, Any]:
+        return {name: value for name, value in self.arguments if name not in JoinTerms.__annotations__}
 
     def require_same_key(self, relation: Relation) -> None:
         """Refuse a version of R whose key is not the one that the stream was planned and routed for."""
@@ -172,20 +176,8 @@ class _Sent:
         return pickle.loads(self.content)
 
 
-def _make_operator(
-    kind: type[SemiStreamJoin], relation: Relation, stream_schema: pa.Schema, arguments: Mapping[str, Any]
-) -> SemiStreamJoin:
-    on, where = arguments["on"], arguments["where"]
-    resolved = {
-        "on": None if on is None else dict(on),
-        "where": [part if isinstance(part, str) else part.expression for part in where],
-    }
-    return kind(relation, stream_schema, **{**arguments, **resolved})
-
-
-def _require_options(operator: type[SemiStreamJoin], options: Mapping[str, Any]) -> None:
-    """Refuse options that the operator does not have, and values that cannot travel to a worker."""
-    require_options(operator, options)
+def _require_sendable(options: Mapping[str, Any]) -> None:
+    """Refuse values that cannot travel to a worker."""
     for name, value in options.items():
         if not isinstance(value, str | int | float | bool | None):
             raise InvalidArgument(

@@ -1,0 +1,119 @@
+"""RowPacking: how stream tuples are packed while they wait for a sweep, and the bytes that this takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.joins.condition.spec import JoinSpec, expected_row_bytes
+from semistream.joins.sweep.byte_ring import aligned
+from semistream.joins.sweep.levels import NARROW
+from semistream.joins.sweep.packing import PackedBinary, PackedColumn, PackedStrings, PackedValues, is_packable
+from semistream.keys import CodeRanges
+from semistream.relation import Relation
+from semistream.relation.format.row_sizes import fixed_row_bytes, is_binary
+
+_HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """A batch ready to be stored: its codes, and its columns as narrow as their values allow.
+
+    ``row_bytes`` is the average for a row, ``padding`` what a level takes besides its rows. ``ends`` has the bytes up
+    to the end of each row if rows differ in size.
+    """
+
+    codes: PackedValues
+    values: dict[int, list[PackedValues]]
+    nulls: dict[int, pa.Array]
+    strings: list[PackedStrings]
+    padding: int
+    row_bytes: int
+    ends: np.ndarray | None
+
+    def fitting(self, rows: int, nbytes: int) -> int:
+        """Number of rows, from the first on, that fit in ``nbytes``."""
+        if self.ends is None:
+            return max(min(rows, nbytes // self.row_bytes), 0)
+        return int(np.searchsorted(self.ends, nbytes, "right"))
+
+
+class RowPacking:
+    """The layout of waiting stream tuples of one join.
+
+    A tuple's key code is stored in the stream's ``code_column`` where that column is the code itself. The lowest
+    ``code_shift`` bits of a hash are left out: 4 of 8 bytes tell nearly all keys apart, and pairs are checked anyway.
+    With ``single_codes`` each tuple asks for one code, else for a range. Columns that are neither numbers nor strings
+    cannot be packed (``unpacked``) and stay in an Arrow batch.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, code_column: int | None = None, *, single_codes: bool = True, code_shift: int = 0
+    ) -> None:
+        self.schema = schema
+        self.code_column = code_column
+        self.single_codes = single_codes
+        self.code_shift = code_shift
+        self.integers = {i: PackedColumn(t) for i, t in enumerate(schema.types) if is_packable(t)}
+        self.binary = {i: PackedBinary(t) for i, t in enumerate(schema.types) if is_binary(t)}
+        self.columns: dict[int, PackedColumn | PackedBinary] = {**self.integers, **self.binary}
+        self.unpacked = [i for i in range(len(schema)) if i not in self.columns]
+        unpacked = pa.schema([schema.field(i) for i in self.unpacked])
+        self.unpacked_row_bytes = expected_row_bytes(unpacked)
+        self.most_row_bytes = self.index_bytes(1) + fixed_row_bytes(schema) - fixed_row_bytes(unpacked)
+
+    @classmethod
+    def of(cls, relation: Relation, spec: JoinSpec) -> RowPacking:
+        """The packing for a join with R."""
+        condition, codec, schema = spec.condition, relation.codec, spec.stream_schema
+        single = condition.single_codes
+        shift = _HASH_SHIFT if single and not codec.ordered else 0
+        column = None
+        if condition.access == "equality" and codec.in_place_code:
+            found = schema.get_field_index(condition.stream_keys[0])
+            column = found if schema.types[found] == codec.types[0] else None
+        return cls(schema, column, single_codes=single, code_shift=shift)
+
+    def index_bytes(self, rows: int) -> int:
+        """Bytes of the codes and flags of ``rows``, if nothing can be made narrower."""
+        code_bytes = 0 if self.code_column is not None else NARROW if self.code_shift >= 32 else 8
+        return rows * (code_bytes + 1 + (0 if self.single_codes else 16))
+
+    def pack(self, batch: pa.RecordBatch, ranges: CodeRanges) -> PackedRows:
+        """Find out how narrow the rows of a batch can be stored; nothing is copied yet."""
+        values = {
+            i: [PackedValues.of(part) for part in column.integers(batch.column(i))]
+            for i, column in self.integers.items()
+            if i != self.code_column
+        }
+        codes = self._codes(ranges)
+        nulls = {i: batch.column(i).is_valid() for i in self.columns if batch.column(i).null_count}
+        widths = [codes.width, 1, *(part.width for parts in values.values() for part in parts)]
+        widths += [1] * len(nulls) + ([] if self.single_codes else [8, 8])
+        strings = [PackedStrings.of(batch.column(i)) for i in self.binary]
+        padding = aligned(1) * (len(widths) + 2 * len(strings)) + sum(some.prefix for some in strings)
+        return PackedRows(codes, values, nulls, strings, padding, *_row_bytes(batch.num_rows, sum(widths), strings))
+
+    def _codes(self, ranges: CodeRanges) -> PackedValues:
+        """The codes that tuples ask for, or the first of each range."""
+        if not self.single_codes:
+            return PackedValues(ranges.low, 8)
+        codes = ranges.low >> self.code_shift if self.code_shift else ranges.low
+        possible = codes if ranges.possible is None else codes[ranges.possible]
+        return PackedValues.of(possible, widths=(NARROW, 8))._replace(values=codes)
+
+
+def _row_bytes(rows: int, width: int, strings: Sequence[PackedStrings]) -> tuple[int, np.ndarray | None]:
+    """Bytes of a row on average, and the end of each if they differ."""
+    width += sum(some.row_bytes for some in strings)
+    varying = [some for some in strings if some.varying]
+    if not varying or not rows:
+        return width, None
+    ends = np.arange(1, rows + 1) * width
+    for some in varying:
+        ends += some.own_ends
+    return -(-int(ends[-1]) // rows), ends
