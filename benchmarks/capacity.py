@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from benchmarks.workload import stream_batches
-from semistream.spark.pipelines.batch_report import BatchReport
+from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.spark.pipelines.pipeline import Pipeline
 
 _FILE_ROWS, _CONTENTS = 1_000_000, 4  # of a file, and how many of them differ

@@ -37,7 +37,7 @@ from benchmarks.running_pipeline import RunningPipeline, python_seconds
 from benchmarks.spark_join import SETTINGS, WORKER_MEMORY
 from benchmarks.workload import relation, relation_parquet, relation_rows, stream_batches
 from semistream import Relation
-from semistream.spark.pipelines.batch_report import BatchReport
+from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.spark.pipelines.pipeline import Pipeline
 
 TIMES = (0.5, 1.0, 2.0, 4.0)

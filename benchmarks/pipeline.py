@@ -25,8 +25,8 @@ from benchmarks.report import Report
 from benchmarks.spark_join import SETTINGS, WORKER_MEMORY, Effort, batch_rates, link_files, write_stream
 from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows
 from semistream import Relation
-from semistream.spark.joins.join_plan import JoinPlan
-from semistream.spark.joins.worker_joins import WORKER_JOINS
+from semistream.pipelines.plan.join_plan import JoinPlan
+from semistream.pipelines.task.worker_joins import WORKER_JOINS
 from semistream.spark.pipelines.pipeline import Pipeline
 from semistream.spark.session import worker_interpreter
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from benchmarks.local_spark import CORES
-from semistream.spark.pipelines.batch_report import BatchReport
+from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.spark.pipelines.pipeline import Pipeline
 
 _MOST_S = 120.0  # that a batch takes, or else something is wrong

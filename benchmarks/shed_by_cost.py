@@ -20,10 +20,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from experiments.cost_aware_top_w import CostAwareTopW
 
 from semistream import EngineJoin, Relation
 from semistream.datasets import Zipf
-from semistream.shedding import CostAwareTopW, StreamPart, TopW
+from semistream.shedding import StreamPart, TopW
 
 STREAM_SKEWS = (0.5, 1.0, 1.5)
 RELATION_SKEW = 0.5

@@ -1,4 +1,4 @@
-"""The way of one ``semistream.join`` with ``operator="auto"``: files, functions and calls, and seconds to the first push."""
+"""The walk of one ``semistream.join`` with ``operator="auto"``: files, functions, calls, and time to the first push."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import statistics
 import sys
 import tempfile
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from types import FrameType
@@ -31,7 +32,7 @@ class _Walk:
         self.after: Counter[_Function] = Counter()
         self._counts = self.before
 
-    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
         if event != "call" or not code.co_filename.startswith(_PACKAGE):
             return
@@ -59,10 +60,8 @@ def _seconds_to_push(start: Any) -> float:
     with patch.object(semistream.SemiStreamJoin, "push", side_effect=_Pushed):
         begun = perf_counter()
         joined = start()
-        try:
+        with suppress(_Pushed):
             next(joined)
-        except _Pushed:
-            pass
         took = perf_counter() - begun
     joined.close()
     return took
@@ -84,7 +83,9 @@ def run(scale: float, out: Path) -> Report:
         walk = _watch(lambda: start().read_all())
         seconds = [_seconds_to_push(start) for _ in range(_TIMES)]
     touched = walk.before + walk.after
-    named = Counter({function: count for function, count in touched.items() if "<" not in function[1].rpartition(".")[2]})
+    named = Counter(
+        {function: count for function, count in touched.items() if "<" not in function[1].rpartition(".")[2]}
+    )
     report.remarks += [
         f"files touched: {len({file for file, _ in touched})}, functions: {len(named)}, calls: {touched.total():,}",
         f"before the first push: {len({file for file, _ in walk.before})} files, {len(walk.before)} functions, "

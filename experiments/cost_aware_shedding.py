@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from experiments.cost_aware_top_w import CostAwareTopW
 from semistream.datasets import Zipf
-from semistream.shedding import CostAwareTopW, StreamPart, TopW
+from semistream.shedding import StreamPart, TopW
 
 PARAMS: dict[str, Any] = {
     "stream_skews": (0.5, 1.0, 1.5),

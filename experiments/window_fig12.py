@@ -1,8 +1,9 @@
 """WINDOW Fig. 12: weather reports of two Septembers, joined by grid cell in a window of 5000, fixed and variable.
 
-The paper's files are not at hand: `CloudReports` makes reports in their documented shape (about 650 cells). It joins a
-million reports of each year; here it is the first 30,000, in which numbers are as stable, so that there is an optimum
-beside them, which the paper's solver could not find. PROBV is PROB with variable allocation.
+The paper's files are not at hand (`experiments.cloud_file` reads them): `CloudReports` makes reports in their
+documented shape (about 650 cells). It joins a million reports of each year; here it is the first 30,000, in which
+numbers are as stable, so that there is an optimum beside them, which the paper's solver could not find. PROBV is PROB
+with variable allocation.
 """
 
 from __future__ import annotations

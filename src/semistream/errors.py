@@ -97,10 +97,6 @@ class MissingPackage(SemistreamError, ImportError):
     """An optional package is not installed; the message gives the command that installs it."""
 
 
-class MalformedRecord(SemistreamError, ValueError):
-    """A record of a data file cannot be parsed; the message names the file, the line and the field."""
-
-
 def require_numbers(model: object, *names: str, least: float | None = None) -> None:
     """Raise `InvalidArgument` unless these attributes of ``model`` are finite and above 0, or at least ``least``."""
     for name in names:

@@ -11,7 +11,7 @@ from semistream.pipelines.overload.loss_report import Latencies, Missing, Overlo
 
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
-from semistream.spark.pipelines.batch_report import BatchReport
+from semistream.pipelines.batch.batch_report import BatchReport
 
 
 def shown(overload: OverloadReport | None, shed: int = 0) -> str:

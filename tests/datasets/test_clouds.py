@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from experiments.cloud_file import grid_cell
 
-from semistream.datasets import CloudReports, grid_cell
+from semistream.datasets import CloudReports
 from semistream.datasets.clouds import CELLS
 from semistream.errors import InvalidArgument
 

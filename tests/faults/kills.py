@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import yaml
 
-from semistream.spark.pipelines.vacuum_relations import vacuum_pipeline
+from semistream.pipelines.batch.housekeeping import vacuum_pipeline
 from tests.faults.spark_world import Driver, SparkWorld
 
 KILLED = -9

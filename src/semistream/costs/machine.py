@@ -1,4 +1,4 @@
-"""Machine: what reading, probing, sorting and giving out cost on one machine, for the cost models."""
+"""Machine: the costs of a disk and of the operators on one machine, for the cost models."""
 
 from __future__ import annotations
 
@@ -10,39 +10,6 @@ from semistream.costs.workload import Workload
 from semistream.errors import require_numbers
 from semistream.relation.read.disk import SOLID_STATE
 from semistream.relation.read.disk_costs import DiskCosts
-
-
-@dataclass(frozen=True)
-class KernelCosts:
-    """Seconds that the kernels take for one tuple, row or value, one after the other on one core.
-
-    ==============  ============================================================  =================
-    here            what it does                                                  MESH, Table 1
-    ==============  ============================================================  =================
-    ``encode_s``    make the code of a stream tuple's key                         c_S
-    ``insert_s``    put a tuple into the window                                   c_A
-    ``sort_s``      put a tuple into the order of codes                           (none)
-    ``probe_s``     look a row of R up in the window                              c_H
-    ``look_up_s``   look a stream tuple up in a tuple cache                       c_H of FRONT
-    ``expire_s``    take a tuple out of the window                                c_E
-    ``output_s``    give out a result, without R's values                         c_O
-    ``gather_s``    copy one value of R into a result                             (part of c_O)
-    ==============  ============================================================  =================
-
-    The defaults are of the order of what one core of a server takes.
-    """
-
-    encode_s: float = 5e-9
-    insert_s: float = 40e-9
-    sort_s: float = 30e-9
-    probe_s: float = 5e-9
-    look_up_s: float = 60e-9
-    expire_s: float = 10e-9
-    output_s: float = 30e-9
-    gather_s: float = 8e-9
-
-    def __post_init__(self) -> None:
-        require_numbers(self, *(each.name for each in fields(self)), least=0)
 
 
 @dataclass(frozen=True)
@@ -79,7 +46,7 @@ class OperatorCosts:
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine as the cost models see it: its disk, its kernels, and what its operators take by name.
+    """A machine as the cost models see it: its disk, and the costs of its operators by name.
 
     The disk gives ``at_once`` times as many bytes in a second if it is asked for parts of a run at once, and for the
     next run right after. The system has ``page_cache_bytes`` for the pages of files that are mapped; none, if that is
@@ -88,7 +55,6 @@ class Machine:
 
     name: str
     disk: DiskCosts
-    kernels: KernelCosts = KernelCosts()
     operators: Mapping[str, OperatorCosts] = field(default_factory=dict)
     at_once: float = 1.0
     page_cache_bytes: float = 0.0
@@ -98,7 +64,7 @@ class Machine:
         require_numbers(self, "page_cache_bytes", least=0)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.disk, self.kernels, *sorted(self.operators)))
+        return hash((self.name, self.disk, *sorted(self.operators)))
 
     def disk_s(self, work: Work, workload: Workload) -> float:
         """Seconds of the disk for a tuple: SSIJ's S for each seek and T for each page that it reads.

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from semistream.costs.identity import MachineIdentity, disk_identity, short_hash
-from semistream.costs.machine import DEFAULT_MACHINE, KernelCosts, Machine, OperatorCosts
+from semistream.costs.machine import DEFAULT_MACHINE, Machine, OperatorCosts
 from semistream.errors import CalibrationError, ProfileRefused
 from semistream.relation.read.disk_costs import DiskCosts
 from semistream.storage.local_files import replace_file
 
 _LOG = logging.getLogger(__name__)
-PROFILE_FORMAT = 7
-Costs = TypeVar("Costs", DiskCosts, KernelCosts, OperatorCosts)
+PROFILE_FORMAT = 8
+Costs = TypeVar("Costs", DiskCosts, OperatorCosts)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,6 @@ def _as_json(profile: MachineProfile) -> dict[str, Any]:
             "disk": asdict(machine.disk),
             "at_once": machine.at_once,
             "page_cache_bytes": machine.page_cache_bytes,
-            "kernels": asdict(machine.kernels),
             "operators": {name: asdict(costs) for name, costs in machine.operators.items()},
         },
     }
@@ -156,7 +155,6 @@ def _from_json(found: Mapping[str, Any]) -> MachineProfile:
         machine=Machine(
             name=str(machine["name"]),
             disk=_costs(DiskCosts, machine["disk"]),
-            kernels=_costs(KernelCosts, machine["kernels"]),
             operators=operators,
             at_once=float(machine["at_once"]),
             page_cache_bytes=float(machine["page_cache_bytes"]),

@@ -1,8 +1,8 @@
 """Synthetic and recorded workloads, delivered as Arrow record batches."""
 
 from semistream.datasets.bursty import Bursty
-from semistream.datasets.clouds import CloudReports, grid_cell, read_cloud_reports
+from semistream.datasets.clouds import CloudReports
 from semistream.datasets.zipf import Zipf
 from semistream.datasets.zipf_pair import ZipfPair
 
-__all__ = ["Bursty", "CloudReports", "Zipf", "ZipfPair", "grid_cell", "read_cloud_reports"]
+__all__ = ["Bursty", "CloudReports", "Zipf", "ZipfPair"]

@@ -2,7 +2,6 @@
 
 from semistream.shedding.choose_strategy import STRATEGIES, Loss, choose_strategy, read_decision
 from semistream.shedding.cluster_sampling import ClusterSampling
-from semistream.shedding.cost_aware_top_w import CostAwareTopW
 from semistream.shedding.decision import Account, Decision, Kept, SampleDesign, batch_seed
 from semistream.shedding.estimate import SAMPLE_COLUMNS, estimate, with_sample_columns
 from semistream.shedding.keep_and_sample import KeepW, SampleW
@@ -18,7 +17,6 @@ __all__ = [
     "STRATEGIES",
     "Account",
     "ClusterSampling",
-    "CostAwareTopW",
     "Decision",
     "Kept",
     "KeepW",

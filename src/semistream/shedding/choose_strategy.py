@@ -7,7 +7,6 @@ from typing import Literal, get_args
 
 from semistream.errors import InvalidArgument, SemistreamError
 from semistream.shedding.cluster_sampling import ClusterDecision, ClusterSampling
-from semistream.shedding.cost_aware_top_w import CostAwareTopW
 from semistream.shedding.decision import CutDecision, Decision
 from semistream.shedding.keep_and_sample import KeepW, SampleW
 from semistream.shedding.strategy import Strategy
@@ -15,9 +14,7 @@ from semistream.shedding.top_w import TopW
 
 Loss = Literal["max_subset", "random_sample"]
 
-STRATEGIES: dict[str, type[Strategy]] = {
-    each.name: each for each in (KeepW, SampleW, TopW, ClusterSampling, CostAwareTopW)
-}
+STRATEGIES: dict[str, type[Strategy]] = {each.name: each for each in (KeepW, SampleW, TopW, ClusterSampling)}
 
 
 def choose_strategy(loss: Loss = "max_subset", *, unique_keys: bool | None = None, name: str | None = None) -> Strategy:

@@ -11,7 +11,6 @@ from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Bools, Int64s
 from semistream.shedding.stream_part import Floats, StreamPart
 
-MOST_COSTS = 64
 MOST_BATCH_ROWS = 10**9  # limit of numpy's hypergeometric draw, used for quotas
 _COUNTED_BY_VALUE = 1 << 16
 
@@ -45,26 +44,6 @@ class PartSummary:
         """Count the rows by matches."""
         matches, rows = _histogram(part.require_matches(strategy))
         return cls(part.number, matches, np.zeros(rows.size), rows)
-
-    @classmethod
-    def of_costs(cls, part: StreamPart, strategy: str) -> PartSummary:
-        """Count the rows by matches and seconds."""
-        matches = part.require_matches(strategy)
-        seconds = part.require_seconds(strategy)
-        costs = np.unique(seconds)
-        if costs.size > MOST_COSTS:
-            raise InvalidArgument(
-                f"seconds has {costs.size} distinct values; give at most {MOST_COSTS}, such as one for cached keys and "
-                "one for all others."
-            )
-        found = [_histogram(matches[seconds == cost]) for cost in costs]
-        empty = np.empty(0, np.int64)
-        return cls(
-            part.number,
-            np.concatenate([empty, *(values for values, _ in found)]),
-            np.repeat(costs, [values.size for values, _ in found]),
-            np.concatenate([empty, *(rows for _, rows in found)]),
-        )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from semistream.errors import SemistreamError
-from semistream.spark.pipelines.batch_report import BatchReport
+from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.spark.pipelines.listener import SPARK_METRICS
 from semistream.spark.pipelines.pipeline import Pipeline
 from semistream.spark.session import local_session

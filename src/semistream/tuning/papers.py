@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from semistream.costs.machine import DEFAULT_MACHINE, KernelCosts, Machine, OperatorCosts
+from semistream.costs.machine import DEFAULT_MACHINE, Machine, OperatorCosts
 from semistream.errors import InvalidArgument, require_numbers
 from semistream.joins.mesh.cost_model import MeshFactors
 from semistream.relation.read.disk_costs import DiskCosts
@@ -46,16 +46,6 @@ def _machine(name: str, factors: MeshFactors) -> Machine:
     return Machine(
         name,
         DiskCosts(factors.seek_s, transfer_s_per_byte=factors.transfer_s / _PAGE_BYTES, follows=0.0),
-        KernelCosts(
-            encode_s=factors.stream_s,
-            insert_s=factors.add_s,
-            sort_s=0.0,
-            probe_s=factors.probe_s,
-            look_up_s=factors.probe_s,
-            expire_s=factors.expire_s,
-            output_s=factors.output_s,
-            gather_s=0.0,
-        ),
         dict.fromkeys(DEFAULT_MACHINE.operators, costs),
     )
 

@@ -8,7 +8,7 @@ from semistream.relation import Relation
 
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
-from semistream.spark.joins.routing import cut_codes, part_bounds, split_rows
+from semistream.pipelines.plan.key_ranges import cut_codes, part_bounds, split_rows
 
 
 def build(tmp_path, keys):

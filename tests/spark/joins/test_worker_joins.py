@@ -11,9 +11,9 @@ from semistream.relation import BufferedDisk, Relation
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
 from semistream import EngineJoin, MeshJoin, ResidentJoin
+from semistream.pipelines.plan.join_plan import JoinPlan
+from semistream.pipelines.task.worker_joins import WorkerJoins
 from semistream.spark.joins.join import join_partition
-from semistream.spark.joins.join_plan import JoinPlan
-from semistream.spark.joins.worker_joins import WorkerJoins
 
 STREAM = pa.schema([("k", pa.int64())])
 

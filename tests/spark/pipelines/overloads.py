@@ -18,7 +18,7 @@ from tests.spark.pipelines.warehouse import Warehouse, read_table, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from semistream.spark.pipelines.batch_report import BatchReport
+    from semistream.pipelines.batch.batch_report import BatchReport
 
 ROW_S = 0.05
 """What a row is believed to take: with a goal of 30 s a batch joins some 230 rows."""

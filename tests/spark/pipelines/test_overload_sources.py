@@ -40,7 +40,7 @@ def test_made_up_rows_are_shed_and_repaired(spark, warehouse):
 
 def test_before_it_is_measured_what_rows_take_only_what_the_goal_has_no_time_for_is_shed(spark, warehouse, monkeypatch):
     monkeypatch.setattr(
-        "semistream.spark.pipelines.batch_overload.expected_times", lambda *_, **__: ServiceModel(0.1, ROW_S, 1e-9)
+        "semistream.pipelines.overload.batch_overload.expected_times", lambda *_, **__: ServiceModel(0.1, ROW_S, 1e-9)
     )
     stream = orders(380)  # 19 s, as it is thought; a batch of a lasting overload would have 12
     warehouse.put(stream, "0.parquet")
@@ -55,7 +55,7 @@ def test_before_it_is_measured_what_rows_take_only_what_the_goal_has_no_time_for
 
 def test_a_backlog_that_is_shed_by_what_is_only_thought_is_remarked_on(spark, warehouse, monkeypatch):
     monkeypatch.setattr(
-        "semistream.spark.pipelines.batch_overload.expected_times", lambda *_, **__: ServiceModel(0.1, ROW_S, 1e-9)
+        "semistream.pipelines.overload.batch_overload.expected_times", lambda *_, **__: ServiceModel(0.1, ROW_S, 1e-9)
     )
     stream = orders(1000)
     warehouse.put(stream, "0.parquet")
@@ -71,11 +71,11 @@ def test_a_backlog_that_is_shed_by_what_is_only_thought_is_remarked_on(spark, wa
 
 
 def test_what_is_expected_is_what_the_cost_model_says_of_the_joins(spark, warehouse):
+    from semistream.pipelines.overload.expected_times import expected_times
     from semistream.pipelines.overload.service_times import PRIOR
+    from semistream.pipelines.plan.step_plans import plan_steps
     from semistream.pipelines.spec.yaml_file import make_spec
-    from semistream.spark.pipelines.expected_load import expected_times
     from semistream.spark.planning.explain import explain_pipeline
-    from semistream.spark.planning.step_plans import plan_steps
 
     spec = make_spec(overloaded(warehouse, route="none"))
     steps = plan_steps(spec, spec.source.arrow_schema, slots=2)
@@ -96,8 +96,8 @@ def test_what_is_expected_is_what_the_cost_model_says_of_the_joins(spark, wareho
 
 
 def _expected(spec):
-    from semistream.spark.pipelines.expected_load import expected_times
-    from semistream.spark.planning.step_plans import plan_steps
+    from semistream.pipelines.overload.expected_times import expected_times
+    from semistream.pipelines.plan.step_plans import plan_steps
 
     return expected_times(plan_steps(spec, spec.source.arrow_schema, slots=2), copies=False)
 
@@ -120,7 +120,7 @@ def test_files_are_expected_to_be_copied_where_they_are(
         told.append(copies)
         return ServiceModel(0.1, ROW_S, 1e-9)
 
-    monkeypatch.setattr("semistream.spark.pipelines.batch_overload.expected_times", expected)
+    monkeypatch.setattr("semistream.pipelines.overload.batch_overload.expected_times", expected)
     spec = overloaded(warehouse, format=format, overload={"strategy": strategy} if strategy else {})
     spec["source"] = {**spec["source"], "format": source}
     for i in range(4):

@@ -8,8 +8,8 @@ import yaml
 from deltalake import DeltaTable
 
 from semistream.errors import PipelineError
+from semistream.pipelines.batch.housekeeping import vacuum_pipeline
 from semistream.spark.pipelines.pipeline import Pipeline
-from semistream.spark.pipelines.vacuum_relations import vacuum_pipeline
 from tests.spark.pipelines.warehouse import Warehouse, orders, rows
 
 pytestmark = pytest.mark.spark
@@ -53,7 +53,7 @@ def test_a_batch_that_was_cut_off_goes_on_after_a_vacuum(spark, warehouse, monke
 
     with monkeypatch.context() as patch:
         patch.setattr("semistream.pipelines.ledger.ledger.reached", stop)
-        patch.setattr("semistream.spark.pipelines.batch_runner.reached", stop)
+        patch.setattr("semistream.pipelines.batch.committer.reached", stop)
         warehouse.put(second, "1.parquet")
         with pytest.raises(PipelineError, match=point):
             Pipeline.from_dict(spec).run(spark, once=True)

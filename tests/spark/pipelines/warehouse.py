@@ -20,7 +20,7 @@ from semistream.relation import Relation
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from semistream.spark.pipelines.batch_report import BatchReport
+    from semistream.pipelines.batch.batch_report import BatchReport
 
 SCHEMA = {"id": "bigint", "product": "bigint", "customer": "string", "quantity": "int", "amount": "double"}
 PRODUCTS, CUSTOMERS = 400, 60

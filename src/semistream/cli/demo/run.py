@@ -38,7 +38,7 @@ from semistream.spark.demo import (
 )
 
 if TYPE_CHECKING:
-    from semistream.spark.pipelines.batch_report import BatchReport
+    from semistream.pipelines.batch.batch_report import BatchReport
 
 _MARK = ".semistream-demo"
 

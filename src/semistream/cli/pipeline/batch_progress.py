@@ -17,8 +17,8 @@ from semistream.cli.output import facts, messages
 from semistream.cli.pipeline.pipeline_reports import PipelineRun, between
 
 if TYPE_CHECKING:
+    from semistream.pipelines.batch.batch_report import BatchReport
     from semistream.pipelines.overload.loss_report import OverloadReport
-    from semistream.spark.pipelines.batch_report import BatchReport
 
 
 class PipelineProgress:

@@ -123,9 +123,10 @@ def vacuum(file: File, as_json: AsJson = False) -> None:
     require_packages("a pipeline")
     from semistream.cli.output import show
     from semistream.cli.pipeline.pipeline_reports import PipelineVacuumed
-    from semistream.spark.pipelines.vacuum_relations import vacuum_pipeline
+    from semistream.pipelines.batch.housekeeping import vacuum_pipeline
+    from semistream.spark.kafka.topic_table import KINDS
 
-    show(PipelineVacuumed.of(file, vacuum_pipeline(file)), as_json=as_json)
+    show(PipelineVacuumed.of(file, vacuum_pipeline(file, KINDS)), as_json=as_json)
 
 
 def prepare_log(checkpoint: Path) -> Path:

@@ -14,7 +14,7 @@ from semistream.budget import format_bytes
 from semistream.cli.output import facts, render
 
 if TYPE_CHECKING:
-    from semistream.spark.pipelines.batch_report import BatchReport
+    from semistream.pipelines.batch.batch_report import BatchReport
     from semistream.spark.planning.validate import PipelineFacts
 
 

@@ -59,16 +59,28 @@ class MeshFactors:
 
     @classmethod
     def of(cls, machine: Machine, *, page_bytes: float, values_per_result: int) -> Self:
-        """Those of a machine's disk and kernels, for pages of a size and results with so many columns of R."""
-        disk, kernels = machine.disk, machine.kernels
+        """Derive the factors from a machine's disk and from the costs of its AMESHJOIN, or else of its MESHJOIN.
+
+        Pages have ``page_bytes`` on average, and a result has ``values_per_result`` values of R. `OperatorCosts` has
+        ``entry_s`` for taking a tuple in and ``tuple_s`` for everything else that is done for it, so they become
+        ``stream_s`` and ``expire_s``, and ``add_s`` is zero: only the sum of the three is in the model. ``output_s`` is
+        the cost of the values alone. An iteration takes in one packet, even if it does several loops at once, so its
+        ``step_s`` is part of ``packet_s`` and not of ``seek_s``, which each loop costs. If neither operator was
+        measured, all factors but those of the disk are the defaults.
+        """
+        seek_s, transfer_s = machine.disk.seek_s, machine.disk.request_s(page_bytes, 1, requests=0)
+        costs = machine.operators.get("adaptive_mesh") or machine.operators.get("mesh")
+        if costs is None:
+            return cls(seek_s, transfer_s)
         return cls(
-            seek_s=disk.seek_s,
-            transfer_s=disk.request_s(page_bytes, 1, requests=0),
-            expire_s=kernels.expire_s,
-            stream_s=kernels.encode_s,
-            add_s=kernels.insert_s + kernels.sort_s,
-            probe_s=kernels.probe_s,
-            output_s=kernels.output_s + values_per_result * kernels.gather_s,
+            seek_s,
+            transfer_s,
+            expire_s=costs.tuple_s,
+            stream_s=costs.entry_s,
+            add_s=0.0,
+            probe_s=costs.row_s,
+            output_s=values_per_result * costs.value_s,
+            packet_s=costs.packet_s + costs.step_s,
         )
 
     def read_s(self, pages: float) -> float:

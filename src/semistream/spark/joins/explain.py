@@ -12,15 +12,14 @@ from semistream.budget import format_bytes, parse_bytes
 from semistream.costs.machine import Machine
 from semistream.costs.prediction import Prediction
 from semistream.joins.condition.condition import JoinOn
+from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS
+from semistream.pipelines.plan.key_ranges import cut_codes, part_bounds
 from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
-from semistream.spark.joins.routing import cut_codes, part_bounds
 from semistream.spark.session import require_classic
 from semistream.tuning.explain import explain as explain_join
 from semistream.tuning.explanation import Explanation, require_rate
 from semistream.tuning.wording import rate_text
-
-MICRO_BATCH_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,12 @@ from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.condition import JoinOn
 from semistream.joins.condition.where import Where
 from semistream.pipelines.carried_types import convert_batch
+from semistream.pipelines.plan.join_plan import JoinPlan
+from semistream.pipelines.plan.key_ranges import cut_codes
+from semistream.pipelines.task.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoins
 from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
-from semistream.spark.joins.join_plan import JoinPlan
-from semistream.spark.joins.routing import cut_codes, quoted, route_rows
-from semistream.spark.joins.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoins
+from semistream.spark.joins.routing import quoted, route_rows
 from semistream.spark.session import require_classic, worker_interpreter
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -14,44 +14,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from semistream.pipelines.batch.batch_report import Trigger
+
 _LOG = logging.getLogger(__name__)
 SPARK_METRICS = "spark.jsonl"
 """The file in the checkpoint folder that has a JSON line for each batch that Spark has triggered."""
-
-
-@dataclass(frozen=True)
-class Trigger:
-    """A batch of the source as Spark has seen it: how long it took, all in all and by Spark's names for the parts.
-
-    Rows are Spark's: of a folder it reads the names of files, so there they count files. ``behind`` is how many
-    messages of Kafka had come and were not taken in, if Spark says so.
-    """
-
-    source_batch: int
-    at: str
-    seconds: float
-    rows: int
-    input_rows_per_s: float
-    processed_rows_per_s: float
-    parts_s: dict[str, float] = field(default_factory=dict)
-    behind: int | None = None
-
-    @classmethod
-    def of(cls, progress: Any) -> Trigger:
-        """From Spark's report of a batch."""
-        parts = {name: round(ms / 1000, 3) for name, ms in progress.durationMs.items()}
-        behind = [each.metrics.get("maxOffsetsBehindLatest") for each in progress.sources if each.metrics]
-        known = [int(float(each)) for each in behind if each is not None]
-        return cls(
-            source_batch=progress.batchId,
-            at=progress.timestamp,
-            seconds=parts.get("triggerExecution", 0.0),
-            rows=progress.numInputRows,
-            input_rows_per_s=_finite(progress.inputRowsPerSecond),
-            processed_rows_per_s=_finite(progress.processedRowsPerSecond),
-            parts_s=parts,
-            behind=max(known, default=None),
-        )
 
 
 class PipelineListener(StreamingQueryListener):  # type: ignore[misc]
@@ -111,8 +78,3 @@ def listening(spark: SparkSession, listener: PipelineListener) -> Iterator[None]
         yield
     finally:
         spark.streams.removeListener(listener)
-
-
-def _finite(rate: float) -> float:
-    """Spark's rates, which are NaN or infinite where no time has passed."""
-    return round(rate, 1) if 0 <= rate < float("inf") else 0.0

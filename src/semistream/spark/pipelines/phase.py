@@ -14,8 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from semistream.pipelines.carried_types import carried_schema
 from semistream.pipelines.inputs.splits import Split, share_among_owners, share_out
 from semistream.pipelines.ledger.entries import TaskResult
+from semistream.pipelines.plan.join_plan import JoinPlan
 from semistream.pipelines.tables.writer import TableLayout
-from semistream.spark.joins.join_plan import JoinPlan
 from semistream.spark.joins.routing import quoted, route_rows
 from semistream.spark.pipelines.worker_task import (
     WORK,

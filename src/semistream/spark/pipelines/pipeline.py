@@ -13,18 +13,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semistream.errors import PipelineError
+from semistream.pipelines.batch.batch_report import BatchReport, reason_of
 from semistream.pipelines.ledger.ledger import Ledger
 from semistream.pipelines.open_tables import open_tables
+from semistream.pipelines.plan.step_plans import plan_steps
 from semistream.pipelines.spec.durations import parse_duration
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.yaml_file import make_spec, read_spec
 from semistream.pipelines.tables.table import Owner
 from semistream.spark.kafka.topic_table import KINDS
-from semistream.spark.pipelines.batch_report import BatchReport, reason_of
 from semistream.spark.pipelines.batch_runner import BatchRunner
 from semistream.spark.pipelines.listener import SPARK_METRICS, PipelineListener, listening
 from semistream.spark.planning.computed_columns import ComputedColumns
-from semistream.spark.planning.step_plans import plan_steps
 from semistream.spark.sources.open_batches import open_source
 
 _POLL_S = 0.2

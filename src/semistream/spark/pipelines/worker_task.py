@@ -18,12 +18,12 @@ from semistream.pipelines.carried_types import convert_batch
 from semistream.pipelines.inputs.splits import Split
 from semistream.pipelines.ledger.entries import TaskResult, WrittenFile
 from semistream.pipelines.ledger.faults import reached
+from semistream.pipelines.plan.join_plan import JoinPlan
 from semistream.pipelines.steps.chain import Chain, Link
 from semistream.pipelines.steps.snapshot_changes import MET, UPSERTS, ChangeChain, ChangesPlan, MetRows
 from semistream.pipelines.tables.writer import TableLayout, TableWriter
 from semistream.pipelines.task.batch_task import BatchTask, TaskPlan
-from semistream.spark.joins.join_plan import JoinPlan
-from semistream.spark.joins.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoin, WorkerJoinCounts, WorkerJoins
+from semistream.pipelines.task.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoin, WorkerJoinCounts, WorkerJoins
 
 WORK = "__work"
 """The column of what a task came to."""

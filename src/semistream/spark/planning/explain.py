@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from semistream.errors import InvalidArgument
+from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.relation import Relation
-from semistream.spark.joins.explain import MICRO_BATCH_ROWS, SparkExplanation, explain_workers
+from semistream.spark.joins.explain import SparkExplanation, explain_workers
 from semistream.spark.planning.validate import DryStep, dry_plan
 from semistream.tuning.explain import explain as explain_join
 from semistream.tuning.explanation import Explanation, require_rate

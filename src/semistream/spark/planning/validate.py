@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.pipelines.open_tables import table_kind
+from semistream.pipelines.plan.step_plans import StepPlan, StepPlans, plan_steps
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.source_spec import FileSource
 from semistream.pipelines.spec.yaml_file import read_spec
 from semistream.relation import Relation
 from semistream.spark.kafka.topic_table import KINDS
 from semistream.spark.planning.computed_columns import ComputedColumns
-from semistream.spark.planning.step_plans import StepPlan, StepPlans, plan_steps
 from semistream.spark.session import LOCAL_SETTINGS, quiet_session
 from semistream.spark.sources.files import require_folder
 

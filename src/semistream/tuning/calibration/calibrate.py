@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from semistream.costs.identity import MachineIdentity, disk_identity, folder_on_disk, page_cache_bytes
-from semistream.costs.machine import KernelCosts, Machine, OperatorCosts
+from semistream.costs.machine import Machine, OperatorCosts
 from semistream.costs.profiles import MachineProfile, load_profile, save_profile, writable_cache_folder
 from semistream.errors import ProfileRefused
 from semistream.relation import DiskCosts
 from semistream.tuning.calibration.disk_probe import DiskProbe, DiskProber
-from semistream.tuning.calibration.kernel_probe import measure_kernels
 from semistream.tuning.calibration.operator_probe import measure_operators
 from semistream.tuning.calibration.progress import Progress
 
@@ -30,9 +30,11 @@ class MeasuredOperators(Protocol):
         """What each takes, by name, on a disk of such costs."""
 
 
-OperatorProbe = Callable[[Path, Progress], MeasuredOperators]
-"""Runs operators on relations in a folder on the disk."""
-_DISK_PARTS = 3  # before, between and behind the others
+OperatorProbe = Callable[[Path, Progress, Callable[[], None]], MeasuredOperators]
+"""Runs operators on relations in a folder on the disk, and calls the last argument once, between two runs, when about
+half of the runs are done.
+"""
+_DISK_PARTS = 3  # before, amid and after the runs of the operators
 
 
 def unwatched_steps(step: str, share: float) -> None:
@@ -60,28 +62,26 @@ def calibrate(
     *,
     progress: StepProgress = unwatched_steps,
     measure_disk: Callable[..., DiskProber] = DiskProber,
-    measure_costs: Callable[..., KernelCosts] = measure_kernels,
     measure_operators: OperatorProbe = measure_operators,
 ) -> Calibration:
     """Measure this machine and the disk that holds ``path``, and keep the profile in place of an earlier one.
 
-    Whether there is a place to keep it is found out first. The disk is measured in parts between the others, so that it
-    need not be slow in all of them if it is slow for some seconds. Each step can be given otherwise.
+    Whether there is a place to keep it is found out first. The disk is measured in three parts: before the operators,
+    about halfway through their runs, and after them. So a disk that is slow for some seconds is not slow in all parts,
+    and no operator runs while the disk is measured. Each step can be given otherwise.
     """
     began_s = time.perf_counter()
     folder = folder_on_disk(path)
     writable_cache_folder()
     with closing(measure_disk(folder, progress=lambda share: progress("disk", share))) as prober:
-        prober.probe(1 / _DISK_PARTS)
-        kernels = measure_costs(lambda share: progress("kernels", share))
-        prober.probe(1 / _DISK_PARTS)
-        runs = measure_operators(folder, lambda share: progress("operators", share))
-        prober.probe(1 / _DISK_PARTS)
+        probe_part = partial(prober.probe, 1 / _DISK_PARTS)
+        probe_part()
+        runs = measure_operators(folder, lambda share: progress("operators", share), probe_part)
+        probe_part()
         disk = prober.result
     machine = Machine(
         f"{MachineIdentity.here()}, {disk_identity(folder)}",
         disk.costs,
-        kernels,
         dict(runs.costs(disk.costs)),
         at_once=disk.at_once,
         page_cache_bytes=page_cache_bytes(),

@@ -12,7 +12,7 @@ repeated.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import itemgetter
@@ -122,9 +122,18 @@ _LOOK_UP_SETTINGS = (
 _RESIDENT_SETTINGS = (_Setting(0, 1.5), _Setting(0, 3.0), _Setting(0, 3.0, columns=2), _Setting(1, 1.2))
 
 
-def measure_operators(folder: Path, progress: Progress = unwatched, size: ProbeSize = FULL_SIZE) -> OperatorRuns:
-    """Run all operators, with relations that are made in ``folder`` and removed again."""
-    began_s = time.perf_counter()
+def measure_operators(
+    folder: Path,
+    progress: Progress = unwatched,
+    halfway: Callable[[], None] = lambda: None,
+    size: ProbeSize = FULL_SIZE,
+) -> OperatorRuns:
+    """Run all operators, with relations that are made in ``folder`` and removed again.
+
+    Call ``halfway`` once, between two runs: when all settings were run once or half of the time is over. The pulse is
+    taken again after it, so it disturbs neither run.
+    """
+    began_s, is_halfway = time.perf_counter(), False
     with TemporaryDirectory(prefix=".semistream-calibrate-", dir=folder) as scratch:
         relations = [_build(Path(scratch) / str(rows), rows) for rows in size.rows]
         with pulse_of_joins(relations[-1]) as pulse:
@@ -135,6 +144,10 @@ def measure_operators(folder: Path, progress: Progress = unwatched, size: ProbeS
                     for tries in tried[kind]:
                         spent = (time.perf_counter() - began_s) / size.limit_s
                         progress(min(max(turn / _MOST_TRIES, spent), 1.0))
+                        if not is_halfway and (turn or spent >= _HALF):
+                            is_halfway = True
+                            halfway()
+                            pulse.beat()
                         if turn == 0 or (spent < 1 and len(tries.calm) < _CALM_RUNS):
                             tries.add(kind, relations[tries.setting.relation], _size(kind, size))
             runs = {kind: [part for tries in settings for part in tries.typical] for kind, settings in tried.items()}

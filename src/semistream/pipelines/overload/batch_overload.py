@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import Any, Protocol
 
 from semistream.budget import MemoryBudget
 from semistream.errors import PipelineError
@@ -19,21 +17,19 @@ from semistream.pipelines.inputs.splits import SourceSplit, Split
 from semistream.pipelines.ledger.entries import ArchivedBatch, ArchivedFile, BatchManifest, Plan, ShedPlan
 from semistream.pipelines.ledger.ledger import Ledger
 from semistream.pipelines.overload.controller import OverloadController
+from semistream.pipelines.overload.expected_times import expected_times
 from semistream.pipelines.overload.loss_report import Latencies, Missing, OverloadReport
 from semistream.pipelines.overload.row_values import ValuedRows
 from semistream.pipelines.overload.service_times import Observation, ServiceModel
 from semistream.pipelines.overload.task_shedding import TaskShedding
+from semistream.pipelines.plan.step_plans import StepPlans
 from semistream.pipelines.spec.durations import parse_duration
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.tables.table import Table
 from semistream.pipelines.tables.writer import TableLayout
 from semistream.pipelines.task.batch_task import SHED_AGE_MS
 from semistream.relation import Relation
-from semistream.shedding import KeepW, MatchCounts, Strategy, batch_seed, choose_strategy, read_decision
-from semistream.spark.pipelines.expected_load import expected_times, rows_by_offsets
-from semistream.spark.pipelines.part_summaries import summarize_parts
-from semistream.spark.planning.step_plans import StepPlans
-from semistream.spark.sources.base import BatchInput
+from semistream.shedding import KeepW, MatchCounts, PartSummary, Strategy, batch_seed, choose_strategy, read_decision
 
 _LOG = logging.getLogger(__name__)
 _BY_MATCHES = ("top_w", "cluster_sampling")
@@ -51,7 +47,25 @@ class _Valuing:
     more_conditions: bool
 
 
-class Overload:
+class BatchRows(Protocol):
+    """The rows of a batch of the source, before they are joined."""
+
+    @property
+    def splits(self) -> Sequence[SourceSplit]:
+        """Parts that tasks read themselves."""
+
+    @property
+    def through_spark(self) -> bool:
+        """True if Spark reads rows of the batch."""
+
+    def count_by_offsets(self) -> int | None:
+        """Return the number of rows Spark reads, by the source's offsets; None if they do not tell."""
+
+    def summarize(self, shedding: TaskShedding, strategy: str, splits: Sequence[Split]) -> list[PartSummary]:
+        """Sum up each part of the batch for a shedding strategy."""
+
+
+class BatchOverload:
     """What `BatchRunner` asks for a pipeline with a goal for latency.
 
     Before a batch of the source is worked on, it is known or estimated how many rows it has; nothing more is done as
@@ -95,27 +109,25 @@ class Overload:
         """Where and how rows that are shed are written."""
         return archive_layout(self._archive, self.controller.batch_rows // 8)
 
-    def before_work(
-        self, plan: Plan, given: BatchInput, rows: DataFrame | None, others: Sequence[Split], spark: SparkSession
-    ) -> tuple[list[Split], TaskShedding]:
+    def before_work(self, plan: Plan, batch: BatchRows, others: Sequence[Split]) -> tuple[list[Split], TaskShedding]:
         """What tasks read by themselves, and what they need to know, for a batch that was planned.
 
-        ``rows`` are those that Spark reads of the batch, ``others`` splits of rows that do not come from the source.
+        ``others`` are splits of rows that do not come from the source.
         """
-        own = [_arrived(split, part) for part, split in enumerate(given.splits)]
+        own = [_arrived(split, part) for part, split in enumerate(batch.splits)]
         splits: list[Split] = [*own, *others]
         source, weighted = self._steps.source, self._setting.weights
         shedding = TaskShedding(self._spec.name, self._setting.goal_s, plan.at, source, weighted=weighted)
         if plan.source_batch is None:
             return splits, shedding
         decided = self._ledger.shed(plan.batch)
-        expected = self._expected(plan, own, rows)
+        expected = self._expected(plan, own, batch)
         if decided is None and expected is not None and self._joinable(plan, expected) >= expected:
             return splits, shedding
         valued = self._valued(plan)
-        strategy = self._strategy(unique=valued is None or valued.unique, whole_parts=rows is None)
+        strategy = self._strategy(unique=valued is None or valued.unique, whole_parts=not batch.through_spark)
         by_matches = replace(shedding, valued=valued if strategy.name in _BY_MATCHES else None)
-        parts = summarize_parts(spark, by_matches, strategy.name, rows, splits)
+        parts = batch.summarize(by_matches, strategy.name, splits)
         total = sum(part.total for part in parts)
         joined = self._joinable(plan, total) if decided is None else decided.joined
         if decided is None and joined >= total:
@@ -238,16 +250,15 @@ class Overload:
             return min(times)
         return plan.at if self._taken_in is None else min(self._taken_in, plan.at)
 
-    def _expected(self, plan: Plan, splits: Sequence[SourceSplit], rows: DataFrame | None) -> int | None:
+    def _expected(self, plan: Plan, splits: Sequence[SourceSplit], batch: BatchRows) -> int | None:
         """How many rows a batch has, without reading them; None if that is not known."""
         told = sum(split.rows for split in splits if split.part is not None)
-        if rows is None:
+        if not batch.through_spark:
             return told
         if plan.files:
             by_bytes = None if self._rows_per_byte is None else _bytes_of(plan.files) * self._rows_per_byte * _SAFE
             return None if by_bytes is None else told + int(by_bytes)
-        assert plan.source_batch is not None
-        numbered = rows_by_offsets(self._spec.checkpoint / "spark", plan.source_batch)
+        numbered = batch.count_by_offsets()
         return None if numbered is None else told + numbered
 
     def _match_counts(self, version: int) -> MatchCounts:

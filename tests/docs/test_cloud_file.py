@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from experiments.cloud_file import FIELDS, MalformedRecord, grid_cell, read_cloud_reports
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semistream.datasets import grid_cell, read_cloud_reports
-from semistream.datasets.clouds import FIELDS
-from semistream.errors import InvalidArgument, MalformedRecord
+from semistream.errors import InvalidArgument
 
 #: Two reports cut by hand by the table: 1 Sep 1985 0 UTC, 51.48 N 0.45 W; 30 Sep 1985 21 UTC, 33.95 S 151.18 E.
 LONDON = "850901001 514835955037721618 7 4 512-190090099 7-312   3"

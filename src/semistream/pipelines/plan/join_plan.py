@@ -24,6 +24,8 @@ from semistream.relation import Relation
 from semistream.tuning.candidates import usual_operator
 from semistream.tuning.choose_operator import choose_operator
 
+MICRO_BATCH_ROWS = 1_000_000
+"""Rows of a micro-batch, unless something else is known."""
 _BATCH_ROWS = 500_000  # of a task: a batch is drained before the next one
 
 
@@ -115,7 +117,7 @@ class JoinPlan:
 
     def open_operator(self, relation: Relation) -> SemiStreamJoin:
         """The operator over a version of R, or a part of it, that gives the columns the plan promises."""
-        spec, arguments = self._spec(relation), self._operator_arguments
+        spec, arguments = self.spec(relation), self._operator_arguments
         if spec.schema != self.schema:
             raise self._changed(relation)
         kind = self._kind(relation, spec)
@@ -125,7 +127,7 @@ class JoinPlan:
 
     def operator_for(self, relation: Relation) -> type[SemiStreamJoin]:
         """The operator that joins a version of R."""
-        return self._kind(relation, self._spec(relation))
+        return self._kind(relation, self.spec(relation))
 
     def _kind(self, relation: Relation, spec: JoinSpec) -> type[SemiStreamJoin]:
         """All of R is held in memory if the plan says so and it fits."""
@@ -137,7 +139,7 @@ class JoinPlan:
             return self.operator
         return ResidentJoin
 
-    def _spec(self, relation: Relation) -> JoinSpec:
+    def spec(self, relation: Relation) -> JoinSpec:
         """The join resolved against a version of R."""
         terms: dict[str, Any] = {name: value for name, value in self.arguments if name in JoinTerms.__annotations__}
         terms["on"] = None if terms["on"] is None else dict(terms["on"])

@@ -1,14 +1,56 @@
-"""BatchReport: what became of a batch, for people and for the file of metrics."""
+"""BatchReport: the result of a batch, for people and for the metrics file."""
 
 from __future__ import annotations
 
+import json
+import logging
 import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from semistream.pipelines.ledger.entries import BatchManifest
+from semistream.pipelines.ledger.entries import BatchManifest, Plan
 from semistream.pipelines.overload.loss_report import OverloadReport
-from semistream.spark.pipelines.listener import Trigger
+from semistream.pipelines.status import METRICS
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A batch of the source as Spark has seen it: how long it took, all in all and by Spark's names for the parts.
+
+    Rows are Spark's: of a folder it reads the names of files, so there they count files. ``behind`` is how many
+    messages of Kafka had come and were not taken in, if Spark says so.
+    """
+
+    source_batch: int
+    at: str
+    seconds: float
+    rows: int
+    input_rows_per_s: float
+    processed_rows_per_s: float
+    parts_s: dict[str, float] = field(default_factory=dict)
+    behind: int | None = None
+
+    @classmethod
+    def of(cls, progress: Any) -> Trigger:
+        """From Spark's report of a batch."""
+        parts = {name: round(ms / 1000, 3) for name, ms in progress.durationMs.items()}
+        behind = [each.metrics.get("maxOffsetsBehindLatest") for each in progress.sources if each.metrics]
+        known = [int(float(each)) for each in behind if each is not None]
+        return cls(
+            source_batch=progress.batchId,
+            at=progress.timestamp,
+            seconds=parts.get("triggerExecution", 0.0),
+            rows=progress.numInputRows,
+            input_rows_per_s=_finite(progress.inputRowsPerSecond),
+            processed_rows_per_s=_finite(progress.processedRowsPerSecond),
+            parts_s=parts,
+            behind=max(known, default=None),
+        )
 
 
 @dataclass(frozen=True)
@@ -113,6 +155,56 @@ class BatchReport:
         }
 
 
+class BatchReporter:
+    """Reports finished batches: to the log, the metrics file, and whoever watches."""
+
+    def __init__(
+        self, pipeline: str, folder: Path, watch: Callable[[BatchReport], None], clock: Callable[[], float]
+    ) -> None:
+        self._pipeline, self._file, self._watch, self._clock = pipeline, folder / METRICS, watch, clock
+
+    def report(
+        self,
+        plan: Plan,
+        manifest: BatchManifest,
+        *,
+        seconds: float,
+        replayed: bool,
+        remarks: Sequence[str],
+        trigger: Trigger | None,
+        overload: OverloadReport | None,
+    ) -> None:
+        """Report a batch that is done."""
+        now = self._clock()
+        report = BatchReport.of(
+            self._pipeline,
+            plan.source_batch,
+            manifest,
+            at=now,
+            seconds=seconds,
+            replayed=replayed,
+            versions=plan.versions,
+            remarks=tuple(remarks),
+            lag_s=_lag_s(plan.files, now),
+            trigger=trigger,
+            overload=overload,
+        )
+        for remark in remarks:
+            _LOG.warning("batch %d: %s", plan.batch, remark)
+        with self._file.open("a") as file:
+            file.write(json.dumps(report.as_dict()) + "\n")
+        self._watch(report)
+
+
+def _lag_s(files: Sequence[str], now: float) -> float | None:
+    """Seconds since the first of some files arrived; None if there are none, or they are gone."""
+    times = []
+    for file in files:
+        with suppress(OSError):
+            times.append(Path(file).stat().st_mtime)
+    return max(now - min(times), 0.0) if times else None
+
+
 def reason_of(error: Exception) -> str:
     """The line of semistream's own error, on the driver or in a worker, if it was one; else the first of Spark's."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
@@ -125,3 +217,8 @@ def reason_of(error: Exception) -> str:
     if own or traced:
         return (own or traced)[-1].partition(": ")[2]
     return lines[0] if lines else type(error).__name__
+
+
+def _finite(rate: float) -> float:
+    """Spark's rates, which are NaN or infinite where no time has passed."""
+    return round(rate, 1) if 0 <= rate < float("inf") else 0.0

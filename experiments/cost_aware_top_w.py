@@ -1,4 +1,8 @@
-"""CostAwareTopW: keep the rows with the most results per second."""
+"""CostAwareTopW: a shedding strategy that keeps the rows with the most results per second.
+
+It is an experiment and no strategy for pipelines: the cost of a row depends on the contents of the workers' caches, which
+a replay finds in another state.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,11 @@ import numpy as np
 
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
-from semistream.shedding.decision import Account, Cut, CutDecision, Decision
-from semistream.shedding.strategy import Strategy
-from semistream.shedding.stream_part import StreamPart
-from semistream.shedding.summary import BatchSummary, PartSummary, chance_quotas
+from semistream.shedding import Account, Decision, PartSummary, Strategy, StreamPart
+from semistream.shedding.decision import Cut, CutDecision
+from semistream.shedding.summary import BatchSummary, chance_quotas
+
+MOST_COSTS = 64
 
 
 class CostAwareTopW(Strategy):
@@ -39,7 +44,22 @@ class CostAwareTopW(Strategy):
 
     def summarize(self, part: StreamPart) -> PartSummary:
         """Count the rows with each number of matches and each cost."""
-        return PartSummary.of_costs(part, self.name)
+        matches, seconds = part.require_matches(self.name), part.require_seconds(self.name)
+        costs = np.unique(seconds)
+        if costs.size > MOST_COSTS:
+            raise InvalidArgument(
+                f"seconds has {costs.size} distinct values; give at most {MOST_COSTS}, such as one for cached keys and "
+                "one for all others."
+            )
+        alike = [matches[seconds == cost] for cost in costs]
+        found = [PartSummary.of_matches(StreamPart(own.size, matches=own), self.name) for own in alike]
+        empty = np.empty(0, np.int64)
+        return PartSummary(
+            part.number,
+            np.concatenate([empty, *(each.matches for each in found)]),
+            np.repeat(costs, [each.matches.size for each in found]),
+            np.concatenate([empty, *(each.rows for each in found)]),
+        )
 
     def _decide(self, batch: BatchSummary, limit: float, seed: int) -> Decision:
         keep = _greedy(batch, _require_seconds(limit))

@@ -17,6 +17,9 @@ from semistream.joins.condition.condition import key_pairs
 from semistream.joins.engine.operator import EngineJoin
 from semistream.joins.lookup.resident import ResidentJoin
 from semistream.pipelines.overload.arrival_times import CARRIED_SAMPLE
+from semistream.pipelines.plan.join_plan import JoinPlan
+from semistream.pipelines.plan.key_ranges import cut_codes
+from semistream.pipelines.plan.step_memory import share_steps
 from semistream.pipelines.spec.durations import parse_duration
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.source_spec import RESERVED, FileSource
@@ -35,9 +38,6 @@ from semistream.pipelines.steps.surrogate_keys import NUMBER, SOURCE, SurrogateK
 from semistream.pipelines.task.batch_task import SINCE
 from semistream.pipelines.task.routed_keys import RoutedKeys
 from semistream.relation import Relation
-from semistream.spark.joins.join_plan import JoinPlan
-from semistream.spark.joins.routing import cut_codes
-from semistream.spark.planning.step_memory import share_steps
 
 
 @contextmanager
@@ -106,6 +106,11 @@ class StepPlans:
     counts_bytes: int = 0
     slots: int = 1
     """How many tasks run at a time."""
+
+    @property
+    def paths(self) -> list[str]:
+        """The relations, in the order of the steps."""
+        return [step.join.path for step in self.steps]
 
     @property
     def sends_rows(self) -> bool:

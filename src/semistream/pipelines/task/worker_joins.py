@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from semistream.joins.base import SemiStreamJoin
+from semistream.pipelines.plan.join_plan import JoinPlan
+from semistream.pipelines.plan.key_ranges import part_bounds, split_rows
 from semistream.relation import Relation
-from semistream.spark.joins.join_plan import JoinPlan
-from semistream.spark.joins.routing import part_bounds, split_rows
 
 _LOG = logging.getLogger(__name__)
 _KEPT = 4  # joins of different plans that one worker keeps: each holds its plan's memory

@@ -1,57 +1,18 @@
-"""How many rows a batch of the source has, from the offsets that Spark has written down for it.
-
-What batches of a pipeline are expected to take before one was measured.
-"""
+"""Expected service times of a pipeline's batches, before any was measured."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from semistream.costs.profiles import machine_for
 from semistream.errors import BudgetError
-from semistream.joins.condition.spec import JoinSpec
 from semistream.pipelines.overload.service_times import PRIOR, ServiceModel
+from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS, JoinPlan
+from semistream.pipelines.plan.key_ranges import part_bounds
+from semistream.pipelines.plan.step_plans import StepPlans
 from semistream.relation import Relation
-from semistream.spark.joins.explain import MICRO_BATCH_ROWS
-from semistream.spark.joins.join_plan import JoinPlan
-from semistream.spark.joins.routing import part_bounds
-from semistream.spark.planning.step_plans import StepPlans
 from semistream.tuning.candidates import join_tuner
 from semistream.tuning.explain import workload_of
-
-
-def rows_by_offsets(checkpoint: Path, source_batch: int) -> int | None:
-    """Offsets of a batch beyond those of the batch before, for sources that number their rows.
-
-    A topic may have offsets without a message: there are no more rows than that. None if it is not known, as of the
-    first batch; ``checkpoint`` is Spark's folder.
-    """
-    now = _offsets(checkpoint / "offsets" / str(source_batch))
-    before = _offsets(checkpoint / "offsets" / str(source_batch - 1))
-    if now is None or before is None or set(before) - set(now):
-        return None
-    return sum(max(end - before.get(part, 0), 0) for part, end in now.items())
-
-
-def _offsets(path: Path) -> dict[str, int] | None:
-    """The numbers of an entry of Spark's log, by where they stand in it."""
-    try:
-        *_, last = path.read_text().strip().splitlines()
-        return dict(_numbers(json.loads(last), ""))
-    except (OSError, ValueError):
-        return None
-
-
-def _numbers(value: Any, place: str) -> list[tuple[str, int]]:
-    if isinstance(value, bool) or not isinstance(value, int | dict):
-        raise ValueError(f"an offset is {value!r}")
-    if isinstance(value, int):
-        return [(place, value)]
-    return [each for name, inner in value.items() for each in _numbers(inner, f"{place}/{name}")]
-
 
 _BESIDE_S = 2e-6  # of a row in a task, to be read, checked and written
 _SHED_S = 6e-7  # of one that goes to the archive
@@ -80,17 +41,8 @@ def _row_s(plan: JoinPlan, slots: int) -> float | None:
     relation = Relation.open(plan.path)
     if plan.access != "equality" or not relation.num_pages:
         return None
-    given: dict[str, Any] = dict(plan.arguments)
     part = relation.part(*part_bounds(plan.cuts, 0)) if plan.cuts else relation
-    spec = JoinSpec.of(
-        part,
-        plan.stream_schema,
-        on=None if given["on"] is None else dict(given["on"]),
-        where=list(given["where"]) or None,
-        how=given["how"],
-        columns=given["columns"],
-        suffix=given["suffix"],
-    )
+    spec = plan.spec(part)
     workload = workload_of(part, spec, zipf=0.0, batch_rows=MICRO_BATCH_ROWS / slots)
     tuner = join_tuner(part, spec, workload, machine_for(relation.path))
     try:

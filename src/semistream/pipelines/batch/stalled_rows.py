@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from semistream.pipelines.ledger.entries import WaitingFile
+from semistream.pipelines.plan.step_plans import StepPlan
 from semistream.pipelines.steps.duplicates import SeenKeys
 from semistream.pipelines.steps.surrogate_keys import SurrogateKeys
 from semistream.relation import Transaction
-from semistream.spark.planning.step_plans import StepPlan
 
 
 @dataclass

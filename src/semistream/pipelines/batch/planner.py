@@ -1,0 +1,82 @@
+"""BatchPlanner: decides everything about the next batch before any work, and records it in the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from semistream.costs.profiles import machine_for
+from semistream.pipelines.ledger.entries import ArchivedFile, Plan, WaitingFile
+from semistream.pipelines.ledger.ledger import Ledger
+from semistream.pipelines.plan.step_plans import StepPlans
+from semistream.pipelines.spec.durations import parse_duration
+from semistream.pipelines.spec.pipeline_spec import PipelineSpec
+from semistream.pipelines.task.waiting_rows import Deferral, WaitingPolicy
+from semistream.relation import Relation
+from semistream.relation.format.manifest import get_current
+
+
+class BatchPlanner:
+    """Plans batches: the version of each relation, the waiting rows that go on, and the files to repair.
+
+    A plan is in the ledger before the batch begins, so that a batch replayed after a crash does the same work.
+    """
+
+    def __init__(self, spec: PipelineSpec, steps: StepPlans, ledger: Ledger, clock: Callable[[], float]) -> None:
+        self._steps, self._ledger, self._clock = steps, ledger, clock
+        self._deferral = None if spec.latency is None else _deferral(spec, steps.paths)
+        self._last_drain_s = 0.0
+
+    def plan(
+        self,
+        source_batch: int | None,
+        files: list[str],
+        *,
+        all_deferred: bool = False,
+        repaired: Sequence[ArchivedFile] = (),
+    ) -> Plan:
+        """Decide the next batch, and record it. ``source_batch`` is None for one without new rows of the source."""
+        last, now = self._ledger.last_plan, self._clock()
+        drains = all_deferred or self._is_due()
+        plan = Plan(
+            batch=0 if last is None else last.batch + 1,
+            source_batch=source_batch,
+            versions={path: get_current(Path(path)) for path in self._steps.paths},
+            at=now,
+            drains=drains,
+            taken=self._taken(now, drains=drains),
+            files=files,
+            rejected=sorted(path.name for path in self._ledger.updates_folder.glob("*.rejected.parquet")),
+            repaired=list(repaired),
+        )
+        self._ledger.write_plan(plan)
+        return plan
+
+    def has_rows_to_take(self, *, all_deferred: bool) -> bool:
+        """True if rows that wait can go on in a batch of their own."""
+        return bool(self._taken(self._clock(), drains=all_deferred or self._is_due()))
+
+    def drained(self, seconds: float) -> None:
+        """Note how long a batch took that let deferred rows go on."""
+        self._last_drain_s = seconds
+
+    def _is_due(self) -> bool:
+        """True if deferred rows have to go on now."""
+        if self._deferral is None:
+            return True
+        return self._deferral.is_due(self._ledger.waiting, self._clock(), self._last_drain_s)
+
+    def _taken(self, now: float, *, drains: bool) -> list[WaitingFile]:
+        versions = [get_current(Path(path)) for path in self._steps.paths]
+        policy = WaitingPolicy(versions, [step.retry_s for step in self._steps.steps])
+        return policy.taken(self._ledger.waiting, now, drains=drains)
+
+
+def _deferral(spec: PipelineSpec, paths: Sequence[str]) -> Deferral:
+    """When rows go on that wait for others to share a pass over the relations."""
+    assert spec.latency is not None
+    pass_s = 0.0
+    for path in paths:
+        relation = Relation.open(path)
+        pass_s += machine_for(relation.path).disk.request_s(relation.nbytes, relation.num_pages)
+    return Deferral(parse_duration(spec.latency), pass_s, parse_duration(spec.every))

@@ -1,0 +1,184 @@
+"""BatchWork: the phases of a batch, run on Spark's workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from semistream.pipelines.batch.stalled_rows import decide
+from semistream.pipelines.inputs.splits import RowsSplit, SourceSplit, Split
+from semistream.pipelines.ledger.entries import Plan, TaskResult, WaitingFile
+from semistream.pipelines.ledger.ledger import Ledger
+from semistream.pipelines.open_tables import entry_rules
+from semistream.pipelines.overload.batch_overload import BatchOverload
+from semistream.pipelines.overload.task_shedding import TaskShedding
+from semistream.pipelines.plan.step_plans import StepPlans
+from semistream.pipelines.spec.pipeline_spec import PipelineSpec
+from semistream.pipelines.steps.snapshot_changes import WITHHELD, end_snapshot
+from semistream.pipelines.tables.quarantine import with_rejected
+from semistream.pipelines.tables.table import Table
+from semistream.pipelines.task.batch_task import TaskPlan
+from semistream.relation import Relation, Transaction
+from semistream.shedding import PartSummary
+from semistream.spark.pipelines.offset_log import rows_by_offsets
+from semistream.spark.pipelines.part_summaries import summarize_parts
+from semistream.spark.pipelines.phase import Computed, run_phase
+from semistream.spark.pipelines.worker_task import PipelineTask
+from semistream.spark.planning.computed_columns import ComputedColumns
+from semistream.spark.sources.base import BatchInput, BatchSource
+
+_ROWS_IN_MEMORY = 64  # of the widest that a join of a pipeline takes
+
+
+@dataclass(frozen=True)
+class _SparkRows:
+    """The rows of a batch of the source as Spark sees them (`BatchRows`)."""
+
+    spark: SparkSession
+    rows: DataFrame | None
+    splits: Sequence[SourceSplit]
+    offsets: Path
+    source_batch: int | None
+
+    @property
+    def through_spark(self) -> bool:
+        """True if Spark reads rows of the batch."""
+        return self.rows is not None
+
+    def count_by_offsets(self) -> int | None:
+        """Return the number of rows Spark reads, by the source's offsets; None if they do not tell."""
+        return None if self.source_batch is None else rows_by_offsets(self.offsets, self.source_batch)
+
+    def summarize(self, shedding: TaskShedding, strategy: str, splits: Sequence[Split]) -> list[PartSummary]:
+        """Sum up each part of the batch for a shedding strategy."""
+        return summarize_parts(self.spark, shedding, strategy, self.rows, splits)
+
+
+class BatchWork:
+    """Works a planned batch through its phases; phases that the ledger has are not repeated.
+
+    A phase sends rows through the joins of the workers. Rows whose key is not in a relation of keys yet stall; when all
+    of the batch is known, their keys enter the relation, and the rows go on in another phase.
+    """
+
+    def __init__(
+        self,
+        spec: PipelineSpec,
+        steps: StepPlans,
+        computed: ComputedColumns,
+        source: BatchSource,
+        tables: Mapping[str, Table],
+        ledger: Ledger,
+        rows_folder: Path,
+        writer: str,
+        overload: BatchOverload | None,
+    ) -> None:
+        self._spec, self._steps, self._computed, self._source = spec, steps, computed, source
+        self._tables, self._ledger, self._overload = tables, ledger, overload
+        self._rows_folder, self._writer = rows_folder, writer
+
+    def run(self, plan: Plan, df: DataFrame | None, spark: SparkSession) -> tuple[TaskResult, list[str]]:
+        """Run all phases of a batch that the ledger does not have; return the total, and remarks for the operator."""
+        staged = self._ledger.staged(plan.batch)
+        remarks: list[str] = []
+        versions = [plan.versions[path] for path in self._steps.paths]
+        if staged:
+            total = staged[-1]
+        else:
+            given = BatchInput()
+            if plan.source_batch is not None:
+                given = self._source.read(df, plan.files, spark)
+                remarks = given.remarks
+            rows = None if given.rows is None else self._computed.applied(given.rows)
+            splits: list[Split] = [*given.splits, *self._splits(plan.taken)]
+            shedding = None
+            if self._overload is not None:
+                others: list[Split] = [*self._splits(plan.taken), *self._overload.repaired_splits(plan)]
+                offsets = self._spec.checkpoint / "spark"
+                batch = _SparkRows(spark, rows, given.splits, offsets, plan.source_batch)
+                splits, shedding = self._overload.before_work(plan, batch, others)
+            total = self._phase(plan, 0, versions, rows, splits, spark, shedding)
+            total = self._with_deleted(plan, total)
+            if total.counts.get(WITHHELD):
+                remarks = [*remarks, _withheld(total)]
+            if plan.rejected:
+                folder = self._ledger.updates_folder
+                total = with_rejected(total, plan, folder, self._tables["invalid"].layout)
+        phase = max(len(staged), 1)
+        while total.stalled:
+            if len(staged) < phase:
+                self._ledger.write_staged(plan.batch, phase - 1, total)
+            transaction = Transaction(self._writer, plan.batch << 10 | phase)
+            decision = decide(self._steps.steps, self._rows_folder, total.stalled, transaction, plan.batch)
+            versions = [decision.versions.get(link, version) for link, version in enumerate(versions)]
+            again = self._splits(total.stalled, decision.first)
+            total = total.followed_by(self._phase(plan, phase, versions, None, again, spark))
+            phase += 1
+        return total, remarks
+
+    def _phase(
+        self,
+        plan: Plan,
+        phase: int,
+        versions: Sequence[int],
+        rows: DataFrame | None,
+        splits: Sequence[Split],
+        spark: SparkSession,
+        shedding: TaskShedding | None = None,
+    ) -> TaskResult:
+        steps, after = self._steps, self._computed.after
+        layouts = {outcome: table.layout for outcome, table in self._tables.items()}
+        if self._overload is not None:
+            layouts["shed"] = self._overload.layout()
+        task_plan = TaskPlan(
+            batch=plan.batch,
+            at=plan.at,
+            phase=phase,
+            source=steps.source,
+            rules=entry_rules(self._spec, steps.source, self._tables.values()),
+            tables=layouts,
+            entering=steps.entering,
+            labels=tuple(step.link.label for step in steps.steps),
+            versions=tuple(versions),
+            retry_s=tuple(step.retry_s for step in steps.steps),
+            rows_folder=str(self._rows_folder),
+            constants=steps.constants,
+            written=not after,
+            most_row_bytes=min(step.join.memory_bytes for step in steps.steps) // _ROWS_IN_MEMORY,
+            routed=steps.read_by_owners,
+            shedding=shedding,
+        )
+        joins = tuple((step.join, step.link) for step in steps.steps)
+        task = PipelineTask(task_plan, joins, (), not plan.drains, steps.changes, steps.joined if after else None)
+        computed = Computed(after, self._tables["joined"].layout) if after else None
+        return run_phase(spark, task, rows, splits, computed)
+
+    def _with_deleted(self, plan: Plan, work: TaskResult) -> TaskResult:
+        """The work for a snapshot with the rows that are no longer there; other work as it is."""
+        changes = self._steps.changes
+        if changes is None or plan.source_batch is None:
+            return work
+        before = Relation.open(self._steps.paths[0], plan.versions[self._steps.paths[0]])
+        prefix = f"{plan.batch:012d}-0"
+        return end_snapshot(before, changes, work, self._rows_folder, self._tables["joined"].layout, prefix)
+
+    def _splits(self, files: Sequence[WaitingFile], first: dict[str, str] | None = None) -> list[RowsSplit]:
+        """Files of rows by their origin, with those that tell which are the first of their key."""
+        origins: dict[str, list[WaitingFile]] = {}
+        for file in files:
+            origins.setdefault(file.origin, []).append(file)
+        flags = first or {}
+        return [
+            RowsSplit(str(self._rows_folder), tuple(own), tuple(flags.get(file.path) for file in own))
+            for own in origins.values()
+        ]
+
+
+def _withheld(work: TaskResult) -> str:
+    return (
+        f"{work.outcomes['invalid']} rows of the snapshot are invalid, so {work.counts[WITHHELD]} rows that it does "
+        "not have are not taken for deleted: they may be these. The next snapshot without invalid rows tells."
+    )
