@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from itertools import combinations
@@ -10,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from semistream.costs.identity import MachineIdentity
-from semistream.costs.machine import KernelCosts, Machine, OperatorCosts
+from semistream.costs.machine import DEFAULT_MACHINE, Machine, OperatorCosts
 from semistream.costs.profiles import MachineProfile, load_profile
 from semistream.relation.read import disk as disks
 from semistream.relation.read.disk_costs import DiskCosts
 from semistream.tuning.calibration import calibrate as module
 from semistream.tuning.calibration.disk_probe import SIZES, DiskProbe, DiskProber, RequestTime
-from semistream.tuning.calibration.kernel_probe import measure_kernels
 from semistream.tuning.calibration.progress import Progress
 from tests.cli.conftest import run
 
@@ -28,7 +28,8 @@ class MeasuredOperators:
         return {"mesh": OperatorCosts(tuple_s=1e-7, row_s=2.34e-8, step_s=4.5e-5, packet_s=6.2e-3)}
 
 
-def run_operators(folder: Path, progress: Progress) -> MeasuredOperators:
+def run_operators(folder: Path, progress: Progress, halfway: Callable[[], None]) -> MeasuredOperators:
+    halfway()
     return MeasuredOperators()
 
 
@@ -39,7 +40,6 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     measure = partial(
         module.calibrate,
         measure_disk=partial(DiskProber, file_bytes=1 << 20, sizes=(8192, 65536, 1 << 20), limit_s=0.02),
-        measure_costs=partial(measure_kernels, rows=2000, tuples=500, repeats=2),
         measure_operators=run_operators,
     )
     monkeypatch.setattr(module, "calibrate", measure)
@@ -49,7 +49,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_report_names_costs_profile_and_plot(tmp_path: Path, small: Path) -> None:
     answer = run("calibrate", "--on", tmp_path)
     assert (answer.code, answer.err) == (0, "")
-    for word in ("seek", "transfer", "8,192", "65,536", "1,048,576", "gather", "value of R in a result"):
+    for word in ("seek", "transfer", "8,192", "65,536", "1,048,576", "operator", "time per unit", "row 23.4 ns"):
         assert word in answer.out
     (profile,), (plot,) = small.glob("*.json"), small.glob("*.png")
     assert str(profile) in answer.out
@@ -67,8 +67,8 @@ def test_json_has_all_that_was_measured(tmp_path: Path, small: Path) -> None:
     assert (report["seek_s"], report["transfer_s_per_byte"]) == (machine.disk.seek_s, machine.disk.transfer_s_per_byte)
     assert (report["at_once"], report["page_cache_bytes"]) == (machine.at_once, machine.page_cache_bytes)
     assert machine.page_cache_bytes > 0
-    assert KernelCosts(**report["kernels"]) == machine.kernels
-    assert set(report["kernels"]) == {field.name for field in fields(KernelCosts)}
+    assert {name: OperatorCosts(**costs) for name, costs in report["operators"].items()} == machine.operators
+    assert set(report["operators"]["mesh"]) == {field.name for field in fields(OperatorCosts)}
     assert [each["bytes"] for each in report["requests"]] == [8192, 65536, 1 << 20]
     assert all(each["bytes_per_s"] == each["bytes"] / each["seconds"] for each in report["requests"])
     assert set(report["operators"]) == {"mesh"}
@@ -124,6 +124,14 @@ def test_without_matplotlib_there_is_a_profile_and_no_plot(tmp_path: Path, monke
     assert "pip install 'semistream[plot]'" in refused.err
 
 
+def calibration(disk: DiskCosts, operators: Mapping[str, OperatorCosts]) -> module.Calibration:
+    """A measurement of all sizes of requests that takes exactly what the disk costs."""
+    times = tuple(RequestTime(size, disk.request_s(size, 1), 5) for size in SIZES)
+    machine = Machine("here", disk, operators)
+    profile = MachineProfile(machine, MachineIdentity.here(), "a disk", "2026-11-17", "1")
+    return module.Calibration(Path(), DiskProbe(times, disk, True, 1 << 28), profile, Path(), 1.0)
+
+
 @pytest.mark.parametrize(
     ("seek_s", "bytes_per_s", "said"),
     [
@@ -133,19 +141,15 @@ def test_without_matplotlib_there_is_a_profile_and_no_plot(tmp_path: Path, monke
         (1e-6, 1e9, "1 µs + bytes / (1 GB/s)"),
     ],
 )
-def test_no_name_of_the_plot_is_written_over_another(
-    tmp_path: Path, seek_s: float, bytes_per_s: float, said: str
-) -> None:
+def test_no_name_of_the_plot_is_written_over_another(seek_s: float, bytes_per_s: float, said: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     from semistream.cli.calibration_plot import draw_plot
 
-    costs = DiskCosts(seek_s, 1 / bytes_per_s)
-    times = tuple(RequestTime(size, seek_s + size / bytes_per_s, 5) for size in SIZES)
-    profile = MachineProfile(Machine("here", costs), MachineIdentity.here(), "a disk", "2026-11-17", "1")
-    figure = draw_plot(module.Calibration(tmp_path, DiskProbe(times, costs, True, 1 << 28), profile, tmp_path, 1.0))
+    figure = draw_plot(calibration(DiskCosts(seek_s, 1 / bytes_per_s), DEFAULT_MACHINE.operators))
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
+    assert len(figure.axes) == 3
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             ticks = axis.get_ticklabels(which="both")
@@ -154,3 +158,14 @@ def test_no_name_of_the_plot_is_written_over_another(
             assert len(shown) >= 2
             assert not any(one.overlaps(other) for one, other in combinations(shown, 2))
     assert figure.axes[0].get_legend().get_texts()[0].get_text() == said
+
+
+def test_the_plot_has_a_bar_for_each_operator_that_was_measured() -> None:
+    from semistream.cli.calibration_plot import draw_plot
+
+    operators = {"sweep": OperatorCosts(tuple_s=4e-9, entry_s=13e-9, row_s=11e-9), "mesh": OperatorCosts(tuple_s=1e-7)}
+    *_, bars = draw_plot(calibration(DiskCosts(1e-4, 1e-9), operators)).axes
+    assert [label.get_text() for label in bars.get_yticklabels()] == ["sweep", "mesh"]
+    assert [bar.get_width() for bar in bars.patches] == pytest.approx([17e-9, 1e-7])
+    assert [text.get_text() for text in bars.texts] == ["17 ns", "100 ns"]
+    assert len(draw_plot(calibration(DiskCosts(1e-4, 1e-9), {})).axes) == 2, "nothing but the disk"

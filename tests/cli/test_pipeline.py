@@ -152,7 +152,7 @@ def test_explain_says_what_to_expect_of_every_join(folder: Path) -> None:
     found = run("explain", folder / "p.yaml", "--slots", 3, "--batch-rows", 6000, "--json").json
     assert (found["slots"], found["batch_rows"], found["total_memory_bytes"]) == (3, 6000, 24_000_000)
     keys, products = found["steps"]
-    assert (keys["worker"], keys["note"]) == (None, "it has no rows yet: nothing is read")
+    assert (keys["worker"], keys["note"]) == (None, "the relation has no rows yet, so nothing is read")
     assert 500_000 <= products["worker"]["memory_bytes"] < 8_000_000  # it is small, and is held as a whole
     assert products["rows_per_s"] > 0
     text = run("explain", folder / "p.yaml", "--memory", "1MB")

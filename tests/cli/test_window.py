@@ -265,7 +265,7 @@ def test_streams_without_rows_have_no_results(tables: tuple[pa.Table, pa.Table],
         ({"left": "none.parquet"}, "none.parquet does not exist"),
         ({"left": "text.parquet"}, "key 'k' of the left stream is string but key 'key' of the right stream is int64"),
         ({"left": "timeless.parquet", "time": "at"}, "is null in 1 of 2 rows"),
-        ({"policy": "life", "window": "unbounded"}, "give a window, or the policy 'prob'"),
+        ({"policy": "life", "window": "unbounded"}, "give a bounded window, or the policy 'prob'"),
         ({"out": "out.txt"}, "must end in one of .parquet, .arrow, .csv"),
     ],
 )

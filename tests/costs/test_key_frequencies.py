@@ -62,7 +62,6 @@ def test_counts_are_a_distribution(counts: list[int], unseen: int) -> None:
     assert measured.num_keys == len(counts) + unseen
     for n in range(len(counts) + 1):
         assert measured.share(n) == pytest.approx(hottest[:n].sum() / hottest.sum())
-    assert measured.hottest_for(measured.share(len(counts) // 2)) == pytest.approx(len(counts) // 2)
 
 
 def test_what_is_no_distribution_is_refused() -> None:

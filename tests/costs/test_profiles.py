@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from semistream import __version__
 from semistream.costs import profiles
 from semistream.costs.identity import MachineIdentity, disk_identity
-from semistream.costs.machine import DEFAULT_MACHINE, KernelCosts, Machine, OperatorCosts
+from semistream.costs.machine import DEFAULT_MACHINE, Machine, OperatorCosts
 from semistream.costs.profiles import cache_folder, load_profile, save_profile, stored_profile
 from semistream.errors import CalibrationError, ProfileRefused
 from semistream.relation import DiskCosts
 
-MACHINE = Machine("this one", DiskCosts(1e-4, 3e-10), KernelCosts(probe_s=7e-9), {"mesh": OperatorCosts(9e-8, 1e-8)})
+MACHINE = Machine("this one", DiskCosts(1e-4, 3e-10), {"mesh": OperatorCosts(9e-8, 1e-8)})
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +43,9 @@ machines = st.builds(
     Machine,
     st.text(),
     st.builds(DiskCosts, seconds, seconds, seconds),
-    st.builds(KernelCosts, **{field.name: seconds for field in fields(KernelCosts)}),
-    st.dictionaries(st.text(), st.builds(OperatorCosts, seconds, seconds, seconds, seconds, seconds), max_size=3),
+    st.dictionaries(
+        st.text(), st.builds(OperatorCosts, **{field.name: seconds for field in fields(OperatorCosts)}), max_size=3
+    ),
     at_once=st.floats(0.1, 100),
     page_cache_bytes=st.floats(0, 1e15),
 )
@@ -81,16 +82,16 @@ def test_every_disk_and_every_host_has_a_profile_of_its_own(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: p.update(format=1), "has format version 1, but here it is 7"),
-        (lambda p: p.pop("format"), "has format version None, but here it is 7"),
+        (lambda p: p.update(format=7), "has format version 7, but here it is 8"),
+        (lambda p: p.pop("format"), "has format version None, but here it is 8"),
         (lambda p: p["measured_on"].update(processor="another"), "has processor 'another', but here it is '"),
         (lambda p: p["measured_on"].update(cores=640), "has cores 640, but here it is "),
         (lambda p: p["measured_on"].update(host="another"), "has host 'another', but here it is '"),
         (lambda p: p.update(disk="ext9 /dev/other"), "has disk 'ext9 /dev/other', but here it is '"),
         (lambda p: p.pop("machine"), "is damaged"),
-        (lambda p: p["machine"]["kernels"].pop("gather_s"), r"is damaged \(KeyError: 'gather_s'\)"),
+        (lambda p: p["machine"]["operators"]["mesh"].pop("row_s"), r"is damaged \(KeyError: 'row_s'\)"),
         (lambda p: p["machine"]["disk"].update(seek_s=-1), r"is damaged \(InvalidArgument"),
-        (lambda p: p["machine"]["kernels"].update(probe_s=float("nan")), "is damaged.*probe_s is nan"),
+        (lambda p: p["machine"]["operators"]["mesh"].update(row_s=float("nan")), "is damaged.*row_s is nan"),
         (lambda p: p["machine"]["operators"]["mesh"].update(tuple_s="soon"), "is damaged"),
         (lambda p: p["machine"].update(operators=[]), "is damaged"),
         (lambda p: p["measured_on"].pop("cores"), "is damaged"),

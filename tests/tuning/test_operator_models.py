@@ -23,7 +23,6 @@ from semistream.errors import InvalidArgument
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.join_facts import JoinFacts
 from semistream.joins.mesh.cost_model import MeshModel
-from semistream.joins.ssij.cost_model import IndexModel
 from semistream.joins.sweep.cost_model import SweepModel
 from semistream.relation import DiskCosts, SimulatedDisk
 from semistream.tuning.candidates import OPERATORS
@@ -167,18 +166,6 @@ def test_the_rate_of_batches_that_are_drained(relation: Relation, name: str, wit
     """As on Spark: none of a micro-batch may wait for the next one."""
     setting = Setting(relation, name, 0.5, 0.2, papers_disk)
     assert setting.predicted(batch_rows=batch).rate == pytest.approx(setting.drained(batch, batches=3), rel=within)
-
-
-def test_the_worst_case_of_ssij() -> None:
-    """SSIJ V: a seek for each tuple, or a scan of all of R for all that wait: MESHJOIN's throughput."""
-    costs = DiskCosts(0.008, transfer_s_per_page=0.0001)
-    workload = Workload(KeyFrequencies.uniform(10**6), 10**6, 10**4, 8192)
-    few = IndexModel(input_rows=10, stream_rows=50, cached_pages=0, run_bytes=8192 * 400, run_pages=400)
-    assert few.worst_rate(workload, costs) == pytest.approx(1 / 0.0081)
-    many = IndexModel(input_rows=10_000, stream_rows=90_000, cached_pages=0, run_bytes=8192 * 400, run_pages=400)
-    scan_s = 25 * 0.008 + 10**4 * 0.0001
-    assert many.worst_rate(workload, costs) == pytest.approx(100_000 / scan_s)
-    assert many.worst_rate(workload, costs) <= 1 / Machine("theirs", costs).disk_s(many.work(workload, costs), workload)
 
 
 @pytest.mark.parametrize(

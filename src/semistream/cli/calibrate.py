@@ -22,7 +22,7 @@ def calibrate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the disk and kernels of this machine in under a minute, and save the profile."""
+    """Measure the disk and operators of this machine in under a minute, and save the profile."""
     if plot is not None:
         require_drawable(plot)
     from semistream.cli.output import show

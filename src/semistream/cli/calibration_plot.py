@@ -1,8 +1,7 @@
-"""Plot of a calibration: time and throughput of disk requests by size, and the cost of each kernel."""
+"""Plot of a calibration: time and throughput of disk requests by size, and the cost of a tuple in each operator."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,11 @@ from matplotlib.ticker import EngFormatter, FixedLocator, LogLocator, NullFormat
 from semistream.cli.plots import BLUE, GREY, RED, plain_axes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from matplotlib.axes import Axes
 
+    from semistream.costs.machine import OperatorCosts
     from semistream.tuning.calibration.calibrate import Calibration
 
 _MEASURED, _FITTED, _BARS = BLUE, RED, GREY
@@ -28,11 +30,15 @@ def save_plot(path: Path, calibration: Calibration) -> None:
 
 
 def draw_plot(calibration: Calibration) -> Figure:
-    """Draw the measured requests and the fitted line above the kernel costs."""
-    figure = Figure(figsize=(9, 7), dpi=_DPI, layout="constrained")
-    axes = figure.subplot_mosaic([["times", "rates"], ["kernels", "kernels"]])
+    """Draw the measured requests and the fitted line, and below them the operators if any was measured."""
+    operators = calibration.machine.operators
+    figure = Figure(figsize=(9, 7 if operators else 3.5), dpi=_DPI, layout="constrained")
+    axes = figure.subplot_mosaic(
+        [["times", "rates"], ["operators", "operators"]] if operators else [["times", "rates"]]
+    )
     _draw_requests(axes["times"], axes["rates"], calibration)
-    _draw_kernels(axes["kernels"], calibration)
+    if operators:
+        _draw_operators(axes["operators"], operators)
     figure.suptitle(
         f"{calibration.machine.name}, {calibration.profile.measured_at[:10]}", x=0.01, ha="left", fontsize=11
     )
@@ -68,16 +74,14 @@ def _draw_requests(times: Axes, rates: Axes, calibration: Calibration) -> None:
         plain_axes(axes, "y")
 
 
-def _draw_kernels(axes: Axes, calibration: Calibration) -> None:
-    costs = {
-        name.removesuffix("_s").replace("_", " "): cost for name, cost in asdict(calibration.machine.kernels).items()
-    }
-    bars = axes.barh(list(costs), list(costs.values()), color=_BARS)
-    axes.bar_label(bars, [f"{seconds * 1e9:.3g} ns" for seconds in costs.values()], padding=4, fontsize=9)
+def _draw_operators(axes: Axes, operators: Mapping[str, OperatorCosts]) -> None:
+    tuples_s = [costs.tuple_s + costs.entry_s for costs in operators.values()]
+    bars = axes.barh(list(operators), tuples_s, color=_BARS)
+    axes.bar_label(bars, [f"{seconds * 1e9:.3g} ns" for seconds in tuples_s], padding=4, fontsize=9)
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.xaxis.set_major_formatter(EngFormatter("s"))
-    axes.set_xlabel("processor time per tuple, row, pair or value")
+    axes.set_xlabel("processor time per joined tuple, without its share of values, rows of R and iterations")
     plain_axes(axes, "x")
 
 

@@ -152,16 +152,6 @@ def _(report: Joined) -> RenderableType:
 
 
 _BAR_WIDTH = 24
-_UNITS = {
-    "encode_s": "tuple key",
-    "insert_s": "tuple entering the window",
-    "sort_s": "tuple",
-    "probe_s": "row of R",
-    "look_up_s": "tuple looked up in a cache",
-    "expire_s": "tuple leaving the window",
-    "output_s": "result, without R's values",
-    "gather_s": "value of R in a result",
-}
 
 
 @render.register
@@ -172,12 +162,6 @@ def _(report: Calibrated) -> RenderableType:
         times = [f"{seconds * 1e6:,.1f} µs" for seconds in (each.seconds, each.fitted_seconds)]
         rate = f"{format_bytes(round(each.bytes_per_s))}/s"
         requests.add_row(f"{each.bytes:,}", f"{each.requests:,}", *times, rate, bar(each.bytes_per_s, fastest))
-    kernels = table("kernel", "per", "time")
-    kernels.columns[0].justify = kernels.columns[1].justify = "left"
-    dearest = max(report.kernels.values())
-    for name, seconds in report.kernels.items():
-        kernel = name.removesuffix("_s").replace("_", " ")
-        kernels.add_row(kernel, _UNITS[name], f"{seconds * 1e9:,.1f} ns", bar(seconds, dearest))
     per_byte = report.transfer_s_per_byte
     transfer = f"{format_bytes(round(1 / per_byte))}/s" if per_byte else "no measurable time"
     return Group(
@@ -192,8 +176,6 @@ def _(report: Calibrated) -> RenderableType:
         ),
         "",
         requests,
-        "",
-        kernels,
         "",
         *_operators(report.operators),
         facts(

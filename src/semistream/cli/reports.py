@@ -185,7 +185,6 @@ class Calibrated:
     at_once: float
     page_cache_bytes: float
     requests: list[RequestReport]
-    kernels: dict[str, float]
     operators: dict[str, dict[str, float]]
     measured_at: str
     profile: str
@@ -217,7 +216,6 @@ class Calibrated:
                 )
                 for each in probe.times
             ],
-            kernels=asdict(machine.kernels),
             operators={name: asdict(costs) for name, costs in machine.operators.items()},
             measured_at=profile.measured_at,
             profile=str(calibration.file),

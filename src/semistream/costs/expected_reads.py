@@ -33,10 +33,6 @@ class ExpectedReads(NamedTuple):
         """So many times these."""
         return ExpectedReads(often * self.seeks, often * self.pages)
 
-    def seconds(self, costs: DiskCosts, page_bytes: int) -> float:
-        """The time of these reads: SSIJ's S for each seek and T for each page."""
-        return costs.request_s(self.pages * page_bytes, self.pages, requests=self.seeks)
-
 
 @lru_cache(maxsize=1024)
 def expected_reads(

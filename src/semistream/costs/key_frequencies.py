@@ -103,10 +103,6 @@ class KeyFrequencies:
         """P(a tuple asks for one of so many hottest keys): p_N(h_R) of FRONT (1), the hit rate of a perfect cache."""
         return min(float(np.interp(hottest, self._keys_upto, self._share_upto)), 1.0)
 
-    def hottest_for(self, share: float) -> float:
-        """How many of the hottest keys have a share of the stream: the inverse of `share`."""
-        return float(np.interp(share, self._share_upto, self._keys_upto))
-
     def rest(self, hottest: float) -> Self:
         """What is asked of all others if so many of the hottest keys are answered by a cache; at least one is left.
 

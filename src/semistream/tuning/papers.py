@@ -1,14 +1,9 @@
-"""The papers' machines, as far as their rates tell: named profiles, and the cost factors that they are made of.
-
-What MESHJOIN holds in memory as MESH (1) has it, in the bytes of the paper's own implementation.
-"""
+"""The papers' machines, as far as their rates tell: named profiles, and the cost factors that they are made of."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-
 from semistream.costs.machine import DEFAULT_MACHINE, Machine, OperatorCosts
-from semistream.errors import InvalidArgument, require_numbers
+from semistream.errors import InvalidArgument
 from semistream.joins.mesh.cost_model import MeshFactors
 from semistream.relation.read.disk_costs import DiskCosts
 
@@ -63,57 +58,3 @@ def paper_machine(name: str) -> Machine:
     if name not in PAPER_MACHINES:
         raise InvalidArgument(f"there is no machine {name!r}; give {', '.join(map(repr, PAPER_MACHINES))}.")
     return PAPER_MACHINES[name]
-
-
-@dataclass(frozen=True)
-class PublishedMeshMemory:
-    """MESH (1), for the figures of the paper; `MeshJoin` packs, reads ahead and pays otherwise (`MeshMemory`).
-
-    ======================  ======================================================================================
-    MESH                    here
-    ======================  ======================================================================================
-    M_max, N_R, v_P, v_S    ``limit``, ``num_pages``, ``page_bytes``, ``tuple_bytes``
-    f                       ``fudge``: how many times a tuple's bytes the hash table takes for it
-    sizeof(ptr)             ``pointer_bytes``
-    ======================  ======================================================================================
-
-    The paper has w * N_R / b tuples in the window with real numbers; here a scan has ceil(N_R / b) loops.
-
-    >>> PublishedMeshMemory(limit=10**6, num_pages=100, page_bytes=4096, tuple_bytes=20).total(10, 50)
-    55960
-    """
-
-    limit: int
-    num_pages: int
-    page_bytes: int
-    tuple_bytes: int
-    fudge: float = 1.0
-    pointer_bytes: int = 8
-
-    def __post_init__(self) -> None:
-        require_numbers(self, *(field.name for field in fields(self)))
-
-    @property
-    def fixed_pages(self) -> None:
-        """b is to be chosen."""
-
-    def loops(self, pages: int) -> int:  # noqa: ARG002
-        """One at a time."""
-        return 1
-
-    def total(self, pages: int, rows: int) -> int:
-        """M of MESH (1)."""
-        return round(pages * self.page_bytes + rows * self._row_bytes(pages))
-
-    def fits(self, pages: int, rows: int) -> bool:
-        """Whether M <= M_max."""
-        return self.total(pages, rows) <= self.limit
-
-    def most_rows(self, pages: int) -> float:
-        """The greatest w for b = ``pages``: MESH (1) with equality, solved for w, in which it is linear."""
-        return (self.limit - pages * self.page_bytes) / self._row_bytes(pages)
-
-    def _row_bytes(self, pages: int) -> float:
-        """What each tuple of w adds: itself in the buffer, and its like of all loops of a scan in H and Q."""
-        loops = -(-self.num_pages // pages)
-        return self.tuple_bytes + loops * (self.pointer_bytes + self.fudge * self.tuple_bytes)

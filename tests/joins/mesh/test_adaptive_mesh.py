@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from semistream import AdaptiveMeshJoin, MeshFactors, MeshJoin, ParquetRelation, Relation, SemiStreamJoin, join
-from semistream.costs.machine import KernelCosts, Machine
+from semistream.costs.machine import Machine, OperatorCosts
 from semistream.costs.profiles import save_profile
 from semistream.errors import InvalidArgument, JoinInProgress
 from semistream.joins.loop import Results
@@ -498,7 +498,7 @@ def test_join_by_name(tmp_path) -> None:
 
 
 def test_the_factors_are_those_of_a_calibrated_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MESH Table 1 from the kernels and the disk of the profile, and defaults where there is none."""
+    """MESH Table 1 from the operators and the disk of the profile, and defaults where there is none."""
     monkeypatch.setenv("SEMISTREAM_CACHE", str(tmp_path / "profiles"))
     relation = Relation.build(pa.table({"k": range(5000), "v": range(5000)}), tmp_path / "r", key="k")
     schema = pa.schema([("k", pa.int64())])
@@ -508,9 +508,9 @@ def test_the_factors_are_those_of_a_calibrated_machine(tmp_path: Path, monkeypat
             return join._factors
 
     assert factors() == MeshFactors()
-    machine = Machine("slow", DiskCosts(0.004, 1e-8), KernelCosts(probe_s=3e-9, output_s=5e-9, gather_s=2e-9))
+    machine = Machine("slow", DiskCosts(0.004, 1e-8), {"adaptive_mesh": OperatorCosts(5e-9, value_s=2e-9, row_s=3e-9)})
     save_profile(machine, relation.path)
     found, page_bytes = factors(), relation.nbytes / relation.num_pages
     assert found == MeshFactors.of(machine, page_bytes=page_bytes, values_per_result=1)
-    assert (found.seek_s, found.probe_s, found.output_s) == (0.004, 3e-9, pytest.approx(7e-9))
+    assert (found.seek_s, found.probe_s, found.row_s(results=1)) == (0.004, 3e-9, pytest.approx(7e-9))
     assert found.read_s(10) == pytest.approx(0.004 + 10 * page_bytes * 1e-8)

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from semistream.costs.machine import Machine, OperatorCosts
 from semistream.errors import InvalidArgument
 from semistream.joins.mesh.cost_model import MeshCosts, MeshFactors, MeshTuner, steps_to_try
 from semistream.joins.mesh.memory import MeshMemory
 from semistream.joins.parts.memory_split import LEAST_SLOTS
-from semistream.relation import RunReader
+from semistream.relation import DiskCosts, RunReader
 
 MOST_PAGES, MOST_ROWS = 40, 200
 times = st.floats(0, 0.01)
@@ -138,6 +139,33 @@ def test_the_cost_of_an_iteration_is_mesh_2() -> None:
     assert 0.5 * costs.loop_s(b, least - 1) > least - 1
     assert costs.least_rows(2.0, b) is None  # a tuple takes 0.602 s: more than half a second
     assert replace(costs, correction=3.0).loop_s(b, w) == pytest.approx(3 * costs.loop_s(b, w))
+
+
+def test_the_factors_of_a_machine_are_those_of_its_disk_and_of_the_nearest_operator_that_was_measured() -> None:
+    disk = DiskCosts(0.004, 1e-8)
+    own = OperatorCosts(
+        tuple_s=1e-7, entry_s=2e-8, value_s=5e-9, row_s=3e-9, step_s=2e-3, packet_s=6e-4, batch_s=1.0, hit_s=1.0
+    )
+    other = OperatorCosts(tuple_s=1.0)
+
+    def factors(operators: dict[str, OperatorCosts]) -> MeshFactors:
+        return MeshFactors.of(Machine("here", disk, operators), page_bytes=5000, values_per_result=3)
+
+    found = factors({"mesh": other, "adaptive_mesh": own, "sweep": other})
+    assert found == factors({"mesh": own, "sweep": other})
+    assert (found.seek_s, found.transfer_s) == (0.004, pytest.approx(5e-5))
+    assert (found.probe_s, found.packet_s) == (3e-9, pytest.approx(2.6e-3))
+    assert found.row_s(0) == pytest.approx(1.2e-7)
+    assert found.row_s(2) == pytest.approx(1.5e-7)
+    assert factors({"sweep": other}) == MeshFactors(found.seek_s, found.transfer_s)
+
+
+def test_an_iteration_costs_one_step_however_many_loops_it_does_at_once() -> None:
+    """As `AdaptiveMeshJoin` counts its steps, by which they were measured."""
+    machine = Machine("here", DiskCosts(0.0), {"adaptive_mesh": OperatorCosts(tuple_s=0.0, step_s=2e-3)})
+    costs = MeshCosts(MeshFactors.of(machine, page_bytes=5000, values_per_result=3), rows_per_page=64)
+    for loops in (1, 4, 16):
+        assert loops * costs.loop_s(10, 7, packets=1 / loops) == pytest.approx(2e-3)
 
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, field
 from functools import partial
 from itertools import groupby
@@ -16,7 +17,6 @@ from semistream.errors import CalibrationError, InvalidArgument
 from semistream.relation import DiskCosts
 from semistream.tuning.calibration.calibrate import Calibration, calibrate, calibrate_where_unknown
 from semistream.tuning.calibration.disk_probe import DiskProber
-from semistream.tuning.calibration.kernel_probe import measure_kernels
 from semistream.tuning.calibration.operator_probe import ProbeSize, measure_operators
 from semistream.tuning.calibration.progress import Progress
 from semistream.tuning.candidates import OPERATORS
@@ -25,7 +25,6 @@ SMALL_DISK = partial(DiskProber, file_bytes=1 << 20, sizes=(4096, 65536), limit_
 SMALL_OPERATORS = partial(
     measure_operators, size=ProbeSize((30_000, 120_000), seconds=0.005, pushed=2_000, limit_s=2.0)
 )
-SMALL_KERNELS = partial(measure_kernels, rows=2000, tuples=500, repeats=2)
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,9 @@ class GivenCosts:
         return self.known
 
 
-def no_operators(folder: Path, progress: Progress) -> GivenCosts:
+def no_operators(folder: Path, progress: Progress, halfway: Callable[[], None]) -> GivenCosts:
+    halfway()
+    progress(1.0)
     return GivenCosts()
 
 
@@ -57,7 +58,6 @@ def test_what_was_measured_is_the_profile_of_the_disk(tmp_path: Path, cache: Pat
         tmp_path,
         progress=lambda step, share: steps.append((step, share)),
         measure_disk=SMALL_DISK,
-        measure_costs=SMALL_KERNELS,
         measure_operators=SMALL_OPERATORS,
     )
     assert calibration.file.parent == cache
@@ -66,11 +66,11 @@ def test_what_was_measured_is_the_profile_of_the_disk(tmp_path: Path, cache: Pat
     assert set(calibration.machine.operators) == set(OPERATORS)
     assert all(sum(astuple(costs)) > 0 for costs in calibration.machine.operators.values())
     assert calibration.profile.disk in calibration.machine.name
-    assert list(dict.fromkeys(step for step, _ in steps)) == ["disk", "kernels", "operators"]
-    for measured in ("disk", "kernels", "operators"):
+    assert list(dict.fromkeys(step for step, _ in steps)) == ["disk", "operators"]
+    for measured in ("disk", "operators"):
         assert [share for step, share in steps if step == measured][-1] == pytest.approx(1)
     turns = [step for step, _ in groupby(step for step, _ in steps)]
-    assert turns == ["disk", "kernels", "disk", "operators", "disk"], "the disk before, between and behind the others"
+    assert turns == ["disk", "operators", "disk", "operators", "disk"], "the disk before, amid and after the operators"
     assert sorted(tmp_path.iterdir()) == [cache]
 
 
@@ -79,20 +79,35 @@ def test_costs_of_operators_are_those_on_the_disk_that_was_measured(tmp_path: Pa
     folders: list[Path] = []
     given = GivenCosts({"mesh": OperatorCosts(tuple_s=1e-7)})
 
-    def run_operators(folder: Path, progress: Progress) -> GivenCosts:
+    def run_operators(folder: Path, progress: Progress, halfway: Callable[[], None]) -> GivenCosts:
         folders.append(folder)
+        halfway()
         return given
 
-    calibration = calibrate(
-        tmp_path / "file",
-        measure_disk=SMALL_DISK,
-        measure_costs=SMALL_KERNELS,
-        measure_operators=run_operators,
-    )
+    calibration = calibrate(tmp_path / "file", measure_disk=SMALL_DISK, measure_operators=run_operators)
     assert folders == [tmp_path.resolve()]
     assert given.seen == [calibration.disk.costs], "all of its parts"
     assert load_profile(tmp_path) == calibration.machine
     assert calibration.machine.operators == given.known
+
+
+def test_the_disk_is_measured_in_three_equal_parts_before_amid_and_after_the_operators(tmp_path: Path) -> None:
+    events: list[object] = []
+
+    class Disk(DiskProber):
+        def probe(self, share: float = 1.0) -> None:
+            events.append(share)
+            super().probe(share)
+
+    def run_operators(folder: Path, progress: Progress, halfway: Callable[[], None]) -> GivenCosts:
+        events.append("first half")
+        halfway()
+        events.append("second half")
+        return GivenCosts()
+
+    small = partial(Disk, **SMALL_DISK.keywords)
+    calibrate(tmp_path, measure_disk=small, measure_operators=run_operators)
+    assert events == [1 / 3, "first half", 1 / 3, "second half", 1 / 3]
 
 
 def unreached(*args: object, **options: object) -> DiskProber:
@@ -112,15 +127,13 @@ def test_a_path_that_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_step_that_fails_leaves_the_old_profile(tmp_path: Path) -> None:
-    before = calibrate(
-        tmp_path, measure_disk=SMALL_DISK, measure_costs=SMALL_KERNELS, measure_operators=no_operators
-    ).machine
+    before = calibrate(tmp_path, measure_disk=SMALL_DISK, measure_operators=no_operators).machine
 
-    def fail(progress: Progress) -> None:
+    def fail(folder: Path, progress: Progress, halfway: Callable[[], None]) -> GivenCosts:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        calibrate(tmp_path, measure_disk=SMALL_DISK, measure_costs=fail)
+        calibrate(tmp_path, measure_disk=SMALL_DISK, measure_operators=fail)
     assert load_profile(tmp_path) == before
 
 
@@ -129,9 +142,7 @@ def test_a_disk_is_measured_once_and_again_if_its_profile_is_refused(tmp_path: P
 
     def measure(path: Path, **options: Any) -> Calibration:
         measured.append(path)
-        return calibrate(
-            path, measure_disk=SMALL_DISK, measure_costs=SMALL_KERNELS, measure_operators=no_operators, **options
-        )
+        return calibrate(path, measure_disk=SMALL_DISK, measure_operators=no_operators, **options)
 
     first, second = tmp_path / "first", tmp_path / "second"
     for path in (first, second):
@@ -139,7 +150,7 @@ def test_a_disk_is_measured_once_and_again_if_its_profile_is_refused(tmp_path: P
     steps: list[str] = []
     (made,) = calibrate_where_unknown([first, second], progress=lambda step, _: steps.append(step), measure=measure)
     assert measured == [first], "both are on one disk"
-    assert set(steps) == {"disk", "kernels"}
+    assert set(steps) == {"disk", "operators"}
     assert calibrate_where_unknown([first, second], measure=measure) == []
     made.file.write_text("{}")
     calibrate_where_unknown([second], measure=measure)
@@ -148,8 +159,7 @@ def test_a_disk_is_measured_once_and_again_if_its_profile_is_refused(tmp_path: P
 
 
 def test_what_was_kept_before_makes_no_difference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    measures = {"measure_disk": SMALL_DISK, "measure_costs": SMALL_KERNELS}
-    calibrate(tmp_path, **measures, measure_operators=no_operators).file.write_text("{}")
-    calibrate(tmp_path, **measures, measure_operators=SMALL_OPERATORS)
+    calibrate(tmp_path, measure_disk=SMALL_DISK, measure_operators=no_operators).file.write_text("{}")
+    calibrate(tmp_path, measure_disk=SMALL_DISK, measure_operators=SMALL_OPERATORS)
     assert not caplog.records, "nobody is told to calibrate while it is done"
     assert load_profile(tmp_path) is not None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +42,51 @@ def test_only_runs_count_that_were_not_disturbed(disturbed: list[bool], monkeypa
     assert len(tries.calm) == disturbed.count(False)
     (part,) = tries.typical
     assert part.all_s == 1.0
+
+
+@dataclass
+class MadeUpRuns:
+    """Notes each run, beat and disk part that begins; a run takes ``run_s`` of a made-up clock."""
+
+    run_s: float
+    now_s: float = 0.0
+    events: list[str] = field(default_factory=list)
+
+    def run(self, *args: object) -> list[RunPart]:  # noqa: ARG002
+        self.events.append("run")
+        self.now_s += self.run_s
+        return [RunPart(np.ones(14), self.run_s, self.run_s, 0.0)]
+
+    @contextmanager
+    def pulse(self, relation: object) -> Iterator[MachinePulse]:  # noqa: ARG002
+        yield MachinePulse(lambda: self.events.append("beat"), clock=lambda: float(len(self.events)))
+
+    def halfway(self) -> None:
+        self.events.append("halfway")
+        self.now_s += self.run_s
+
+    @property
+    def runs_before_and_after(self) -> tuple[int, int]:
+        there = self.events.index("halfway")
+        return self.events[:there].count("run"), self.events[there:].count("run")
+
+
+@pytest.mark.parametrize("run_s", [0.01, 0.1, 0.5, 1.0, 2.0])
+def test_the_disk_has_its_turn_between_two_runs_about_halfway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_s: float
+) -> None:
+    """Calm or slow, a machine has many runs before and after, and the pulse is taken anew before the next run."""
+    made_up = MadeUpRuns(run_s)
+    monkeypatch.setattr(operator_probe, "_run", made_up.run)
+    monkeypatch.setattr(operator_probe, "_build", lambda path, rows: None)
+    monkeypatch.setattr(operator_probe, "pulse_of_joins", made_up.pulse)
+    monkeypatch.setattr(operator_probe.time, "perf_counter", lambda: made_up.now_s)
+    operator_probe.measure_operators(tmp_path, halfway=made_up.halfway)
+    before, after = made_up.runs_before_and_after
+    assert made_up.events.count("halfway") == 1
+    assert min(before, after) >= 12
+    there = made_up.events.index("halfway")
+    assert made_up.events[there - 2 : there + 3] == ["run", "beat", "halfway", "beat", "run"]
 
 
 def test_tuples_are_looked_up_once_there_is_a_cache_to_look_them_up_in(tmp_path: Path) -> None:

@@ -130,8 +130,8 @@ def measure_operators(
 ) -> OperatorRuns:
     """Run all operators, with relations that are made in ``folder`` and removed again.
 
-    Call ``halfway`` once, between two runs: when all settings were run once or half of the time is over. The pulse is
-    taken again after it, so it disturbs neither run.
+    Call ``halfway`` once, never within a run: when all settings have run once, or earlier if half of ``limit_s`` is
+    over. The pulse is taken again afterwards, so that the next run is judged by a fresh one.
     """
     began_s, is_halfway = time.perf_counter(), False
     with TemporaryDirectory(prefix=".semistream-calibrate-", dir=folder) as scratch:
@@ -144,12 +144,12 @@ def measure_operators(
                     for tries in tried[kind]:
                         spent = (time.perf_counter() - began_s) / size.limit_s
                         progress(min(max(turn / _MOST_TRIES, spent), 1.0))
-                        if not is_halfway and (turn or spent >= _HALF):
+                        if turn == 0 or (spent < 1 and len(tries.calm) < _CALM_RUNS):
+                            tries.add(kind, relations[tries.setting.relation], _size(kind, size))
+                        if not is_halfway and (turn > 0 or spent >= 0.5):
                             is_halfway = True
                             halfway()
                             pulse.beat()
-                        if turn == 0 or (spent < 1 and len(tries.calm) < _CALM_RUNS):
-                            tries.add(kind, relations[tries.setting.relation], _size(kind, size))
             runs = {kind: [part for tries in settings for part in tries.typical] for kind, settings in tried.items()}
     progress(1.0)
     return OperatorRuns(runs)
