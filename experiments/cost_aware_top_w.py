@@ -1,7 +1,7 @@
 """CostAwareTopW: a shedding strategy that keeps the rows with the most results per second.
 
-It is an experiment and no strategy for pipelines: the cost of a row depends on the contents of the workers' caches, which
-a replay finds in another state.
+It is an experiment, not a strategy for pipelines: the cost of a row depends on the contents of the workers' caches,
+which a replay finds in another state.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The examples in docstrings run."""
+"""The examples in docstrings run, those of the package and those of the experiments."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import doctest
 import importlib
 import pkgutil
 
+import experiments
 import pytest
 
 import semistream
@@ -15,9 +16,10 @@ WITHOUT_SPARK = [
     for module in pkgutil.walk_packages(semistream.__path__, "semistream.")
     if not module.name.startswith(("semistream.spark", "semistream.cli"))
 ]
+EXPERIMENTS = [module.name for module in pkgutil.walk_packages(experiments.__path__, "experiments.")]
 
 
-@pytest.mark.parametrize("name", WITHOUT_SPARK)
+@pytest.mark.parametrize("name", WITHOUT_SPARK + EXPERIMENTS)
 def test_the_examples_of(name: str) -> None:
     module = importlib.import_module(name)
     assert doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).failed == 0

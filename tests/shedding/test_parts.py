@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from experiments.cost_aware_top_w import CostAwareTopW
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from semistream.errors import InvalidArgument, SemistreamError
 from semistream.shedding import (
     STRATEGIES,
     ClusterSampling,
-    CostAwareTopW,
     KeepW,
     SampleW,
     Strategy,
@@ -135,13 +135,6 @@ def test_a_limit_that_is_no_number_of_rows_is_refused(strategy: Strategy, w: Any
         strategy.shed(StreamPart(3, matches=np.ones(3, np.int64)), w, seed=0)
 
 
-@pytest.mark.parametrize("limit", [-0.1, float("nan"), float("inf"), None, True, "1s"], ids=repr)
-def test_a_limit_that_is_no_time_is_refused(limit: Any) -> None:
-    part = StreamPart(1, matches=np.ones(1, np.int64), seconds=np.ones(1))
-    with pytest.raises(InvalidArgument, match=r"seconds is .*; give a finite number"):
-        CostAwareTopW().shed(part, limit, seed=0)
-
-
 @pytest.mark.parametrize("strategy", EVERY, ids=_named)
 def test_an_empty_batch_and_no_parts_at_all_keep_nothing(strategy: Strategy) -> None:
     empty = StreamPart(0, matches=np.empty(0, np.int64), seconds=np.empty(0))
@@ -206,11 +199,6 @@ def test_nonsense_about_rows_is_refused(arguments: dict[str, Any], message: str)
 def test_what_a_strategy_cannot_do_without_is_asked_for() -> None:
     with pytest.raises(InvalidArgument, match="top_w needs the matches"):
         TopW().shed(StreamPart(2), 1, seed=0)
-    with pytest.raises(InvalidArgument, match="cost_aware_top_w needs the seconds"):
-        CostAwareTopW().shed(StreamPart(2, matches=np.array([1, 1])), 1, seed=0)
-    many = StreamPart(100, matches=np.ones(100, np.int64), seconds=np.arange(100.0))
-    with pytest.raises(InvalidArgument, match="seconds has 100 distinct values"):
-        CostAwareTopW().shed(many, 1, seed=0)
     with pytest.raises(InvalidArgument, match="seed is -1"):
         KeepW().shed(StreamPart(1), 1, seed=-1)
 

@@ -58,13 +58,13 @@ class Bursty:
 
     Parameters
     ----------
-    values
+    values : Zipf
         Source of the keys, read from its current position. The paper uses ``Zipf(1.0, domain)``.
-    streams
-        Number of virtual streams, from 1 to 30; the paper's N.
-    seed
+    streams : int
+        Number of virtual streams, from 1 to 30; the paper's N, 10.
+    seed : int
         Seed of the arrivals.
-    rows_per_unit
+    rows_per_unit : int
         Rows per step for one unit of bandwidth.
 
     Examples
@@ -77,7 +77,7 @@ class Bursty:
 
     Notes
     -----
-    HYBRID, Appendix, Figures 9 to 11. This class departs from the pseudo-code of Figure 9 in five points:
+    This class departs from the pseudo-code of HYBRID, Figure 9, in five points:
 
     - Figure 9 has one ``on`` flag for all objects, and so subtracts bandwidths it never added. Here each object has
       its own flag.
@@ -92,6 +92,10 @@ class Bursty:
 
     The streams are independent, so no priority queue is needed: each lists its own switches, and the running sum over
     all switches is the bandwidth.
+
+    References
+    ----------
+    HYBRID, Appendix, Figures 9 to 11.
     """
 
     def __init__(self, values: Zipf, *, streams: int = 10, seed: int = 0, rows_per_unit: int = 1) -> None:

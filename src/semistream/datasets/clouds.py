@@ -1,10 +1,4 @@
-"""CloudReports: generated cloud reports of weather stations, like the real workload of the WINDOW paper.
-
-References
-----------
-C. J. Hahn, S. G. Warren & J. London (1996), ORNL/CDIAC-77, NDP-026B. WINDOW 5.2.5 joins the land reports of September
-1985 and September 1986 by grid cell.
-"""
+"""CloudReports: generated cloud reports of weather stations, like the real workload of the WINDOW paper."""
 
 from __future__ import annotations
 
@@ -36,15 +30,17 @@ class CloudReports:
     other. Reports of one hour come in random order. Cloud cover is independent of time and place, and mostly clear or
     overcast.
 
+    Equal parameters give equal reports, and each hour can be generated alone.
+
     Parameters
     ----------
-    year
-        Year of the September. It changes the reports but not the stations.
-    stations
+    year : int
+        Year of the September, from 1900 to 1999. It changes the reports but not the stations.
+    stations : int
         Number of stations, at least one for each of the 648 cells.
-    skew
-        Exponent of Zipf's law over the cells; 0 spreads the stations evenly.
-    seed
+    skew : float
+        Exponent of Zipf's law over the cells, from 0 to 1000; 0 spreads the stations evenly.
+    seed : int
         Seed of the stations and reports.
 
     Examples
@@ -55,6 +51,11 @@ class CloudReports:
     ['time', 'latitude', 'longitude', 'cell', 'station', 'sky_brightness', 'total_cloud']
     >>> batch.column("time")[0].as_py().isoformat(), batch.num_rows
     ('1985-09-01T00:00:00+00:00', 5298)
+
+    References
+    ----------
+    WINDOW 5.2.5 joins the land reports of September 1985 and September 1986 by grid cell. C. J. Hahn, S. G. Warren &
+    J. London (1996), ORNL/CDIAC-77, NDP-026B.
     """
 
     def __init__(self, year: int = 1985, *, stations: int = 7000, skew: float = 1.0, seed: int = 0) -> None:

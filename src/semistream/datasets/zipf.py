@@ -78,17 +78,17 @@ class Zipf:
 
     Parameters
     ----------
-    exponent
-        Skew, at least 0: 0 is uniform, 1 is Zipf's law (HYBRID, Appendix; MESH, Table 3, varies it from 0 to 1).
-    domain
+    exponent : float
+        Skew, from 0 to 1000: 0 is uniform, 1 is Zipf's law.
+    domain : int
         Number of distinct keys, from 1 to 2**62.
-    seed
+    seed : int
         Seed of the draws and the permutation. Streams with equal ``seed`` and ``domain`` have the same hot keys,
         whatever their exponents.
-    permute
-        True to scatter hot keys over the key space by a pseudo-random permutation. False to make the first key the
-        hottest, with frequency falling from there on.
-    first
+    permute : bool
+        True (the default) to scatter hot keys over the key space by a pseudo-random permutation. False to make the
+        first key the hottest, with frequency falling from there on.
+    first : int
         Smallest key; keys fill ``[first, first + domain)``.
 
     Examples
@@ -102,8 +102,9 @@ class Zipf:
 
     References
     ----------
-    W. Hörmann & G. Derflinger, Rejection-inversion to generate variates from monotone discrete
-    distributions, ACM TOMACS 6(3), 1996. The kernels are in `semistream.datasets.kernels`.
+    HYBRID, Appendix, uses exponent 1; MESH 5.1, Table 3, varies it from 0 to 1. W. Hörmann & G. Derflinger,
+    Rejection-inversion to generate variates from monotone discrete distributions, ACM TOMACS 6(3), 1996. The kernels
+    are in `semistream.datasets.kernels`.
     """
 
     def __init__(self, exponent: float, domain: int, *, seed: int = 0, permute: bool = True, first: int = 0) -> None:

@@ -20,17 +20,20 @@ _KEYS, _LEFT_DRAWS, _RIGHT_DRAWS, _RIGHT_KEYS = range(4)  # indices of the four 
 class ZipfPair:
     """Two endless, independent streams of Zipf keys with one tuple each per instant.
 
+    Keys of a stream are independent and identically distributed. Equal parameters give equal streams, however calls
+    divide them.
+
     Parameters
     ----------
-    exponent
+    exponent : float or tuple of two floats
         Skew of both streams, or a tuple with the skews of the left and the right one: 0 is uniform, 1 is Zipf's law.
-    domain
+    domain : int
         Number of distinct keys. The paper uses 50, and 10 and 200 in 5.2.4.
-    correlation
+    correlation : {"uncorrelated", "correlated", "anti-correlated"}
         ``"correlated"``: both streams have the same k-th most frequent key. ``"anti-correlated"``: the k-th most
-        frequent key of one is the k-th least frequent of the other. ``"uncorrelated"``: each stream's hot keys are
-        placed at random.
-    seed
+        frequent key of one is the k-th least frequent of the other. ``"uncorrelated"``, the default: each stream's hot
+        keys are placed at random.
+    seed : int
         Seed of the draws and of the hot keys. Runs of one seed are comparable: the left stream's hot keys are the
         same for all exponents and correlations, and the right stream's for all exponents.
 

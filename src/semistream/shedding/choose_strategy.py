@@ -13,8 +13,10 @@ from semistream.shedding.strategy import Strategy
 from semistream.shedding.top_w import TopW
 
 Loss = Literal["max_subset", "random_sample"]
+"""Loss criterion (MESH 4.1): lose as few results as possible, or keep a sample that supports estimates."""
 
 STRATEGIES: dict[str, type[Strategy]] = {each.name: each for each in (KeepW, SampleW, TopW, ClusterSampling)}
+"""Shedding strategies by name: the names that `choose_strategy` takes."""
 
 
 def choose_strategy(loss: Loss = "max_subset", *, unique_keys: bool | None = None, name: str | None = None) -> Strategy:
@@ -27,11 +29,23 @@ def choose_strategy(loss: Loss = "max_subset", *, unique_keys: bool | None = Non
     repeat, or unknown     `TopW`          `ClusterSampling`
     =====================  ==============  ===================
 
-    ``max_subset`` loses as few results as possible, ``random_sample`` keeps a sample that supports estimates.
-    ``unique_keys`` is `MatchCounts.unique` (MESH 4.1, Table 2).
+    Parameters
+    ----------
+    loss : {"max_subset", "random_sample"}
+        ``max_subset`` loses as few results as possible, ``random_sample`` keeps a sample that supports estimates.
+    unique_keys : bool, optional
+        True if no key of R repeats (`MatchCounts.unique`); None if unknown.
+    name : str, optional
+        Name in `STRATEGIES`. The other parameters are then ignored.
 
+    Examples
+    --------
     >>> choose_strategy("random_sample", unique_keys=True).name, choose_strategy(name="top_w").name
     ('sample_w', 'top_w')
+
+    References
+    ----------
+    MESH 4.1, Table 2. docs/shedding.md.
     """
     if name is not None:
         if name not in STRATEGIES:
@@ -50,10 +64,23 @@ _KINDS = {kind.kind: kind for kind in (CutDecision, ClusterDecision)}
 def read_decision(text: str) -> Decision:
     """Read a decision that `Decision.to_json` has written.
 
+    The result equals the decision written, and keeps the same rows.
+
+    Parameters
+    ----------
+    text : str
+        JSON text. Anything else raises `SemistreamError`.
+
+    Examples
+    --------
     >>> from semistream.shedding import SampleW, StreamPart
     >>> decision = SampleW().decide([SampleW().summarize(StreamPart(10))], 4, seed=1)
     >>> read_decision(decision.to_json()) == decision
     True
+
+    References
+    ----------
+    docs/shedding.md.
     """
     try:
         record = json.loads(text)

@@ -63,23 +63,28 @@ class ClusterDecision(Decision):
 class ClusterSampling(Strategy):
     """Strategy that keeps exactly ``min(w, rows)`` rows, each with a probability proportional to its matches.
 
-    The probability is ``min(1, c m)`` for m matches, with the c for which the probabilities add up to w: rows whose c m
-    would exceed 1 are kept for certain. Rows without a match are kept only if all others are, as far as there is room.
-    Each row's probability is exact, in integer arithmetic, which makes `estimate` unbiased even if the matches are not
-    exact (`MatchCounts.bound`); if they are, the estimated count of all results has no error beyond rounding.
+    ``w`` is the limit given to `decide` and `shed`, in rows. The probability is ``min(1, c m)`` for m matches, with the
+    c for which the probabilities add up to w: rows whose c m would exceed 1 are kept for certain. Rows without a match
+    are kept only if all others are, as far as there is room. Each row's probability is exact, in integer arithmetic,
+    which makes `estimate` unbiased even if the matches are not exact (`MatchCounts.bound`); if they are, the estimated
+    count of all results has no error beyond rounding.
 
     The paper, after Srivastava and Widom, does not say how to draw. With independent draws, the number of rows kept
     would vary by sqrt(w), more than the join has time for. This is randomised systematic sampling: rows lie on a line
     in the order of their ranks, each with its probability as length, and a comb of step 1 with a random start picks the
     rows under its teeth.
 
-    MESH 4.1, Table 2: Many-to-Many / RANDOM-SAMPLE. U. Srivastava & J. Widom, VLDB 2004. H. O. Hartley & J. N. K. Rao,
-    Sampling with unequal probabilities and without replacement, Ann. Math. Statist. 33(2), 1962.
-
+    Examples
+    --------
     >>> import numpy as np
     >>> kept = ClusterSampling().shed(StreamPart(4, matches=np.array([1, 2, 1, 8])), 2, seed=3)
     >>> kept.rows, kept.inclusion.tolist()
     (2, [0.25, 0.5, 0.25, 1.0])
+
+    References
+    ----------
+    MESH 4.1, Table 2: Many-to-Many / RANDOM-SAMPLE. U. Srivastava & J. Widom, VLDB 2004. H. O. Hartley & J. N. K. Rao,
+    Sampling with unequal probabilities and without replacement, Ann. Math. Statist. 33(2), 1962.
     """
 
     name = "cluster_sampling"

@@ -28,6 +28,22 @@ class Account:
 
     Row counts are exact. Result counts are as exact as the matches. `KeepW` and `SampleW`, which use no matches, count
     one result per row; `ClusterSampling`, which draws rows at random, gives the expected numbers, rounded.
+
+    Parameters
+    ----------
+    kept_rows, shed_rows : int
+        Rows kept and shed.
+    kept_results, shed_results : int
+        Results of these rows.
+
+    Examples
+    --------
+    >>> Account(kept_rows=60, shed_rows=40, kept_results=90, shed_results=10).share_lost
+    0.1
+
+    References
+    ----------
+    MESH 4.1. docs/shedding.md.
     """
 
     kept_rows: int
@@ -45,8 +61,22 @@ class Account:
 class SampleDesign:
     """Design of a sample, as `semistream.shedding.estimate` needs it.
 
-    ``drawn`` is the number of rows drawn at random, without those kept for certain. ``spread`` is the sum of p (1 - p)
-    over all rows of the batch, where p is a row's probability to be kept.
+    Parameters
+    ----------
+    drawn : int
+        Rows drawn at random, without those kept for certain.
+    spread : float
+        Sum of p (1 - p) over all rows of the batch, where p is a row's probability to be kept.
+
+    Examples
+    --------
+    >>> from semistream.shedding import SampleW
+    >>> SampleW().decide([SampleW().summarize(StreamPart(10))], 5, seed=1).design
+    SampleDesign(drawn=5, spread=2.5)
+
+    References
+    ----------
+    J. Hájek, Ann. Math. Statist. 35(4), 1964. docs/shedding.md.
     """
 
     drawn: int
@@ -55,7 +85,27 @@ class SampleDesign:
 
 @dataclass(frozen=True)
 class Kept:
-    """Mask of the rows of a part to keep, and the inclusion probability of each row, kept or not."""
+    """Mask of the rows of a part to keep, and the inclusion probability of each row, kept or not.
+
+    Parameters
+    ----------
+    mask : array of bool
+        True for the rows to keep, in the order of the part.
+    inclusion : array of float
+        Probability of each row to be kept, a share from 0 to 1.
+
+    Examples
+    --------
+    >>> kept = Kept(np.array([True, False, True]), np.array([1.0, 0.5, 0.5]))
+    >>> kept.rows, kept.weights.tolist()
+    (2, [1.0, 2.0])
+    >>> [batch.column("id").to_pylist() for batch in kept.split(pa.record_batch({"id": [7, 8, 9]}))]
+    [[7, 9], [8]]
+
+    References
+    ----------
+    docs/shedding.md.
+    """
 
     mask: Bools
     inclusion: Floats
@@ -89,22 +139,36 @@ class Decision(ABC):
     """Decision on the rows of a batch to keep. A task needs only the decision and its own part to apply it.
 
     The same decision applied to the same part always keeps the same rows: written to a ledger by `to_json` before any
-    work, it makes a replay shed the same rows again.
+    work, it makes a replay shed the same rows again. A part that differs from the one decided on is refused.
+
+    Strategies make decisions (`Strategy.decide`); `read_decision` reads one back.
 
     Parameters
     ----------
-    strategy
+    strategy : str
         Name of the strategy that decided.
-    seed
+    seed : int
         Seed of the ranks of rows.
-    parts, rows, kept
+    parts, rows, kept : tuple of int
         Numbers of the batch's parts, ascending, with the rows of each part and how many of them it keeps.
-    results
+    results : tuple of int or None
         Results of the rows of each part; None if the decision does not depend on them.
-    account
+    account : Account
         Rows and results kept and shed in all parts.
-    design
+    design : SampleDesign or None
         Design of the sample, for estimates; None if the kept rows are not a sample.
+
+    Examples
+    --------
+    >>> from semistream.shedding import TopW
+    >>> part = StreamPart(4, matches=np.array([1, 0, 5, 3]))
+    >>> decision = TopW().decide([TopW().summarize(part)], 2, seed=0)
+    >>> decision.apply(part).mask.tolist(), decision.account.shed_results
+    ([False, False, True, True], 1)
+
+    References
+    ----------
+    MESH 4.1. docs/shedding.md.
     """
 
     kind: ClassVar[str]
@@ -180,8 +244,23 @@ class Decision(ABC):
 def batch_seed(pipeline: str, batch_id: int) -> int:
     """Return the seed of all random choices in one batch of a pipeline, from 0 to 2**64 - 1.
 
+    It is the same on every replay and machine, and differs between batches.
+
+    Parameters
+    ----------
+    pipeline : str
+        Name of the pipeline.
+    batch_id : int
+        Number of the batch.
+
+    Examples
+    --------
     >>> batch_seed("orders", 7) == batch_seed("orders", 7), batch_seed("orders", 7) == batch_seed("orders", 8)
     (True, False)
+
+    References
+    ----------
+    docs/shedding.md.
     """
     return int(xxhash.xxh64_intdigest(f"{batch_id}:{pipeline}".encode()))
 

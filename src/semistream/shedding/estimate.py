@@ -45,14 +45,35 @@ SAMPLE_COLUMNS = pa.schema(
 def with_sample_columns(
     batch: pa.RecordBatch, part: StreamPart, kept: Kept, decision: Decision, *, batch_id: int
 ) -> pa.RecordBatch:
-    """Add the columns that `estimate` reads from the results to ``batch``, the kept rows of a part.
+    """Add the columns that `estimate` reads from the results to the kept rows of a part.
 
+    The columns are `SAMPLE_COLUMNS`. Carry them through the join unchanged.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        The kept rows (`Kept.split`), in order.
+    part : StreamPart
+        The part they come from.
+    kept : Kept
+        The rows of the part that were kept.
+    decision : Decision
+        The decision of a strategy that keeps a sample, `SampleW` or `ClusterSampling`.
+    batch_id : int
+        Number of the batch, different for all batches estimated together.
+
+    Examples
+    --------
     >>> from semistream.shedding import SampleW
     >>> part, rows = StreamPart(4), pa.record_batch({"id": [1, 2, 3, 4]})
     >>> decision = SampleW().decide([SampleW().summarize(part)], 2, seed=5)
     >>> kept = decision.apply(part)
     >>> with_sample_columns(kept.split(rows)[0], part, kept, decision, batch_id=0).column("_weight").to_pylist()
     [2.0, 2.0]
+
+    References
+    ----------
+    docs/shedding.md.
     """
     design = decision.design
     if design is None:
@@ -195,12 +216,6 @@ _AGGREGATE = re.compile(r"^\s*(count|sum|avg)\s*\(\s*(\*|.+?)\s*\)\s*$", re.IGNO
 def estimate(table: pa.Table, aggregate: str, *, by: str | Sequence[str] = (), confidence: float = 0.95) -> pa.Table:
     """Estimate ``count(*)``, ``count(column)``, ``sum(column)`` or ``avg(column)`` over all results from a sample.
 
-    ``table`` holds the join results of rows kept by `SampleW` or `ClusterSampling`, from one or more batches, with the
-    columns of `with_sample_columns`. It may be filtered, and may lack rows without a match: a missing stream row counts
-    as one that adds nothing. The answer has one row for each group of ``by`` in the table, or one in all, with the
-    columns ``estimate``, ``low``, ``high`` and ``standard_error``. As in SQL, nulls are ignored, and a sum or average
-    of nothing is null.
-
     Guarantee: the estimates of COUNT and SUM are unbiased; that of AVG, a ratio of the two, nearly so. The true value
     lies between ``low`` and ``high`` in about ``confidence`` of all samples, if the estimate rests on a few dozen
     stream rows or more (the interval is a normal one). If a single row was drawn from a batch, its error is unknown,
@@ -208,8 +223,7 @@ def estimate(table: pa.Table, aggregate: str, *, by: str | Sequence[str] = (), c
 
     The results of one stream row, identified by ``_sample_batch`` and ``_sample_row``, are a cluster: they are kept or
     lost together, so the variance is taken between stream rows. With weights g, y the sum over the results of a row, n
-    rows drawn in a batch, and d the sum of (1 - 1/g) over these rows (J. Hájek, Ann. Math. Statist. 35(4), 1964), the
-    variance is, summed over batches,
+    rows drawn in a batch, and d the sum of (1 - 1/g) over these rows, the variance is, summed over batches,
 
         n / (n - 1) * (sum of g (g - 1) y**2  -  (sum of (g - 1) y)**2 / d).
 
@@ -218,10 +232,35 @@ def estimate(table: pa.Table, aggregate: str, *, by: str | Sequence[str] = (), c
     with weight 0 belong to rows that were shed and joined later (``semistream reconcile``). The sample already
     represents them, so they are ignored: an estimate is the same before and after the repair.
 
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Join results of rows kept by `SampleW` or `ClusterSampling`, from one or more batches, with the columns of
+        `with_sample_columns`. It may be filtered, and may lack rows without a match: a missing stream row counts as one
+        that adds nothing.
+    aggregate : str
+        The aggregate and its column. As in SQL, nulls are ignored, and a sum or average of nothing is null.
+    by : str or sequence of str
+        Columns to group by; none by default.
+    confidence : float
+        Share of the samples whose interval holds the true value, between 0 and 1.
+
+    Returns
+    -------
+    pyarrow.Table
+        One row for each group of ``by`` in the table, or one in all, with the columns ``estimate``, ``low``, ``high``
+        and ``standard_error``.
+
+    Examples
+    --------
     >>> results = pa.table({"_weight": [2.0, 2.0], "_sample_batch": [0, 0], "_sample_row": [1, 3],
     ...                     "_sample_drawn": [2, 2], "_sample_spread": [1.0, 1.0], "amount": [10, 30]})
     >>> estimate(results, "sum(amount)").column("estimate").to_pylist()
     [80.0]
+
+    References
+    ----------
+    MESH 4.1, RANDOM-SAMPLE. J. Hájek, Ann. Math. Statist. 35(4), 1964. docs/shedding.md.
     """
     found = _AGGREGATE.match(aggregate)
     if found is None or (found[2] == "*" and found[1].lower() != "count"):

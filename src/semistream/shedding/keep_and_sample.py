@@ -49,19 +49,27 @@ class EqualRows(Strategy):
 class KeepW(EqualRows):
     """Strategy that keeps exactly ``min(w, rows)`` rows: none that joins at most ``w`` rows loses fewer.
 
-    Use it for joins where each row gives one result (keys of R are unique), so that all rows have the same value; then
-    no strategy loses fewer results either. The kept rows are not a sample, and do not support estimates.
+    ``w`` is the limit given to `decide` and `shed`, in rows. Use this strategy for joins where each row gives one
+    result (keys of R are unique), so that all rows have the same value; then no strategy loses fewer results either.
+    The kept rows are not a sample, and do not support estimates.
 
-    Each part keeps its first rows, in proportion to its size, which balances the load of tasks. With ``whole_parts``,
-    the last and youngest parts keep all of their rows and the others none, so that these need not even be read; parts
-    must then not be bound to tasks.
+    Parameters
+    ----------
+    whole_parts : bool
+        False (the default): each part keeps its first rows, in proportion to its size, which balances the load of
+        tasks. True: the last and youngest parts keep all of their rows and the others none, so that these need not even
+        be read; parts must then not be bound to tasks.
 
-    MESH 4.1, Table 2: Many-to-One / MAX-SUBSET, "Keep w".
-
+    Examples
+    --------
     >>> from semistream.shedding import StreamPart
     >>> kept = KeepW().shed(StreamPart(5), 3, seed=0)
     >>> kept.mask.tolist()
     [True, True, True, False, False]
+
+    References
+    ----------
+    MESH 4.1, Table 2: Many-to-One / MAX-SUBSET, "Keep w".
     """
 
     name = "keep_w"
@@ -76,18 +84,22 @@ class KeepW(EqualRows):
 class SampleW(EqualRows):
     """Strategy that keeps a uniform sample of exactly ``min(w, rows)`` rows: every set of that size is equally likely.
 
-    Each row is kept with probability w / rows. Where each row gives one result (keys of R are unique), the results are
-    a uniform sample of all results. Otherwise they are a sample of clusters, the results of a row, all equally likely,
-    and estimates still hold.
+    ``w`` is the limit given to `decide` and `shed`, in rows. Each row is kept with probability w / rows. Where each row
+    gives one result (keys of R are unique), the results are a uniform sample of all results. Otherwise they are a
+    sample of clusters, the results of a row, all equally likely, and estimates still hold.
 
     The quotas of the parts are drawn together (see `chance_quotas`); ranks then select the rows within each part.
 
-    MESH 4.1, Table 2: Many-to-One / RANDOM-SAMPLE, "Sample w".
-
+    Examples
+    --------
     >>> from semistream.shedding import StreamPart
     >>> kept = SampleW().shed(StreamPart(1000), 250, seed=7)
     >>> kept.rows, set(kept.inclusion.tolist())
     (250, {0.25})
+
+    References
+    ----------
+    MESH 4.1, Table 2: Many-to-One / RANDOM-SAMPLE, "Sample w".
     """
 
     name = "sample_w"

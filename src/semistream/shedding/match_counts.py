@@ -125,7 +125,7 @@ LEAST_BYTES = 64 * SLOT_BYTES
 
 @dataclass(frozen=True)
 class MatchCounts:
-    """Number of rows of one version of R for each key code: the paper's ``f_R``.
+    """Number of rows of one version of R for each key code: the paper's ``f_R``. `MatchCounts.of` counts them.
 
     If the counts of all keys fit in memory, they are exact. Otherwise the keys with the most rows are listed, and every
     other key has at most `bound` rows. If no key has more than one row, nothing is listed (`unique`).
@@ -137,14 +137,27 @@ class MatchCounts:
     The counts are for joins on key equality. The code of a string or of several columns is a hash: if two keys collide,
     each counts the rows of both.
 
-    MESH 4.2: "f_R(i) can be derived from the distribution of values in the join attributes of R".
+    Parameters
+    ----------
+    version : int
+        Version of R that was counted.
+    counted : CountedKeys
+        The listed keys and their counts, with the bounds of all others.
+    budget : MemoryBudget
+        Budget that the counts are charged to, until `release`.
 
+    Examples
+    --------
     >>> import tempfile, pyarrow as pa
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     relation = Relation.build(pa.table({"id": [1, 2, 2, 2]}), f"{folder}/r", key="id")
     ...     counts = MatchCounts.of(relation, MemoryBudget("1MB"))
     ...     counts.matches(np.array([2, 1, 9])).tolist(), counts.unique
     ([3, 1, 0], False)
+
+    References
+    ----------
+    MESH 4.2: "f_R(i) can be derived from the distribution of values in the join attributes of R".
     """
 
     version: int

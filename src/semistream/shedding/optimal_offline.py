@@ -17,15 +17,27 @@ from semistream.shedding.kernels import follow_schedule, solve_offline
 class OfflineSchedule:
     """Schedule of a stream: the tuples kept, and when the join gets them.
 
+    Times are numbers of tuples: time i is the arrival of tuple i.
+
     Parameters
     ----------
-    loss
+    loss : int
         Results lost.
-    kept
+    kept : array of bool
         Mask of the tuples kept.
-    requests, transfers
+    requests, transfers : array of int
         For each packet, when the join asked for it and when it got it, as the number of the next tuple to arrive. The
         rest of the buffer, handed over after the end of the stream, is not listed.
+
+    Examples
+    --------
+    >>> best = OptimalOffline(2, 4, first_request=4).schedule(np.array([1, 1, 1, 1, 4, 4, 4, 4]))
+    >>> best.requests.tolist(), best.transfers.tolist(), best.loss
+    ([4], [6], 4)
+
+    References
+    ----------
+    MESH 4.2, "Offline optimal shedding", Fig. 8.
     """
 
     loss: int
@@ -54,24 +66,30 @@ class OptimalOffline:
 
     Parameters
     ----------
-    w, c_loop
-        Tuples of a packet, and tuples that arrive during an iteration of MESHJOIN.
-    first_request
+    w : int
+        Tuples of a packet.
+    c_loop : int
+        Tuples that arrive during an iteration of MESHJOIN.
+    first_request : int
         Time of the first request, from 0 to ``c_loop``. 0 is the paper's ``optloss(0, 0, 0)``: the join is idle, and
         takes the first full packet. TOPW's first interval is a whole one, as if the join were busy until then: use
         ``c_loop`` to compare with TOPW; the numbers of Fig. 8 need it too.
-    partial_packets
+    partial_packets : bool
         True to allow handing over a partly filled buffer. The paper does not allow it, which costs results when a
         valuable stretch of the stream begins while the packet lacks a tuple.
-    memory
-        Memory limit for the tables.
+    memory : int or str
+        Memory limit for the tables: bytes, or text such as ``"1GB"``.
 
-    MESH 4.2, "Offline optimal shedding", Theorem 4.1.
-
+    Examples
+    --------
     >>> stream = np.array([1, 1, 1, 1, 4, 4, 4, 4])
     >>> best = OptimalOffline(2, 4, first_request=4).schedule(stream)
     >>> best.loss, best.kept.tolist(), best.stalls.tolist()
     (4, [False, False, False, False, True, True, True, True], [2])
+
+    References
+    ----------
+    MESH 4.2, "Offline optimal shedding", Theorem 4.1.
     """
 
     name = "optimal_offline"

@@ -17,9 +17,31 @@ _MOST_SEED = 2**64 - 1
 class Strategy(ABC):
     """Shedding in three steps: each task summarises its part, the driver decides, each task applies the decision.
 
-    `summarize` reads a part once and returns a small histogram. `decide` turns the histograms of all parts into a
-    decision, the same on every replay. `Decision.apply` needs only the decision and the part. `shed` takes the three
-    steps for a batch of one part.
+    The outcome is the same on every replay, and no task needs the rows of another. A subclass implements `summarize`
+    and ``_decide``, and sets ``name``, and ``is_sample`` if its rows support estimates.
+
+    Methods
+    -------
+    summarize(part)
+        Read a part once and return a small histogram (`PartSummary`).
+    decide(parts, limit, seed)
+        Turn the histograms of all parts into a `Decision` that keeps at most ``limit`` rows (or seconds).
+    shed(part, limit, seed)
+        Take the three steps for a batch of one part; the last one is `Decision.apply`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from semistream.shedding import TopW
+    >>> parts = [StreamPart(2, 0, np.array([9, 1])), StreamPart(2, 1, np.array([2, 8]))]
+    >>> strategy = TopW()
+    >>> decision = strategy.decide([strategy.summarize(part) for part in parts], 2, seed=0)
+    >>> [decision.apply(part).mask.tolist() for part in parts]
+    [[True, False], [False, True]]
+
+    References
+    ----------
+    MESH 4.1. docs/shedding.md.
     """
 
     name: ClassVar[str]
@@ -31,7 +53,7 @@ class Strategy(ABC):
         """Summarise a part for the driver."""
 
     def decide(self, parts: Sequence[PartSummary], limit: float, seed: int) -> Decision:
-        """Decide which rows to keep within ``limit``: a number of rows, or seconds for `CostAwareTopW`.
+        """Decide which rows to keep within ``limit``: a number of rows, or seconds if a strategy weighs costs.
 
         ``seed`` (see `batch_seed`) fixes all random choices. The order of the parts does not matter.
         """

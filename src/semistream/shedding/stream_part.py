@@ -28,20 +28,26 @@ class StreamPart:
 
     Parameters
     ----------
-    rows
+    rows : int
         Number of rows.
-    number
-        Number of the part within the batch. A replay must divide the batch into the same parts: a row is identified by
-        the number of its part and its position there.
-    matches
+    number : int
+        Number of the part within the batch; 0 by default. A replay must divide the batch into the same parts: a row is
+        identified by the number of its part and its position there.
+    matches : array of int, optional
         Number of results of each row, the paper's ``f_R(i)``; at least one for a join that also returns unmatched rows.
         `KeepW` and `SampleW` do not need it.
-    seconds
-        Join time of each row, needed by `CostAwareTopW` only. It has a few distinct values, such as one for keys in the
-        cache's front stage and one for all others.
+    seconds : array of float, optional
+        Join time of each row in seconds, for strategies that weigh costs (``experiments/cost_aware_top_w.py``). It has
+        a few distinct values, such as one for keys in the cache's front stage and one for all others.
 
+    Examples
+    --------
     >>> StreamPart(3, matches=np.array([2, 0, 5])).rows
     3
+
+    References
+    ----------
+    MESH 4.2: ``f_R(i)``. docs/shedding.md.
     """
 
     rows: int

@@ -15,16 +15,20 @@ from semistream.shedding.summary import BatchSummary, PartSummary, chance_quotas
 class TopW(Strategy):
     """Strategy that keeps the ``min(w, rows)`` rows with the most matches in R.
 
-    No other ``w`` rows of the batch give more results. Over several batches, waiting for more valuable rows can save
-    more (`OptimalOffline`). Ties for the last places are broken by a uniform sample. MESH uses a heap of w tuples; here
-    a histogram of matches finds the cut, so that tasks need not exchange rows. The kept rows are not a sample, and do
-    not support estimates.
+    ``w`` is the limit given to `decide` and `shed`, in rows. No other ``w`` rows of the batch give more results. Over
+    several batches, waiting for more valuable rows can save more (`OptimalOffline`). Ties for the last places are
+    broken by a uniform sample. MESH uses a heap of w tuples; here a histogram of matches finds the cut, so that tasks
+    need not exchange rows. The kept rows are not a sample, and do not support estimates.
 
-    MESH 4.2, "Online shedding"; Table 2: Many-to-Many / MAX-SUBSET.
-
+    Examples
+    --------
     >>> import numpy as np
     >>> TopW().shed(StreamPart(5, matches=np.array([1, 0, 7, 3, 0])), 2, seed=0).mask.tolist()
     [False, False, True, True, False]
+
+    References
+    ----------
+    MESH 4.2, "Online shedding"; Table 2: Many-to-Many / MAX-SUBSET.
     """
 
     name = "top_w"

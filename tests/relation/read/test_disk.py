@@ -154,31 +154,6 @@ def test_costs_for_plans_stay_as_they_are_whatever_requests_take(disk: Disk, fil
     assert DirectDisk(costs=simulated).costs == simulated
 
 
-def test_measured_costs_follow_from_the_clock(file: Path) -> None:
-    """Each request takes 2 s and 1 ms a byte; only those that seek are counted, since the others have no seek."""
-    now, ticks = [0.0], [0.0]
-
-    def clock() -> float:
-        now[0] += ticks[0]
-        return now[0]
-
-    disk = BufferedDisk(clock=clock)
-    for i in range(20):
-        nbytes = 100 if i % 2 else 1000
-        assert disk.measured_costs is None or i > 15
-        ticks[0] = 2 + nbytes / 1000
-        _read(disk, file, 3 * i, nbytes)
-        ticks[0] = 1000.0
-        _read(disk, file, 3 * i + nbytes, nbytes)  # goes on where the last one ended
-    measured = disk.measured_costs
-    disk.close()
-    assert measured is not None
-    assert (measured.seek_s, measured.transfer_s_per_byte) == pytest.approx((2, 0.001))
-    assert disk.costs == SOLID_STATE
-    simulated = SimulatedDisk(seek_s=1, transfer_s=2)
-    assert simulated.measured_costs == simulated.costs
-
-
 def test_own_costs_of_a_simulated_disk_are_the_time_on_its_clock(file: Path) -> None:
     disk = SimulatedDisk(seek_s=0.25, transfer_s=0.5)
     _read(disk, file, 0, 100, pages=7)

@@ -5,8 +5,7 @@ uses that cache. `SimulatedDisk` reads the same bytes and advances a clock by se
 the disks of the papers exactly, and fast.
 
 A disk also has a cost model. Read plans use `Disk.costs`, which are fixed when the disk is created, so that a join
-requests the same pages in every run. `Disk.measured_costs` are fitted to the durations of the disk's own requests and
-differ from run to run. They are meant for reports, or for creating the next disk.
+requests the same pages in every run.
 """
 
 from __future__ import annotations
@@ -14,9 +13,8 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -26,7 +24,7 @@ import numpy as np
 
 from semistream.errors import CorruptRelation, InvalidArgument
 from semistream.kernels.array_types import Bytes
-from semistream.relation.read.disk_costs import DiskCosts, RequestTimes
+from semistream.relation.read.disk_costs import DiskCosts
 
 _HUGE = 2 << 20  # bytes of a huge page
 ALIGNMENT = 4096  # alignment that O_DIRECT requires of offsets, lengths and memory on every file system we know
@@ -99,15 +97,14 @@ class ReadRequest(NamedTuple):
     path: Path
     offset: int
     nbytes: int
-    timed: bool  # True if its duration is measured
 
     def __call__(self, into: Bytes) -> int:
-        return self.disk.fetch(self.path, self.offset, self.nbytes, into, timed=self.timed)
+        return self.disk.fetch(self.path, self.offset, self.nbytes, into)
 
     @property
     def plain(self) -> bool:
-        """True if the request is an ordinary untimed read, so the caller may do it with `system_read` instead."""
-        return not self.timed and type(self.disk).fetch is Disk.fetch
+        """True if the request is an ordinary read, so the caller may do it with `system_read` instead."""
+        return type(self.disk).fetch is Disk.fetch
 
     def system_read(self) -> tuple[int, int, int, int]:
         """Return the descriptor, file offset and length of the system call, and its bytes before the requested ones."""
@@ -118,19 +115,12 @@ class ReadRequest(NamedTuple):
 class Disk(ABC):
     """Reader of byte ranges of files into caller-owned buffers, which counts requests. Plans assume its ``costs``."""
 
-    def __init__(self, *, costs: DiskCosts = SOLID_STATE, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, *, costs: DiskCosts = SOLID_STATE) -> None:
         self.costs = costs
         self.counts = DiskCounts()
-        self._clock = clock
-        self._times = RequestTimes()
         self._descriptors: dict[Path, int] = {}
         self._opening = threading.Lock()
         self._head: tuple[Path, int] | None = None
-
-    @property
-    def measured_costs(self) -> DiskCosts | None:
-        """Costs fitted to the timed requests with a seek; None until there are enough of two sizes far apart."""
-        return self._times.fit()
 
     @abstractmethod
     def _open(self, path: Path) -> int: ...
@@ -147,23 +137,20 @@ class Disk(ABC):
 
     def request(self, path: Path, offset: int, nbytes: int, *, pages: int) -> ReadRequest:
         """Count a read, in the order of calls, and return a request that does the reading, in any thread."""
-        seek = self._count(path, offset, nbytes, pages)
-        return ReadRequest(self, path, offset, nbytes, timed=seek and self._times.wants(nbytes))
+        self._count(path, offset, nbytes, pages)
+        return ReadRequest(self, path, offset, nbytes)
 
-    def fetch(self, path: Path, offset: int, nbytes: int, into: Bytes, *, timed: bool) -> int:
-        """Do a counted read; record its duration if ``timed``."""
+    def fetch(self, path: Path, offset: int, nbytes: int, into: Bytes) -> int:
+        """Do a counted read."""
         descriptor = self._descriptor(path)
         start, length = self._range(offset, nbytes)
         view = into.data[:length]
         done = 0
-        began_s = self._clock()
         while done < length:
             got = os.preadv(descriptor, [view[done:]], start + done)
             done += got
             if got == 0 or (done >= offset - start + nbytes):
                 break
-        if timed:
-            self._times.add(nbytes, self._clock() - began_s)
         if done < offset - start + nbytes:
             raise CorruptRelation(
                 f"{path} ends at byte {start + done}, but bytes {offset} to {offset + nbytes} were expected. "
@@ -183,15 +170,12 @@ class Disk(ABC):
                     ) from None
             return descriptor
 
-    def _count(self, path: Path, offset: int, nbytes: int, pages: int) -> bool:
-        """Count a request; return True if it needs a seek."""
-        seek = self._head != (path, offset)
+    def _count(self, path: Path, offset: int, nbytes: int, pages: int) -> None:
         self.counts.requests += 1
-        self.counts.seeks += seek
+        self.counts.seeks += self._head != (path, offset)
         self.counts.pages += pages
         self.counts.bytes += nbytes
         self._head = (path, offset + nbytes)
-        return seek
 
     def close(self) -> None:
         """Close the files. The next read opens them again."""
@@ -237,11 +221,6 @@ class SimulatedDisk(BufferedDisk):
     def now_s(self) -> float:
         """Simulated seconds of all requests so far, computed from the counts alone."""
         return self.counts.seeks * self.seek_s + self.counts.pages * self.transfer_s
-
-    @property
-    def measured_costs(self) -> DiskCosts:
-        """The same as `costs`: simulated requests take exactly this time."""
-        return self.costs
 
 
 def open_disk(disk: str | Disk, path: Path) -> Disk:

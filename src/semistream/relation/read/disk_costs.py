@@ -1,20 +1,14 @@
-"""Costs of reading: seconds per seek, byte and page, as assumed by read plans and as measured from requests."""
+"""Costs of reading: seconds per seek, byte and page, as read plans assume them or fitted to measured requests."""
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
-from statistics import median
 
 from semistream.errors import InvalidArgument
 
-_KEPT = 32  # durations kept per size: enough for a median that one slow request cannot move
-_SAMPLED = 16  # once a size has `_KEPT` durations, only one request in 16 is timed
-_LEAST = 8  # durations of a size needed to use it in the fit
 _SINGULAR = 1e-12  # a determinant below this share of its maximum means requests of only one size
-_SPREAD = 4  # ratio of the largest to the smallest request size needed for the fit
 
 
 @dataclass(frozen=True)
@@ -94,38 +88,6 @@ class DiskCosts:
             transfer_s_per_page=self.transfer_s_per_page * segments,
             follows=self.follows if segments == 1 else 1.0,
         )
-
-
-class RequestTimes:
-    """Durations of the last requests of each size, and the costs fitted to them.
-
-    Sizes are grouped by powers of two. The fit uses medians, so that a request slowed by a busy disk has no effect.
-    """
-
-    def __init__(self) -> None:
-        self._by_size: dict[int, deque[tuple[int, float]]] = {}
-        self._asked = 0
-
-    def wants(self, nbytes: int) -> bool:
-        """True if a request of ``nbytes`` should be timed: all until there are enough of its size, then a sample."""
-        self._asked += 1
-        return len(self._by_size.get(nbytes.bit_length(), ())) < _KEPT or self._asked % _SAMPLED == 0
-
-    def add(self, nbytes: int, seconds: float) -> None:
-        """Record the duration of a request that began with a seek."""
-        self._by_size.setdefault(nbytes.bit_length(), deque(maxlen=_KEPT)).append((nbytes, seconds))
-
-    def fit(self) -> DiskCosts | None:
-        """Fit a line through the medians of all sizes; return None until there are enough of two sizes far apart."""
-        sizes = [list(requests) for requests in list(self._by_size.values())]  # copies: a reader may append meanwhile
-        points = sorted(
-            (median(nbytes for nbytes, _ in requests), median(seconds for _, seconds in requests))
-            for requests in sizes
-            if len(requests) >= _LEAST
-        )
-        if not points or points[-1][0] < _SPREAD * max(points[0][0], 1):
-            return None
-        return DiskCosts.fitted(points)
 
 
 def _dot(left: list[float], right: list[float]) -> float:

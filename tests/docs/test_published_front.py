@@ -1,4 +1,4 @@
-"""The size of a cache: the optimum against brute force, and what FRONT says of it."""
+"""FRONT as published: the best size of a cache against brute force, and what the paper says of it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from experiments.published.front import FrontModel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream.costs.key_frequencies import KeyFrequencies
 from semistream.datasets.zipf import harmonic
 from semistream.errors import InvalidArgument
-from semistream.joins.cache.cost_model import FrontModel
 
 
 @settings(deadline=None, max_examples=80)
