@@ -1,11 +1,15 @@
 """semistream: join a fast stream with a relation far larger than memory, inside one byte budget.
 
-Names are loaded on first use, so that ``import semistream`` and the command line start at once.
+The public modules are `semistream`, `semistream.spark`, `semistream.windows`, `semistream.shedding` and
+`semistream.datasets`; their public names are those in ``__all__``. Everything else is internal and may change in any
+release.
+
+Each public name is imported on first use, so that ``import semistream`` and the command line start fast.
 """
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,7 +67,7 @@ __all__ = [*_HOMES]  # noqa: PLE0604
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        return metadata.version("semistream")
+        return import_module("importlib.metadata").version("semistream")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

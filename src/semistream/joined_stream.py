@@ -1,4 +1,4 @@
-"""join(): the one function a user needs; picks an operator and drives it."""
+"""join(): chooses an operator, runs it over a stream of batches, and returns a `JoinedStream` of results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,30 @@ from semistream.tuning.choose_operator import choose_operator
 class JoinedStream:
     """The results of a join: an iterator of record batches, and an Arrow stream (``__arrow_c_stream__``).
 
-    Closing it, or dropping it, ends the join's thread and files.
+    `join` returns one. Iterating does the work: it pushes the batches of the stream one after the other, then flushes.
+    The results are exactly those of the batch join. Closing the stream, or dropping the last reference to it, stops the
+    background threads of the join and closes its files.
+
+    Parameters
+    ----------
+    operator : SemiStreamJoin
+        The operator to run. The stream closes it at the end.
+    batches : iterator of pyarrow.RecordBatch
+        The batches to push, with the columns that the operator expects.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semistream import Relation, join
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     products = Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), f"{folder}/r", key="id")
+    ...     joined = join(pa.table({"id": [2, 9, 1]}), products, on="id", memory="1MB")
+    ...     joined.schema.names, sum(batch.num_rows for batch in joined), joined.stats.unmatched
+    (['id', 'name'], 2, 1)
+
+    References
+    ----------
+    docs/operators.md.
     """
 
     def __init__(self, operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> None:
@@ -32,16 +55,16 @@ class JoinedStream:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the results."""
+        """Schema of the results."""
         return self._operator.schema
 
     @property
     def stats(self) -> JoinStats:
-        """What the operator has done so far."""
+        """Counts of the operator's work so far."""
         return self._operator.stats
 
     def explain(self) -> str:
-        """The operator that runs, and how its budget is in use."""
+        """Describe the running operator, the relation, and the bytes charged to each buffer."""
         operator = self._operator
         budget = operator.budget
         parts = "\n".join(f"  {name:<14} {format_bytes(held):>9}" for name, held in budget.by_name.items())
@@ -53,11 +76,11 @@ class JoinedStream:
         )
 
     def read_all(self) -> pa.Table:
-        """All results as one table."""
+        """Return all remaining results as one table."""
         return pa.Table.from_batches(list(self), self.schema)
 
     def close(self) -> None:
-        """End the join."""
+        """Stop the join, and close the operator."""
         self._results.close()  # type: ignore[attr-defined]
         self._operator.close()
 
@@ -73,7 +96,7 @@ class JoinedStream:
 
 
 def _drive(operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> Results:
-    """All results. It does not know the `JoinedStream`, which is let go of as soon as its user does."""
+    """Yield all results. Holds no reference to the `JoinedStream`, so dropping that collects it and ends the join."""
     try:
         for batch in batches:
             yield from operator.push(batch)
@@ -95,11 +118,35 @@ def join(
     suffix: str = "_right",
     **options: Any,
 ) -> JoinedStream:
-    """Join a stream of record batches with a relation, or with plain Parquet, exactly, within ``memory``.
+    """Join a stream of record batches with a relation, or with plain Parquet, within ``memory``.
 
-    ``batches`` is an iterable of record batches, or anything with ``__arrow_c_stream__`` or a path that
-    `Relation.build` takes. See `SemiStreamJoin` for the other parameters; ``options`` go to the operator.
+    The results are, as a multiset, exactly those of the batch join. They come in stream order with ``ordered=True``.
+    Nulls match nothing. The first batch is read at once, as a sample for the choice of the operator; the others are
+    read as the results are consumed.
 
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch, object with ``__arrow_c_stream__``, or str
+        The stream S. A string is a path to Parquet, Arrow IPC or CSV.
+    relation : Relation, ParquetRelation or str
+        The relation R, or the path of one.
+    operator : str or type
+        "auto" (default: the operator that the tuner expects to be fastest), the name of an operator such as "mesh", or
+        a subclass of `SemiStreamJoin`.
+    memory : int or str
+        Budget of the whole operator: bytes, text such as "64MB", or a share of R's bytes. Default: "10%".
+    on, where, how, columns, suffix
+        The terms of the join, as in `SemiStreamJoin`.
+    **options
+        Other arguments of `SemiStreamJoin`, or of the chosen operator.
+
+    Returns
+    -------
+    JoinedStream
+        An iterator of result batches: the columns of S, then those of R.
+
+    Examples
+    --------
     >>> import tempfile, pyarrow as pa
     >>> from semistream import Relation
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -108,13 +155,17 @@ def join(
     ...     join(orders, products, on={"product": "id"}, memory="1MB").read_all().to_pylist()
     [{'product': 2, 'amount': 5, 'name': 'cola'}, {'product': 2, 'amount': 1, 'name': 'cola'}]
 
-    Other conditions than equality go in ``where``, with or without ``on``:
+    Conditions other than equality go in ``where``, with or without ``on``:
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rates = Relation.build(pa.table({"least": [1, 10], "rate": [9, 7]}), f"{folder}/r", key="least")
     ...     orders = pa.table({"amount": [5, 12]})
     ...     join(orders, rates, where="s.amount >= r.least", columns=["rate"], memory="1MB").read_all().to_pylist()
     [{'amount': 5, 'rate': 9}, {'amount': 12, 'rate': 9}, {'amount': 12, 'rate': 7}]
+
+    References
+    ----------
+    MESH 2 (the problem) and 3.4 (conditions); docs/operators.md, docs/tuning.md (the choice of the operator).
     """
     opened = relation if isinstance(relation, AnyRelation) else open_relation(relation)
     schema, stream = _open_stream(batches)
@@ -128,7 +179,7 @@ def join(
 
 
 def _open_stream(batches: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of a stream and its batches; a stream without a schema of its own shows it by its first batch."""
+    """Return the schema of a stream and its batches; an iterable without a schema gets that of its first batch."""
     if isinstance(batches, Iterable) and not hasattr(batches, "__arrow_c_stream__") and not isinstance(batches, str):
         items = iter(batches)
         first = next(items, None)

@@ -77,14 +77,14 @@ def test_a_job_that_fails_for_good_leaves_nothing(spark, tmp_path, monkeypatch):
         raise OSError(f"no space left after {len(written)} parts")
         yield
 
-    monkeypatch.setattr(spark_build, "_write", write_and_fail)
+    monkeypatch.setattr(spark_build, "write_part", write_and_fail)
     with pytest.raises(Exception, match="no space left after 1 parts"):
         build_relation(spark.range(100), tmp_path / "r", key="id", partitions=2)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.undo()
     built = build_relation(spark.range(100), tmp_path / "r", key="id", partitions=2)
     before = sorted(built.path.rglob("*"))
-    monkeypatch.setattr(spark_build, "_write", write_and_fail)
+    monkeypatch.setattr(spark_build, "write_part", write_and_fail)
     with pytest.raises(Exception, match="no space left"):
         build_relation(spark.range(100), tmp_path / "r", key="id", partitions=2, overwrite=True)
     assert sorted(built.path.rglob("*")) == before

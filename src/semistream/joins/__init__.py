@@ -1,1 +1,1 @@
-"""Operators that join a stream S with a relation R: one folder each, and the parts they share."""
+"""Operators that join a stream S with a relation R: one folder per operator, plus the parts they share."""

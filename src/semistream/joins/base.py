@@ -1,4 +1,4 @@
-"""The contract of a semi-stream join: driven by push, step and flush, exact, inside one byte budget."""
+"""SemiStreamJoin: the base class of all operators, with push, step and flush, order, deadlines and versions of R."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from semistream.relation import AnyRelation, Disk, DiskCosts, DiskCounts, Parque
 
 
 class JoinArguments(JoinTerms, total=False):
-    """Arguments that every operator takes besides the relation and the stream; see `SemiStreamJoin`."""
+    """Arguments common to all operators, besides the relation and the stream; see `SemiStreamJoin`."""
 
     memory: int | str | MemoryBudget
     disk: str | Disk
@@ -38,26 +38,62 @@ class JoinArguments(JoinTerms, total=False):
 
 
 class SemiStreamJoin(Arrangement):
-    """Joins a stream, pushed batch by batch, with a relation on disk.
+    """Base class of the operators, which join a stream S, pushed batch by batch, with a relation R on disk.
 
-    `push` takes a batch of any size and makes room by stepping, `step` does one iteration of the operator's loop, and
-    `flush` steps until no tuple waits. Each gives an iterator of results in bounded batches: work is done as it is
-    consumed, and it must be consumed to its end before the operator is driven on. The results of all calls together
-    are, as a multiset, exactly the batch join of all rows pushed, whatever the batches were.
+    `push` takes a batch of any size and steps to make room for it, `step` runs one iteration of the operator's loop,
+    and `flush` steps until no tuple waits. Each returns an iterator of result batches of bounded size. Iterating does
+    the work, and an iterator must be exhausted before the next call. The results of all calls together are, as a
+    multiset, exactly the batch join of all pushed rows, however they are split into batches. Nulls match nothing. All
+    buffers of the operator fit in ``memory``.
 
-    Parameters: ``relation`` R; ``stream`` the columns of S, or a `JoinSpec` that was resolved before, and then no other
-    term of the join; ``on`` a column, several, or a mapping from the stream's to the relation's, which must be equal;
-    ``where`` further conditions: comparisons as text (``"s.at BETWEEN r.since AND r.until"``, ``"abs(s.x - r.k) <=
-    5"``), Arrow expressions over the joined row, or a sequence of both; ``how`` inner, left, semi or anti; ``memory``
-    the operator's whole budget, in bytes or as a share of R; ``columns`` of R in the result (by default all that ``on``
-    does not name); ``suffix`` for names that S has too; ``disk`` how R is read; ``ordered`` True for results in the
-    order of the stream (`OrderedOutput` says what that costs); ``deadline_s`` how long a tuple may wait, or the column
-    that says so (`DeadlineRule`), on ``clock``. Nulls match nothing.
+    A subclass sets its own attributes, then calls ``super().__init__``, which calls `arrange`. ``options`` maps the
+    names of its own arguments to checks of their values. Operators with ``needs_index`` find rows by R's key and refuse
+    conditions that do not restrict it; those with ``needs_equality`` also refuse ranges. Only operators with
+    ``takes_unclustered`` scan plain Parquet, where equality on any columns is enough.
 
-    A subclass sets its own attributes, then calls ``super().__init__``, which arranges it. ``options`` names the
-    arguments it has besides these. An operator that ``needs_index`` finds rows by R's key and refuses conditions that
-    do not pin it down; one that ``needs_equality`` refuses ranges too. Only one that ``takes_unclustered`` scans plain
-    Parquet, where equality with any columns will do.
+    Parameters
+    ----------
+    relation : Relation or ParquetRelation
+        The relation R.
+    stream : pyarrow.Schema or JoinSpec
+        The columns of S, or a resolved join, which excludes ``on``, ``where``, ``how``, ``columns`` and ``suffix``.
+    on : str, sequence of str, or mapping of str to str, optional
+        Columns that must be equal: names that both sides have, or a mapping from stream to relation columns.
+    where : str, pyarrow.compute.Expression, or a sequence of both, optional
+        Further conditions: comparisons as text (``"s.at BETWEEN r.since AND r.until"``, ``"abs(s.x - r.k) <= 5"``) or
+        Arrow expressions over the joined row.
+    how : str
+        "inner" (default), "left", "semi" or "anti".
+    columns : sequence of str, optional
+        Columns of R in the result. Default: all columns that ``on`` does not name.
+    suffix : str
+        Appended to a column name of R that S has too. Default: "_right".
+    memory : int, str or MemoryBudget
+        Budget of the whole operator: bytes, text such as "64MB", or a share of R's bytes. Default: "10%".
+    disk : str or Disk
+        "direct", "buffered", "auto" (default: direct where the file system supports it), or a disk to read R with.
+    ordered : bool
+        True for results in stream order; `OrderedOutput` explains the cost.
+    deadline_s : float or str, optional
+        Longest wait of a tuple in seconds, or the stream column that holds its deadline (`DeadlineRule`).
+    clock : callable
+        Clock of the deadlines, in seconds. Default: `time.monotonic`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semistream import MeshJoin, Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     products = Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), f"{folder}/r", key="id")
+    ...     orders = pa.record_batch({"product": [2, 9, 1]})
+    ...     with MeshJoin(products, orders.schema, on={"product": "id"}, memory="1MB", ordered=True) as join:
+    ...         results = [*join.push(orders), *join.flush()]
+    >>> pa.Table.from_batches(results).to_pylist()
+    [{'product': 2, 'name': 'cola'}, {'product': 1, 'name': 'tea'}]
+
+    References
+    ----------
+    MESH 2 (the problem) and Theorem 3.1 (exactness); SSIJ IV-E (versions of R), IV-F (deadlines); docs/operators.md.
     """
 
     name: ClassVar[str]
@@ -109,7 +145,7 @@ class SemiStreamJoin(Arrangement):
         self._put_together()
 
     def push(self, batch: pa.RecordBatch) -> Results:
-        """Take a batch; results come out when room has to be made for it."""
+        """Take a batch, and return the results of the steps that make room for it."""
         declared = self.stream_schema
         if batch.schema.names != declared.names or batch.schema.types != declared.types:
             raise InvalidArgument(
@@ -119,7 +155,7 @@ class SemiStreamJoin(Arrangement):
         return self._drive("push", self._pushed(batch, self._next_relation))
 
     def step(self) -> Results:
-        """One iteration of the operator's loop; does nothing while no tuple waits."""
+        """Run one iteration of the operator's loop; do nothing if no tuple waits."""
         return self._drive("step", self._stepped())
 
     def flush(self) -> Results:
@@ -127,38 +163,38 @@ class SemiStreamJoin(Arrangement):
         return self._drive("flush", self.drain())
 
     def poll(self) -> Results:
-        """Start what has to start now so that no deadline is missed; does nothing while there is time."""
+        """Join all waiting tuples if `due_s` has come, so that none misses its deadline; otherwise do nothing."""
         return self._drive("poll", self._hurry())
 
     def refresh(self, relation: AnyRelation) -> None:
-        """Go over to another version of R: tuples pushed from now on are joined with it (SSIJ IV-E).
+        """Switch to another version of R for all tuples pushed from now on (SSIJ IV-E).
 
-        Those that wait are joined to their end with the version they were pushed under, by the calls that follow.
-        Every tuple sees one version as a whole, and ``stats.versions`` says how many saw which.
+        Later calls finish the waiting tuples with the version under which they were pushed. Every tuple is joined with
+        exactly one version, and ``stats.versions`` counts the tuples per version.
         """
         if (relation.key, relation.schema) != (self.relation.key, self.relation.schema):
             raise InvalidArgument(
                 f"version {relation.version} of {relation.path} has the columns ({_describe(relation.schema)}) and the "
-                f"key ({', '.join(relation.key)}), unlike the one that is joined. Make a new operator."
+                f"key ({', '.join(relation.key)}), unlike the version being joined. Create a new operator."
             )
         self._next_relation = self._accept(relation)
 
     def set_memory(self, memory: int | str) -> Results:
-        """Change the budget. Tuples that wait are joined first; afterwards the new limit holds.
+        """Join all waiting tuples, then change the budget.
 
-        Too little memory is refused, and the old budget stays.
+        Raises `BudgetError` and keeps the old budget if the new one is too small.
         """
         return self._drive("set_memory", self._with_memory(parse_bytes(memory, of=self._whole_bytes)))
 
     def watch_pairs(self, watcher: PairWatcher | None) -> None:
-        """Tell ``watcher`` of all pairs that are found, as they are: what a front stage learns from."""
+        """Report each pair with matching codes to ``watcher`` as it is found; a front stage learns hot keys from it."""
         self._watcher = watcher
         self._attach_watcher()
 
     def watch_joined(self, watcher: PairWatcher | None) -> None:
-        """Tell ``watcher`` of all pairs that come out as results: which rows of R the stream has met.
+        """Report the R-row of every result pair to ``watcher``.
 
-        Of an operator with a cache it is told nothing.
+        Operators with a cache report nothing.
         """
         self._joined_watcher = watcher
         self._attach_watcher()
@@ -169,13 +205,13 @@ class SemiStreamJoin(Arrangement):
 
     @property
     def due_s(self) -> float:
-        """When, on the clock, `poll` will have something to do: the first deadline less the time the work takes."""
+        """Clock time from which `poll` has work: the first deadline minus the expected time to drain; inf if none."""
         if self._deadlines is None:
             return math.inf
         return self._deadlines.earliest_s - self._drain_cost.expected_s(self.pages_to_drain() + self.pages_asked())
 
     def close(self) -> None:
-        """End the background reader and close files. Tuples that still wait are dropped."""
+        """Stop the background reader and close files. Waiting tuples are dropped."""
         self._disk.close()
 
     @property
@@ -184,11 +220,11 @@ class SemiStreamJoin(Arrangement):
 
     @property
     def _read_costs(self) -> DiskCosts:
-        """What plans take it to cost to read R's pages, which may lie in several places each."""
+        """Disk costs that plans assume, for pages that each consist of several segments."""
         return self._disk.costs.in_segments(self.relation.segments)
 
     def share_deadlines(self, deadlines: Deadlines | None, column: int) -> None:
-        """Report tuples that are done to the deadlines of the stage in front; ``column`` holds each tuple's."""
+        """Report finished tuples to the deadlines of the stage in front; ``column`` holds each tuple's deadline."""
         self._deadlines, self._deadline_column = deadlines, column
 
     @classmethod
@@ -200,9 +236,9 @@ class SemiStreamJoin(Arrangement):
 
     @classmethod
     def check(cls, relation: Relation, spec: JoinSpec, memory_bytes: int, options: Mapping[str, Any]) -> None:
-        """Refuse what the operator would refuse when it is made, without making it.
+        """Raise the error that creating the operator would raise, without creating it.
 
-        That is options, conditions and memories it cannot do with; ``options`` has all arguments but the join's terms.
+        Checks the options, the condition and the memory. ``options`` has all arguments except the terms of the join.
         """
         cls.require_options(options)
         relation.disk(options.get("disk", "auto")).close()
@@ -213,39 +249,43 @@ class SemiStreamJoin(Arrangement):
         resolved, read = spec.with_stream(relation, carried), relation.reading(spec.relation_columns)
         shares = SetAside(ordered=ordered, deadlines=rule is not None)
         try:
-            cls._require_memory(
+            cls.require_memory(
                 JoinFacts(read, resolved.laid_out(read.layout)), max(shares.operator_bytes(memory_bytes), 1)
             )
         except BudgetError as error:
             raise shares.of_whole(error, memory_bytes) from None
 
     @classmethod
-    def _require_memory(cls, facts: JoinFacts, nbytes: int) -> None:
-        """Refuse a memory that is too small."""
-        cls.model(facts, MemoryBudget(nbytes))
+    def require_memory(cls, facts: JoinFacts, nbytes: int) -> None:
+        """Raise `BudgetError` if a budget is too small. An R without pages has no model, but the same least memory."""
+        try:
+            cls.model(facts, MemoryBudget(nbytes))
+        except (InvalidArgument, ZeroDivisionError):
+            if facts.relation.num_pages:
+                raise
 
     @classmethod
     def require_options(cls, options: Mapping[str, Any]) -> None:
-        """Refuse options that the operator does not have, naming those it has, and bad values of its own."""
+        """Raise `InvalidArgument` for an unknown option, listing the known ones, or for a bad value of its own."""
         common = dict.fromkeys(JoinArguments.__annotations__, anything)
         require_options(cls.name, {**cls.options, **common}, options)
 
     @classmethod
     @abstractmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget) -> OperatorModel:
-        """Predict such an operator in a memory, from numbers alone: see `semistream.tuning`.
+        """Return the cost model of this operator in ``memory``, computed from numbers alone (`semistream.tuning`).
 
-        ``memory`` is charged as the operator would charge it; one that is too small is refused.
+        Charges ``memory`` as the operator would, and raises `BudgetError` if it is too small.
         """
 
     def _done(self, stream: StreamRows, positions: Int64s, matched: Bools) -> None:
-        """Tuples are through; ``matched`` says which met a partner."""
+        """Count finished tuples and remove their deadlines; ``matched`` flags those with a match."""
         self.stats.count_done(matched)
         if self._deadlines is not None:
             self._deadlines.leave(stream.take(positions, [self._deadline_column])[0].to_numpy())
 
     def _pushed(self, batch: pa.RecordBatch, relation: Relation | None) -> Results:
-        """Take a batch; ``relation`` is what it is to be joined with if that is not the version at hand."""
+        """Take a batch, after switching to the version ``relation`` if it is not None."""
         self._pushed_s = self._clock()
         if relation is not None:
             yield from self.drain()
@@ -257,7 +297,7 @@ class SemiStreamJoin(Arrangement):
         yield from self._hurry()
 
     def _push_stamped(self, batch: pa.RecordBatch) -> Results:
-        """Take tuples with their deadlines, if they have any: some at a time, to do so within the memory for it."""
+        """Feed tuples, stamped with their deadlines if there are any, in slices that fit the memory for deadlines."""
         if self._deadlines is None:
             yield from self.feed(batch)
             return
@@ -288,7 +328,7 @@ class SemiStreamJoin(Arrangement):
             self._change(relation, self.budget.limit)
 
     def _change(self, relation: Relation, limit: int) -> None:
-        """Arrange anew between two batches. If that cannot be, it is arranged as before, and can be driven on."""
+        """Rearrange between two batches. On an error restore the previous arrangement, so that the join can go on."""
         before = self.relation, self.budget.limit
         try:
             self.rearrange(relation, limit)
@@ -299,16 +339,16 @@ class SemiStreamJoin(Arrangement):
             raise
 
     def _accept(self, relation: AnyRelation) -> Relation:
-        """The relation for what this join needs of it; an operator refuses one that it has no use for."""
+        """Return ``relation`` narrowed to the columns of this join; refuse Parquet if the operator cannot scan it."""
         if isinstance(relation, ParquetRelation) and not self.takes_unclustered:
             codec = self.spec.condition.codec
             raise relation.refuse(self.name, codec.names if codec else ())
-        self._whole_bytes = relation.nbytes  # what shares of memory are of, however little of it is read
-        # What only a Relation has is used by operators that take nothing else.
+        self._whole_bytes = relation.nbytes  # shares of memory refer to all of R, even if the join reads only a part
+        # A Parquet relation passes as a Relation: only operators that refuse Parquet use what a Relation alone has.
         return cast(Relation, relation.reading(self.spec.relation_columns))
 
     def _push_through(self, batch: pa.RecordBatch) -> Results:
-        """Join some tuples to their end."""
+        """Join a group of tuples completely, after saving the counts for `_forget`."""
         self._counted = self.row_counts()
         if self._deadlines is not None:
             self._lateness = self._deadlines.lateness
@@ -316,7 +356,7 @@ class SemiStreamJoin(Arrangement):
         yield from self.drain()
 
     def _forget(self) -> None:
-        """The tuples that were pushed through last are to be joined again: what was counted of them is not true."""
+        """Undo the counts of the last `_push_through`, because its tuples will be joined again."""
         self.recount(self._counted)
         if self._deadlines is not None:
             self._deadlines.lateness = self._lateness
@@ -324,12 +364,12 @@ class SemiStreamJoin(Arrangement):
     def _drive(self, call: str, results: Results) -> Results:
         if self._failure is not None:
             raise JoinFailed(
-                f"{self._busy}() ended in an error ({type(self._failure).__name__}: {self._failure}), and tuples that "
-                f"waited are lost; {call}() cannot start. Make a new operator, and push again what it had not answered."
+                f"{self._busy}() failed ({type(self._failure).__name__}: {self._failure}) and lost the waiting tuples, "
+                f"so {call}() cannot start. Create a new operator, and push all tuples again that were not answered."
             ) from self._failure
         if self._busy is not None:
             raise JoinInProgress(
-                f"the results of {self._busy}() have not been consumed to their end; {call}() cannot start. "
+                f"the results of {self._busy}() have not been consumed completely, so {call}() cannot start. "
                 f"Write `for batch in operator.{self._busy}(...)`, or list(...)."
             )
         self._busy = call
@@ -342,7 +382,7 @@ class SemiStreamJoin(Arrangement):
                 self.stats.batches += 1
                 yield batch if len(self._given_out) == batch.num_columns else batch.select(self._given_out)
         except Exception as error:
-            if self._busy is None:  # it was arranged as before
+            if self._busy is None:  # _change restored the previous arrangement
                 raise
             self._failure = (
                 self._set_aside.of_whole(error, self.budget.limit) if isinstance(error, BudgetError) else error
@@ -368,17 +408,17 @@ def _resolved(relation: AnyRelation, stream: pa.Schema | JoinSpec, terms: JoinTe
     if isinstance(stream, pa.Schema):
         return JoinSpec.of(relation, stream, **terms)
     if terms:
-        raise InvalidArgument(f"the join is resolved already; {', '.join(terms)} cannot be given beside a JoinSpec.")
+        raise InvalidArgument(f"a JoinSpec already has all terms of the join; do not give {', '.join(terms)} as well.")
     return stream
 
 
 def _carried_schema(stream_schema: pa.Schema, *, ordered: bool, deadlines: bool) -> pa.Schema:
-    """What the operator sees of the stream: its columns, then our own, which do not come out."""
+    """Return the columns the operator sees: the stream's, then our own number and deadline, kept out of results."""
     own = [(NUMBER_COLUMN, pa.int64(), ordered), (DEADLINE_COLUMN, pa.float64(), deadlines)]
     for name, type_, used in own:
         if used:
             if name in stream_schema.names:
-                raise InvalidArgument(f"column {name!r} has a name that semistream keeps for itself; rename it.")
+                raise InvalidArgument(f"the column name {name!r} is reserved for semistream; rename the column.")
             stream_schema = stream_schema.append(pa.field(name, type_, nullable=False))
     return stream_schema
 

@@ -1,4 +1,4 @@
-"""JoinFacts: one join as the cost models see it, with numbers that are worked out once."""
+"""JoinFacts: the facts about one join that cost models need, each computed once."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _Number = TypeVar("_Number")
 
 
 class JoinFacts:
-    """A join to predict: R with the columns that the join reads, its spec, and rows of the stream if there are any.
+    """Facts about a join to predict: R with the columns the join reads, the spec, and optional sample rows of S.
 
-    Models ask for the same numbers in many memories: the bytes of a packed row, the order of R's pages. `once` keeps
-    them, so that to predict a join in another memory takes arithmetic alone.
+    A tuner predicts one join in many memory sizes, and the models need the same numbers each time: the bytes of a
+    packed row, the order of R's pages. `once` caches them, so each further prediction takes only arithmetic.
     """
 
     def __init__(self, relation: AnyRelation, spec: JoinSpec, rows: pa.RecordBatch | None = None) -> None:
@@ -30,11 +30,11 @@ class JoinFacts:
 
     @cached_property
     def ranges(self) -> CodeRanges | None:
-        """The codes that the sample's rows ask for; None without a sample."""
+        """Code ranges that the sample rows look for; None without a sample."""
         return None if self.rows is None else self.spec.condition.ranges(self.rows)
 
     def once(self, what: object, measure: Callable[[], _Number]) -> _Number:
-        """A number of this join, worked out when it is first asked for."""
+        """Return the cached number ``what``; compute it with ``measure`` on the first call."""
         if what not in self._known:
             self._known[what] = measure()
         found: _Number = self._known[what]

@@ -1,4 +1,4 @@
-"""JoinLoop: an operator's loop, as its driver and a stage in front of it see it."""
+"""JoinLoop: the interface of an operator's own loop, called by `SemiStreamJoin` and by `FrontStage`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Results = Iterator[pa.RecordBatch]
 
 
 class JoinLoop(ABC):
-    """The part of an operator that is its own: tuples are fed in, the loop is turned, and results come out.
+    """Interface of an operator's own loop: `feed` takes tuples in, `turn` runs one iteration, `drain` runs all.
 
-    `SemiStreamJoin` drives it for a user, with deadlines, order and versions. `FrontStage` drives the loop of the join
-    behind it by the same few calls. Results are complete only when `drain` has ended.
+    `SemiStreamJoin` calls it for the user, and adds deadlines, order and versions of R. `FrontStage` calls the loop of
+    the join behind it in the same way. Results are complete only after `drain` ends.
     """
 
     budget: MemoryBudget
@@ -30,14 +30,14 @@ class JoinLoop(ABC):
 
     @abstractmethod
     def feed(self, batch: pa.RecordBatch) -> Results:
-        """Take tuples in, and turn the loop whenever there is no room for more."""
+        """Take tuples in, and run iterations whenever the operator is full."""
 
     @abstractmethod
     def turn(self) -> Results:
-        """Do one iteration; nothing if no tuple waits."""
+        """Run one iteration; do nothing if no tuple waits."""
 
     def drain(self) -> Results:
-        """Turn the loop until no tuple waits."""
+        """Run iterations until no tuple waits."""
         while self.stats.rows_waiting:
             yield from self.turn()
 
@@ -45,17 +45,17 @@ class JoinLoop(ABC):
     def arrange(self) -> None:
         """Build everything that depends on R's version and on the budget.
 
-        Called when an operator is made, and again after a change of version or memory. No tuple waits then. Caches may
-        keep what is still valid.
+        Called when the operator is created, and again after a change of version or memory. No tuple waits at that time.
+        Caches may keep rows that are still valid.
         """
 
     @abstractmethod
     def rearrange(self, relation: Relation, limit: int) -> None:
-        """Go over to a version of R and a budget. No tuple waits."""
+        """Switch to another version of R and another budget. No tuple may be waiting."""
 
     @abstractmethod
     def share_deadlines(self, deadlines: Deadlines | None, column: int) -> None:
-        """Report tuples that are done to the deadlines of the stage in front; ``column`` holds each tuple's."""
+        """Report finished tuples to the deadlines of the stage in front; ``column`` holds each tuple's deadline."""
 
     @property
     @abstractmethod
@@ -63,21 +63,21 @@ class JoinLoop(ABC):
         """Requests, seeks, pages and bytes read so far."""
 
     def pages_to_drain(self) -> int:
-        """Pages to ask of the disk until no tuple waits, or an upper bound."""
+        """Return the number of pages to request until no tuple waits, or an upper bound."""
         return self.relation.num_pages if self.stats.rows_waiting else 0
 
     def pages_asked(self) -> int:
-        """Pages asked for that have not arrived."""
+        """Return the number of pages requested but not processed yet."""
         return 0
 
     def row_counts(self) -> tuple[int, ...]:
-        """Counts of tuples so far, for `recount`."""
+        """Return the counts of tuples so far, for `recount`."""
         return self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched
 
     def recount(self, counts: tuple[int, ...]) -> None:
-        """Return to earlier counts: the tuples since then are joined again."""
+        """Restore earlier counts, because the tuples since then will be joined again."""
         self.stats.rows_in, self.stats.rows_done, self.stats.matched, self.stats.unmatched = counts
 
     @abstractmethod
     def close(self) -> None:
-        """End background threads and close files. Tuples that still wait are dropped."""
+        """Stop background threads and close files. Waiting tuples are dropped."""

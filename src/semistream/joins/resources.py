@@ -1,4 +1,4 @@
-"""Arrangement: an operator laid out in a budget for one version of R, and laid out again when either changes."""
+"""Arrangement: splits an operator's budget and builds its parts, again after each change of budget or version of R."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from semistream.relation import Relation
 
 @dataclass(frozen=True)
 class SetAside:
-    """The parts of a budget that order and deadlines take; the operator's own loop has the rest."""
+    """Reservation of budget for ordered output and deadlines; the operator's own loop gets the rest."""
 
     ordered: bool
     deadlines: bool
 
     def operator_bytes(self, limit: int) -> int:
-        """Bytes left for the operator itself."""
+        """Return the bytes of ``limit`` left for the operator's own loop."""
         if self.deadlines:
             limit -= Deadlines.memory_bytes(limit)
         return limit - limit // 2 if self.ordered else limit
 
     def of_whole(self, error: BudgetError, limit: int) -> BudgetError:
-        """Restate an error about the operator's part of the budget as one about the whole."""
+        """Restate an error about the operator's part of the budget in terms of the whole budget."""
         if error.least_bytes is None or not (self.ordered or self.deadlines):
             return error
         least = bisect_left(range(4 * error.least_bytes + (1 << 20)), error.least_bytes, key=self.operator_bytes)
         return BudgetError(
-            f"{error} With what is set aside for order and deadlines, memory must be {least} bytes; it is {limit}.",
+            f"{error} With the reserve for order and deadlines, memory must be at least {least} bytes; it is {limit}.",
             least_bytes=least,
         )
 
 
 class Arrangement(JoinLoop):
-    """The parts of an operator that depend on R's version and on its budget.
+    """Builds the parts of an operator that depend on R's version and on the budget.
 
-    Order and deadlines have their parts of the ``budget``, the operator's own loop the rest (``_memory``). A budget
-    that is too small is refused, with the least that the whole of it must be.
+    Ordered output and deadlines take their parts of ``budget``; the operator's own loop gets the rest (``_memory``). If
+    the budget is too small, the error names the smallest whole budget that works.
     """
 
     _memory: MemoryBudget
@@ -55,15 +55,15 @@ class Arrangement(JoinLoop):
 
     @abstractmethod
     def _attach_watcher(self) -> None:
-        """Tell who watches pairs of those that are found from now on."""
+        """Connect the pair watchers to the newly built parts."""
 
     @abstractmethod
     def _push_through(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Join some tuples to their end."""
+        """Join a group of tuples completely."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """The tuples that were pushed through last are to be joined again: what was counted of them is not true."""
+        """Undo the counts of the last `_push_through`, because its tuples will be joined again."""
 
     def rearrange(self, relation: Relation, limit: int) -> None:
         self._take_apart(relation, limit)
@@ -77,12 +77,12 @@ class Arrangement(JoinLoop):
         self.stats.budget_bytes = limit
 
     def _open(self, relation: Relation) -> None:
-        """Join with this version from now on; if it was built anew, its pages may be laid out in another way."""
+        """Use this version of R from now on, and adopt its page layout, which a rebuild may have changed."""
         self.relation = relation
         self.spec = self.spec.laid_out(relation.layout)
 
     def _put_together(self) -> None:
-        """Set aside what order and deadlines cost, and let the operator arrange itself in the rest."""
+        """Reserve memory for order and deadlines, and arrange the operator in the rest."""
         limit, shares = self.budget.limit, self._set_aside
         own = shares.operator_bytes(limit)
         self._memory = self.budget if own == limit else self.budget.part(max(own, 1))
@@ -97,7 +97,7 @@ class Arrangement(JoinLoop):
         self._attach_watcher()
 
     def _arrange_anew(self) -> None:
-        """Let the operator arrange itself again in its memory, in the middle of a push; no tuple waits in it."""
+        """Arrange the operator again in the same memory, in the middle of a push. No tuple may be waiting in it."""
         self.close()
         self._memory.clear()
         self.arrange()

@@ -18,11 +18,6 @@ class CodeSorter:
         self._packed, self._other = np.empty(rows, np.uint64), np.empty(rows, np.uint64)
         self._order = np.empty(rows, np.int32)
 
-    @staticmethod
-    def memory_bytes(rows: int) -> int:
-        """Return the bytes of scratch memory for ``rows`` codes."""
-        return rows * (8 + 8 + 4)
-
     def order(self, codes: Int64s) -> Int32s:
         """Return the rows of ``codes`` in ascending order, sorted stably. The result is valid until the next call."""
         order = self._order[: codes.size]

@@ -1,4 +1,4 @@
-"""Between Arrow's types and Spark's: what a DataFrame's rows are in Arrow."""
+"""Convert the schema of a Spark DataFrame to Arrow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from semistream.errors import InvalidArgument
 
 
 def arrow_schema_of(df: DataFrame) -> pa.Schema:
-    """A DataFrame's columns in Arrow's types. Instants are in UTC, whatever zone the session shows them in."""
+    """Return the Arrow schema of a DataFrame. Timestamps are in UTC, whatever the session's time zone."""
     twice = sorted({name for name in df.columns if df.columns.count(name) > 1})
     if twice:
         raise InvalidArgument(f"df has several columns called {', '.join(map(repr, twice))}; rename them.")

@@ -1,4 +1,4 @@
-"""The Spark side of the demo: the pipeline, and the same joins as Spark itself does them, on the same orders."""
+"""Spark part of the demo: run the pipeline, and the same joins with Spark's own operators, on the same orders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True)
 class Batch:
-    """A micro-batch that a query has finished. ``seconds`` is Spark's ``triggerExecution``: all that it took."""
+    """A finished micro-batch. ``seconds`` is its total duration, Spark's ``triggerExecution``."""
 
     number: int
     rows: int
@@ -39,7 +39,7 @@ class Batch:
 
 @contextmanager
 def open_session(cores: int, *, log: Path, warehouse: Path) -> Iterator[SparkSession]:
-    """A Spark on this machine whose every line of output, and its workers', goes to the file ``log``."""
+    """Open a local Spark session whose output, and that of its workers, goes to the file ``log``."""
     settings = {
         "spark.sql.shuffle.partitions": str(cores),  # Spark's default of 200 would slow its own join down
         "spark.sql.streaming.numRecentProgressUpdates": "1000000",
@@ -50,7 +50,7 @@ def open_session(cores: int, *, log: Path, warehouse: Path) -> Iterator[SparkSes
 
 
 def read_orders(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """Orders as a stream, a file in every micro-batch."""
+    """Read orders as a stream, one file per micro-batch."""
     schema = spark.read.parquet(str(files[0])).schema
     names = ",".join(file.name for file in files)
     return (
@@ -62,7 +62,7 @@ def read_orders(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
 
 
 def join_with_spark(orders: DataFrame, data: Path) -> DataFrame:
-    """The star join as Spark itself does it: a stream with static DataFrames, planned by default settings."""
+    """Return the demo's star join as Spark plans it by default: a stream joined with static DataFrames."""
     spark = orders.sparkSession
     products, customers, stores = (
         spark.read.parquet(str(data / f"{name}.parquet")) for name in ("products", "customers", "stores")
@@ -78,7 +78,7 @@ def join_with_spark(orders: DataFrame, data: Path) -> DataFrame:
 
 
 def run_pipeline(file: Path, spark: SparkSession, watch: Callable[[BatchReport], None]) -> list[Batch]:
-    """Run a pipeline over all there is; gives the batches of the source, with the time that Spark took for each."""
+    """Run a pipeline over all available input; return the source's batches, with Spark's duration of each."""
     pipeline = Pipeline.from_yaml(file)
     reports: list[BatchReport] = []
 
@@ -94,7 +94,7 @@ def run_pipeline(file: Path, spark: SparkSession, watch: Callable[[BatchReport],
 
 
 def join_strategy(df: DataFrame) -> str:
-    """The joins that Spark plans for a DataFrame, by its own names."""
+    """Return the names and counts of the join operators in Spark's plan of a DataFrame."""
     with redirect_stdout(StringIO()) as plan:
         df.explain()
     found = re.findall(r"\b(\w+Join)\b", plan.getvalue())
@@ -102,10 +102,10 @@ def join_strategy(df: DataFrame) -> str:
 
 
 def run_query(df: DataFrame, folder: Path, *, log: Path) -> Iterator[Batch]:
-    """Run a streaming query over all files there are; gives each micro-batch when it is done.
+    """Run a streaming query over all available files; yield each micro-batch as it finishes.
 
-    Results go to ``folder/results`` as Parquet, beside the checkpoint. The error of a query that fails names ``log``,
-    where Spark's log goes.
+    Results are written to ``folder/results`` as Parquet, next to the checkpoint. The error of a failed query names
+    ``log``, the file with Spark's log.
     """
     query = (
         df.writeStream.format("parquet")
@@ -123,13 +123,13 @@ def run_query(df: DataFrame, folder: Path, *, log: Path) -> Iterator[Batch]:
                 done = batch.number
                 yield batch
     except StreamingQueryException as error:
-        raise SemistreamError(f"the query in {folder} failed: {_reason(error)}. {log} has all of it.") from error
+        raise SemistreamError(f"the query in {folder} failed: {_reason(error)}. The full error is in {log}.") from error
     finally:
         query.stop()
 
 
 def _reason(error: StreamingQueryException) -> str:
-    """The line of a worker's error if it was one, else the first line of Spark's."""
+    """Return the last line that looks like a Python error, else the first line of Spark's message."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     traced = [line for line in lines if re.match(r"[\w.]+: ", line)]
     return (traced or lines)[-1 if traced else 0].rstrip(".")

@@ -1,7 +1,4 @@
-"""Key codes as Spark expressions: the JVM computes what `KeyCodec.encode` computes in Python.
-
-The bits of a double as a Spark expression, in the order of the doubles.
-"""
+"""Key codes as Spark expressions, so that the JVM computes the same codes as `KeyCodec.encode` does in Python."""
 
 from __future__ import annotations
 
@@ -20,18 +17,18 @@ from semistream.keys.key_types import value_type as values_of
 
 _FRACTION_BITS = 52
 _BIAS = 1023
-_LEAST_EXPONENT = -1022  # of a normal double
+_LEAST_EXPONENT = -1022  # of normal doubles
 _INFINITY_BITS = 0x7FF0_0000_0000_0000
 _NAN_BITS = 0x7FF8_0000_0000_0000
 
 
 def ordered_bits(value: Column) -> Column:
-    """IEEE 754 bits of ``value`` as a bigint, those of negatives flipped so that the bigints sort as the doubles do.
+    """Return the IEEE 754 bits of ``value`` as a bigint, flipped for negatives so that bigints sort like the doubles.
 
     -0.0 counts as 0.0, and every NaN as the one with the canonical bits, as in `KeyCodec`. Spark has no function for
-    the bits, so they are put together from exponent and fraction. Every step is exact: scaling by powers of two is, and
-    Java's ``pow`` is exact for whole arguments with a representable result. Only ``log2`` rounds, which the exponent is
-    corrected for.
+    the bits, so the expression assembles them from exponent and fraction. Every step is exact: scaling by powers of two
+    is exact, and so is Java's ``pow`` for whole arguments with a representable result. Only ``log2`` rounds; the
+    exponent is corrected for this.
     """
     size = sf.abs(value)
     bits = (
@@ -40,12 +37,12 @@ def ordered_bits(value: Column) -> Column:
         .when(size < sf.lit(2.0**_LEAST_EXPONENT), _subnormal_bits(size))
         .otherwise(_normal_bits(size))
     )
-    # The complement of the magnitude, with the sign bit set: -1 - bits. A NaN has no sign here.
+    # The complement of the magnitude, with the sign bit set, is -1 - bits. NaNs have no sign here.
     return sf.when((value < sf.lit(0.0)) & ~sf.isnan(value), sf.lit(-1) - bits).otherwise(bits)
 
 
 def _subnormal_bits(size: Column) -> Column:
-    """Zero and what is so small that it has no exponent: a count of the least double, 2**-1074."""
+    """Return the bits of zero and of subnormal doubles: multiples of the least double, 2**-1074."""
     return (size * sf.lit(2.0**537) * sf.lit(2.0**537)).cast("bigint")
 
 
@@ -54,7 +51,7 @@ def _normal_bits(size: Column) -> Column:
     scaled = size / sf.pow(sf.lit(2.0), guess)
     exponent = sf.when(scaled >= sf.lit(2.0), guess + 1).when(scaled < sf.lit(1.0), guess - 1).otherwise(guess)
     fraction = sf.when(scaled >= sf.lit(2.0), scaled / 2).when(scaled < sf.lit(1.0), scaled * 2).otherwise(scaled)
-    # The fraction lies in [1, 2): its leading 1 is not stored, so it adds one to the exponent field instead.
+    # The fraction lies in [1, 2). Its leading 1 is not stored; adding it increments the exponent field, hence the -1.
     field = (exponent + sf.lit(_BIAS - 1)).cast("bigint")
     return sf.shiftleft(field, _FRACTION_BITS) + (fraction * sf.lit(2.0**_FRACTION_BITS)).cast("bigint")
 
@@ -64,11 +61,11 @@ _MICROS = UNITS_PER_SECOND["us"]
 
 
 def key_code(columns: Sequence[Column], types: Sequence[DataType], codec: KeyCodec) -> Column:
-    """The code of a row as a bigint, equal to that of ``codec.encode`` in every row that can match.
+    """Return the key code of a row as a bigint, equal to ``codec.encode`` for every row that can match.
 
-    ``columns`` and their Spark ``types`` are the stream's, in the order of R's key; ``codec.accept`` must have taken
-    them. In a row that cannot match (a null, or a value that R's type cannot hold) the code is null or means nothing;
-    no value makes the expression fail.
+    ``columns`` and their Spark ``types`` are the stream's, in the order of R's key; ``codec.accept`` must have accepted
+    them. For a row that cannot match (a null, or a value that R's type cannot hold) the code is null or arbitrary. No
+    value makes the expression fail.
     """
     keys = list(zip(columns, types, codec.types, codec.names, strict=True))
     if codec.ordered:
@@ -97,10 +94,10 @@ def _ordered(column: Column, spark_type: DataType, own: pa.DataType, name: str) 
 
 
 def _hashed(column: Column, spark_type: DataType, own: pa.DataType, name: str) -> Column:
-    """A component in the form in which Spark hashes it as `KeyCodec` does."""
+    """Cast a key column to the type for which Spark's ``xxhash64`` gives the same hash as `KeyCodec`."""
     own = values_of(own)
     if family_of(own) in (Family.STRING, Family.BINARY):
-        return column.cast("binary")  # the same hash as a string's; a collation would change that
+        return column.cast("binary")  # hashes like the string, but independently of its collation
     if not has_order(own):
         if not 0 <= own.scale <= own.precision <= _SPARK_DIGITS:
             raise _no_expression(own, name)
@@ -117,19 +114,19 @@ def _hashed(column: Column, spark_type: DataType, own: pa.DataType, name: str) -
 
 
 def _time_nanos(column: Column) -> Column:
-    # Not by time_to_micros: unlike this cast, Spark guards it by a setting that is off by default.
+    # Not time_to_micros: unlike this cast, it needs a setting that is off by default.
     return (column.cast("decimal(14,9)") * sf.lit(Decimal(UNITS_PER_SECOND["ns"]))).cast("bigint")
 
 
 def _timestamp_micros(column: Column, spark_type: DataType) -> Column:
     if isinstance(spark_type, TimestampNTZType):
-        # unix_micros would read it on the session's clock, which skips and repeats hours.
+        # unix_micros would read it in the session's time zone, whose clock skips and repeats hours.
         return _interval_micros(column - sf.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'"))
     return sf.unix_micros(column)
 
 
 def _interval_micros(column: Column) -> Column:
-    """Microseconds of a day-time interval: only one of a single unit can be cast to a number."""
+    """Return a day-time interval in microseconds. Spark casts only single-unit intervals to numbers."""
     seconds = column.cast("interval second").cast("decimal(19,6)")
     return (seconds * sf.lit(_MICROS).cast("decimal(7,0)")).cast("bigint")
 
@@ -144,10 +141,10 @@ def _change_unit(micros: Column, unit: str) -> Column:
 
 
 def _unscaled(column: Column, own: pa.DataType, name: str) -> Column:
-    """The unscaled value of a decimal of up to 18 digits, at R's scale."""
+    """Return the unscaled value, at R's scale, of a decimal of at most 18 digits."""
     digits, scale = max(own.precision, own.scale), own.scale
     if scale >= 0 and digits <= LONG_DIGITS:
-        # Digits of the product: 18 + 19 + 1, just what Spark has without giving up fraction.
+        # The product has 18 + 19 + 1 digits: the most that Spark computes without dropping fraction digits.
         return (column.try_cast(f"decimal({digits},{scale})") * sf.lit(Decimal(10**scale))).cast("bigint")
     if scale < 0 and digits - scale <= _SPARK_DIGITS:
         whole = column.try_cast(f"decimal({digits - scale},0)")
@@ -157,6 +154,6 @@ def _unscaled(column: Column, own: pa.DataType, name: str) -> Column:
 
 def _no_expression(own: pa.DataType, name: str) -> KeyTypeError:
     return KeyTypeError(
-        f"relation key {name!r} is {own}, whose codes Spark cannot compute: it has decimals of at most "
+        f"relation key {name!r} is {own}, whose codes Spark cannot compute: its decimals have at most "
         f'{_SPARK_DIGITS} digits. Use route="none", or build the relation with the key cast.'
     )

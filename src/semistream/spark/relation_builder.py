@@ -1,6 +1,7 @@
-"""Build a relation at scale: Spark sorts the rows by key code, the executors write the pages.
+"""Build a relation with Spark.
 
-What a Spark task does to build a relation: write its sorted rows as pages, in files of its own.
+Spark sorts the rows by key code. Each task writes the pages of its partition to files of its own, and the driver
+publishes them as one version.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from semistream.spark.session import require_classic, worker_interpreter
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What the tasks of one build share: the folder to write under, and what pages are like."""
+    """Settings that all tasks of a build share: the scratch folder, the schema and key, and the page layout."""
 
     scratch: str
     version: int
@@ -46,20 +47,21 @@ class WritePlan:
 
     @property
     def codec(self) -> KeyCodec:
-        """How key columns become codes."""
+        """Codec that turns key columns into codes."""
         return KeyCodec.of(self.key, [self.schema.field(name).type for name in self.key])
 
     @property
     def layout(self) -> PageLayout:
-        """What pages are like."""
+        """Layout of the pages."""
         return PageLayout.of(self.schema, self.key, self.codec, self.column_groups)
 
 
 @dataclass(frozen=True)
 class WrittenPart:
-    """What one attempt of a task wrote: a file of pages for each column group, or none, and rows with a null key.
+    """Files that one attempt of a task wrote: pages, one file per column group, and rows with a null key.
 
-    Names are relative to the scratch folder, and later to the relation's.
+    ``files`` is empty if no row has a key. Names are relative to the scratch folder, and after the move to the
+    relation's folder.
     """
 
     files: list[DataFile]
@@ -68,26 +70,26 @@ class WrittenPart:
     null_rows: int
 
     def to_bytes(self) -> bytes:
-        """The form in which it goes to the driver."""
+        """Serialize for the driver."""
         return pickle.dumps(self)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> WrittenPart:
-        """What a task has sent; it comes from this build's own code, on this cluster."""
+        """Deserialize a task's result. Unpickling is safe: only this build's own tasks send it."""
         part = pickle.loads(content)
         assert isinstance(part, cls)
         return part
 
 
 def write_part(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of a partition, which come in the order of their codes; gives one row, a `WrittenPart`.
+    """Write the rows of a partition, sorted by key code, as pages; yield one row with the pickled `WrittenPart`.
 
-    Each call draws file names of its own, so attempts of one task never meet, and when it raises it removes what it
-    wrote. If it is killed, the driver removes the folder.
+    Each call draws unique file names, so attempts of one task never collide, and removes its files if it fails. If the
+    task is killed, the driver removes the scratch folder. A partition without rows yields nothing.
     """
     _require_folder(plan)
     codec, layout = plan.codec, plan.layout
-    attempt = Draft(Path(plan.scratch), plan.version)  # draws a token, and names files by it
+    attempt = Draft(Path(plan.scratch), plan.version)  # draws a token for its file names
     names = attempt.name_files("part", len(layout.segments))
     paths = [attempt.folder / name for name in names]
     nulls = NullKeyRows(attempt, plan.schema)
@@ -115,20 +117,23 @@ def write_part(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 def _require_folder(plan: WritePlan) -> None:
     if not (Path(plan.scratch) / DATA).is_dir():
         raise RelationError(
-            f"{plan.scratch} cannot be seen on {socket.gethostname()}, or the build has ended. Give a path on a file "
-            "system that the driver and all executors share."
+            f"{plan.scratch} does not exist on {socket.gethostname()}: the path is not shared, or the build has ended. "
+            "Give a path on a file system that the driver and all executors share."
         )
 
 
 def _in_order(batches: Iterator[pa.RecordBatch], by: str) -> Iterator[pa.RecordBatch]:
-    """The batches, or an error if codes ever fall: the JVM sorted by what it takes the codes to be."""
+    """Yield the batches; raise `RelationError` if a code is less than the one before.
+
+    The JVM sorted by codes of its own (`key_code`), so this checks that they agree with Python's.
+    """
     last = None
     for batch in batches:
         codes = batch.column(by).view(pa.int64()).to_numpy()
         if codes.size:
             if (codes[1:] < codes[:-1]).any() or (last is not None and codes[0] < last):
                 raise RelationError(
-                    "Spark sorted rows in another order than that of their key codes. "
+                    "Spark did not sort the rows by their key codes. "
                     "This is a bug in semistream; please report it."
                 )
             last = codes[-1]
@@ -149,15 +154,51 @@ def build_relation(
     column_groups: Sequence[Sequence[str]] | None = None,
     partitions: int | None = None,
 ) -> Relation:
-    """Build a relation at ``path`` from a batch DataFrame, written by all executors.
+    """Build a relation at ``path`` from a batch DataFrame; all executors write it in parallel.
 
-    The rows are what `Relation.build` would store of them, in as many files as there are partitions: ``partitions``,
-    or as many as Spark finds right. ``path`` must be one that the driver and all executors see. Rows are sorted within
-    Spark's memory and spill to its local disks. With column groups each partition has a file for each of them.
+    The relation has the same rows as one that `Relation.build` makes, in as many files as there are partitions, times
+    the number of column groups. Spark sorts the rows in its own memory, and spills to its local disks.
 
-    Either the whole relation is published, by one pointer swap, or nothing of it is left. A task that fails, or that
-    Spark runs twice, leaves no trace: every attempt writes to files of its own in a folder of the draft, the driver
-    takes over those of the attempts whose results Spark kept, and the folder is removed.
+    Either the whole relation is published, by one pointer swap, or nothing remains. Failed tasks, and tasks that Spark
+    runs twice, leave no trace: every attempt writes files of its own in a scratch folder, the driver moves those of the
+    attempts whose results Spark kept, and removes the folder.
+
+    Parameters
+    ----------
+    df : DataFrame
+        Rows of R; a batch DataFrame.
+    path : str or Path
+        Folder of the relation, on a file system that the driver and all executors share.
+    key : str or sequence of str
+        Key columns, by which rows are sorted and found.
+    page_bytes : int, optional
+        The most bytes of a page; by default 64 KiB, or 40 KiB per column group if that is more.
+    fill_factor : float
+        Share of a page to fill, from 0.1 to 1; the rest leaves room for updates.
+    overwrite : bool
+        True to replace a relation that exists at ``path``.
+    column_groups : sequence of sequences of str, optional
+        Columns to store together; by default as `Relation.build` chooses.
+    partitions : int, optional
+        Tasks that write; by default Spark chooses.
+
+    Returns
+    -------
+    Relation
+        The relation, open for reading.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> products = spark.createDataFrame([(2, "cola"), (1, "tea")], "id long, name string")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     relation = build_relation(products, f"{folder}/products", key="id", partitions=1)
+    ...     relation.num_rows, relation.key
+    (2, ('id',))
+
+    References
+    ----------
+    docs/architecture.md, "R on disk".
     """
     df = require_classic(df)
     if df.isStreaming:
@@ -192,7 +233,7 @@ def build_relation(
 
 
 def _sorted(df: DataFrame, names: tuple[str, ...], codec: KeyCodec, partitions: int | None) -> DataFrame:
-    """The rows in ascending order of codes: between partitions and within them, one code never in two."""
+    """Sort the rows by key code, across partitions and within them; all rows of a code are in one partition."""
     numbered = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
     positions = [df.columns.index(name) for name in names]
     code = key_code([sf.col(f"c{i}") for i in positions], [df.schema[i].dataType for i in positions], codec)
@@ -202,18 +243,14 @@ def _sorted(df: DataFrame, names: tuple[str, ...], codec: KeyCodec, partitions: 
 
 
 def _run(rows: DataFrame, plan: WritePlan) -> list[WrittenPart]:
-    """Write all partitions; exactly one attempt of each has its result here, whatever was run twice."""
+    """Write all partitions; return the result of exactly one attempt of each task, even if Spark ran some twice."""
     with worker_interpreter(rows.sparkSession):
-        written = rows.mapInArrow(partial(_write, plan), _RESULT)
+        written = rows.mapInArrow(partial(write_part, plan), _RESULT)
     return [WrittenPart.from_bytes(row["part"]) for row in written.collect()]
 
 
-def _write(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return write_part(plan, batches)
-
-
 def _take_over(draft: Draft, parts: list[WrittenPart]) -> tuple[list[DataFile], PageTable, list[WholeFile]]:
-    """Move the files of the draft's parts to where the version refers to them, in the order of their codes."""
+    """Move the parts' files into the relation's folder; return them and their page table in the order of key codes."""
     filled = sorted((part for part in parts if part.files), key=lambda part: int(part.table.first_code[0]))
     files = [file for part in filled for file in part.files]
     tables = [part.table.with_files(np.full(len(part.table), i, np.int32)) for i, part in enumerate(filled)]
@@ -221,13 +258,13 @@ def _take_over(draft: Draft, parts: list[WrittenPart]) -> tuple[list[DataFile], 
     table = PageTable.concat(tables) if tables else PageTable.empty()
     if (table.last_code[:-1] > table.first_code[1:]).any():
         raise RelationError(
-            "Spark's partitions overlap in their key codes. This is a bug in semistream; please report it."
+            "the key codes of Spark's partitions overlap. This is a bug in semistream; please report it."
         )
     for name in [*(file.name for file in files), *(file.name for file in null_files)]:
         written = draft.scratch / name
         if not written.exists():
             raise RelationError(
-                f"an executor wrote {written}, but the driver does not see it. Give a path on a file system that the "
+                f"an executor wrote {written}, but the driver cannot find it. Give a path on a file system that the "
                 "driver and all executors share."
             )
         draft.adopt(name)
@@ -236,7 +273,7 @@ def _take_over(draft: Draft, parts: list[WrittenPart]) -> tuple[list[DataFile], 
 
 
 def _empty_files(draft: Draft, plan: WritePlan) -> tuple[list[DataFile], PageTable]:
-    """The files of a relation without rows that can be joined: readers expect one to probe the disk with."""
+    """Write empty page files for a relation without joinable rows: readers need one to probe the disk."""
     layout = plan.layout
     names = draft.name_files("0", len(layout.segments))
     paths = [draft.folder / name for name in names]

@@ -1,7 +1,4 @@
-"""Spark sessions on this machine, for commands that bring their own.
-
-Python workers run the driver's interpreter, without the user setting anything.
-"""
+"""Open Spark sessions for commands, and choose the Python interpreter of their workers."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from semistream.errors import InvalidArgument
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 
 ISOLATION = "spark.sql.artifact.isolation.enabled"
-"""If it is on, each streaming query has Python workers of its own, which know nothing of what those of other queries
-and of work between batches hold in memory."""
+"""Setting that gives each streaming query Python workers of its own. It is off here, so that queries and the work
+between batches share the operators that workers keep in memory."""
 CLUSTER_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
@@ -34,22 +31,22 @@ LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.pyspark.python": sys.executable,
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.files.openCostInBytes": "4096",  # else one small file is one task, and a core is idle
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",  # else a job looks at the files of a large batch
+    "spark.sql.files.openCostInBytes": "4096",  # else each small file becomes a task, and cores idle
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",  # else a job lists the files of a large batch
     "spark.ui.enabled": "false",
 }
 
 
 @contextmanager
 def local_session(name: str, cores: int | str, *, log: Path, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A Spark on this machine whose every line of output, and its workers', goes to the file ``log``."""
+    """Open a Spark session on this machine whose output, and that of its workers, goes to the file ``log``."""
     with quiet_session(name, f"local[{cores}]", log=log, settings={**LOCAL_SETTINGS, **settings}) as session:
         yield session
 
 
 @contextmanager
 def session_for(spec: PipelineSpec, *, master: str, settings: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
-    """A Spark for a pipeline: on this machine with our settings, or on a cluster with its own."""
+    """Open a Spark session for a pipeline, with `LOCAL_SETTINGS` on this machine or `CLUSTER_SETTINGS` elsewhere."""
     usual = LOCAL_SETTINGS if master.startswith("local") else CLUSTER_SETTINGS
     with quiet_session(f"semistream {spec.name}", master, log=log, settings={**usual, **settings}) as session:
         yield session
@@ -57,8 +54,9 @@ def session_for(spec: PipelineSpec, *, master: str, settings: Mapping[str, str],
 
 @contextmanager
 def quiet_session(name: str, master: str, *, log: Path, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A Spark whose every line of output goes to the file ``log``; one that runs in this process already is taken as it
-    is, and goes on.
+    """Open a Spark session whose output goes to the file ``log``, and stop it after the block.
+
+    An active session of this process is used instead, unchanged, and stays open.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -78,7 +76,7 @@ def quiet_session(name: str, master: str, *, log: Path, settings: Mapping[str, s
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """Give processes started in the block ``log`` as their stdout and stderr: Spark has no setting for that."""
+    """Send stdout and stderr of processes started in the block to ``log``; Spark has no setting for it."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]
@@ -93,18 +91,17 @@ def _output_to(log: Path) -> Iterator[None]:
             os.close(copy)
 
 
-_PYSPARK_DEFAULT = "python3"  # what pyspark starts workers with when PYSPARK_PYTHON was not set
+_PYSPARK_DEFAULT = "python3"  # pyspark's interpreter for workers if PYSPARK_PYTHON is not set
 
 
 @contextmanager
 def worker_interpreter(spark: SparkSession) -> Iterator[None]:
-    """Functions given to Spark within the block run on the interpreter that the driver runs on.
+    """Run Python functions passed to Spark within the block on the driver's interpreter.
 
-    pyspark would start ``python3``, which in a virtual environment is often another Python without semistream in it,
-    and it reads ``spark.pyspark.python`` only in spark-submit. What the user chose explicitly stays: the variable
-    ``PYSPARK_PYTHON``, then the setting ``spark.pyspark.python`` of the session. Works on a session that runs already,
-    since pyspark takes the interpreter's name at the moment when it wraps a function; functions outside the block are
-    not touched.
+    By default pyspark starts ``python3``, which in a virtual environment is often another Python without semistream,
+    and it reads ``spark.pyspark.python`` only in spark-submit. An explicit choice takes precedence: the variable
+    ``PYSPARK_PYTHON``, then the session's setting ``spark.pyspark.python``. This works on a running session, because
+    pyspark reads the interpreter's name when it wraps a function. Functions outside of the block are not affected.
     """
     context = spark.sparkContext
     before = context.pythonExec
@@ -116,18 +113,18 @@ def worker_interpreter(spark: SparkSession) -> Iterator[None]:
 
 
 def choose_interpreter(context: Any) -> str:
-    """The interpreter for a Spark context's workers."""
+    """Return the path of the interpreter for a Spark context's workers."""
     if os.environ.get("PYSPARK_PYTHON") or context.pythonExec != _PYSPARK_DEFAULT:
         return str(context.pythonExec)
     return str(context.getConf().get("spark.pyspark.python") or sys.executable)
 
 
 def require_classic(df: Any) -> DataFrame:
-    """Refuse what is not a DataFrame of a session with a driver in this process."""
+    """Return ``df``; raise `InvalidArgument` unless it is a DataFrame of a session whose driver is this process."""
     if not isinstance(df, ClassicDataFrame):
         kind = f"{type(df).__module__}.{type(df).__name__}"
         raise InvalidArgument(
             f"df is a {kind}; give a pyspark DataFrame of a session that runs in this process "
-            "(Spark Connect is not supported: the relation must be seen by the driver)."
+            "(Spark Connect is not supported: the driver must have access to the relation)."
         )
     return df

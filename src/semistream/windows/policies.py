@@ -22,9 +22,24 @@ from semistream.windows.streams.lengths import WindowLength
 
 @dataclass(frozen=True)
 class Policy(ABC):
-    """Base class of eviction policies: the least worthy tuple leaves, and the oldest among equals (WINDOW 4.2).
+    """Base class of eviction policies: the least worthy tuple leaves, and the oldest among equals.
 
-    Arriving tuples compete with those in memory. ``code`` identifies the policy in the kernels.
+    Arriving tuples compete with those in memory. The policies are `Prob`, `Life`, `Expected` and `Random`. The kernels
+    rank tuples by the policy's ``code``, so a subclass with an order of its own is not possible.
+
+    Methods
+    -------
+    accept(windows)
+        Raise `InvalidArgument` if the policy cannot handle these windows.
+
+    Examples
+    --------
+    >>> [policy.name for policy in (Prob(), Life(), Expected(), Random()) if isinstance(policy, Policy)]
+    ['prob', 'life', 'expected', 'random']
+
+    References
+    ----------
+    WINDOW 4.2. docs/windows.md compares the policies.
     """
 
     name: ClassVar[str]
@@ -57,11 +72,31 @@ def require_bounded(policy: Policy, windows: tuple[WindowLength, WindowLength]) 
 class Prob(WeighingPolicy):
     """The PROB policy: a tuple is worth the probability of a partner in the other stream, times a result's weight.
 
-    The paper's PROB heuristic (WINDOW 4.2.1): p_S(r) for a tuple r of R. It ignores the remaining lifetime, so it
-    also works for unbounded windows (6.2). Takes a constant number of steps per tuple.
+    The paper's PROB heuristic: p_S(r) for a tuple r of R. It ignores the remaining lifetime, so it also works for
+    unbounded windows (6.2). Takes a constant number of steps per tuple.
 
+    Parameters
+    ----------
+    probabilities : Probabilities
+        Source of the probabilities: `LearntProbabilities` (the default), `GivenProbabilities` or
+        `ComputedProbabilities`.
+
+    Examples
+    --------
     >>> Prob().name, Prob().probabilities
     ('prob', LearntProbabilities(half_life=None, refresh=None, width=None))
+    >>> import pyarrow as pa
+    >>> from semistream.windows import GivenProbabilities, WindowJoin
+    >>> stream, rows = pa.schema([("k", pa.int64())]), pa.table({"k": [1, 2, 3, 1, 1, 2, 1]})
+    >>> known = GivenProbabilities.of_streams(rows, rows, on="k")
+    >>> join = WindowJoin(stream, stream, on="k", window=5, memory=2, policy=Prob(known))  # exact: 19 results
+    >>> (batch,) = rows.to_batches()
+    >>> sum(b.num_rows for b in [*join.push_left(batch), *join.push_right(batch), *join.finish()])
+    13
+
+    References
+    ----------
+    WINDOW 4.2.1.
     """
 
     name: ClassVar[str] = "prob"
@@ -72,10 +107,31 @@ class Prob(WeighingPolicy):
 class Life(WeighingPolicy):
     """The LIFE policy: a tuple is worth its PROB worth times its remaining lifetime.
 
-    The paper's LIFE heuristic (WINDOW 4.2.2): t * p_S(r). The paper does not say if t includes the current instant.
-    Here it does not: the tuple has already met its partners of that instant, so its worth is what keeping it may
-    still bring. In a window of tuples the lifetime counts tuples of the same stream. Each eviction examines all
+    The paper's LIFE heuristic: t * p_S(r). The paper does not say if t includes the current instant. Here it does not:
+    the tuple has already met its partners of that instant, so its worth is what keeping it may still bring. In a window
+    of tuples the lifetime counts tuples of the same stream. Unbounded windows are refused. Each eviction examines all
     non-empty priority classes, up to 4097.
+
+    Parameters
+    ----------
+    probabilities : Probabilities
+        Source of the probabilities: `LearntProbabilities` (the default), `GivenProbabilities` or
+        `ComputedProbabilities`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from semistream.windows import GivenProbabilities, WindowJoin
+    >>> stream, rows = pa.schema([("k", pa.int64())]), pa.table({"k": [1, 2, 3, 1, 1, 2, 1]})
+    >>> known = GivenProbabilities.of_streams(rows, rows, on="k")
+    >>> join = WindowJoin(stream, stream, on="k", window=5, memory=2, policy=Life(known))  # exact: 19 results
+    >>> (batch,) = rows.to_batches()
+    >>> sum(b.num_rows for b in [*join.push_left(batch), *join.push_right(batch), *join.finish()])
+    13
+
+    References
+    ----------
+    WINDOW 4.2.2.
     """
 
     name: ClassVar[str] = "life"
@@ -105,6 +161,27 @@ class Expected(WeighingPolicy):
 
     Over the paper's grid (5.2) it keeps about as much as PROB, from 0.3 % less to 0.2 % more: with independent
     arrivals, only knowledge of the future could gain much over PROB. In unbounded windows it is identical to PROB.
+
+    Parameters
+    ----------
+    probabilities : Probabilities
+        Source of the probabilities: `LearntProbabilities` (the default), `GivenProbabilities` or
+        `ComputedProbabilities`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from semistream.windows import GivenProbabilities, WindowJoin
+    >>> stream, rows = pa.schema([("k", pa.int64())]), pa.table({"k": [1, 2, 3, 1, 1, 2, 1]})
+    >>> known = GivenProbabilities.of_streams(rows, rows, on="k")
+    >>> join = WindowJoin(stream, stream, on="k", window=5, memory=2, policy=Expected(known))  # exact: 19 results
+    >>> (batch,) = rows.to_batches()
+    >>> sum(b.num_rows for b in [*join.push_left(batch), *join.push_right(batch), *join.finish()])
+    13
+
+    References
+    ----------
+    WINDOW 4.2.2, future work; 5.2. docs/windows.md.
     """
 
     name: ClassVar[str] = "expected"
@@ -116,8 +193,25 @@ class Expected(WeighingPolicy):
 class Random(Policy):
     """The RANDOM policy: every tuple is equally likely to leave.
 
-    The paper's RAND (WINDOW 5.2): the state of the art before it, and the baseline of its experiments. ``seed`` fixes
-    the draws: equal streams lose equal tuples, however they are cut into batches, even after a restore.
+    The paper's RAND: the state of the art before it, and the baseline of its experiments.
+
+    Parameters
+    ----------
+    seed : int
+        Fixes the draws: equal streams lose equal tuples, however they are cut into batches, even after a restore.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from semistream.windows import WindowJoin
+    >>> stream, batch = pa.schema([("k", pa.int64())]), pa.record_batch({"k": [1, 2, 3, 1, 1, 2, 1]})
+    >>> join = WindowJoin(stream, stream, on="k", window=5, memory=2, policy=Random(seed=7))  # exact: 19 results
+    >>> sum(b.num_rows for b in [*join.push_left(batch), *join.push_right(batch), *join.finish()])
+    11
+
+    References
+    ----------
+    WINDOW 5.2.
     """
 
     name: ClassVar[str] = "random"

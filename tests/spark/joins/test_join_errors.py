@@ -66,7 +66,7 @@ def test_only_an_equality_of_the_key_is_routed(stream, relation):
     for where in ("s.k > r.k", "abs(s.k - r.k) <= 3"):
         with pytest.raises(InvalidArgument, match=r"does not equate R's key \(k\). Use route='none'"):
             join(stream, relation, where=where, memory="1MB", route="range")
-    with pytest.raises(InvalidArgument, match="where cannot be read at character 5"):
+    with pytest.raises(InvalidArgument, match="where cannot be parsed at character 5"):
         join(stream, relation, where="s.k ~ r.k", memory="1MB")
     routed = join(stream, relation, on="k", where=pc.field("k") > 1, memory="1MB", route="range")
     assert [row["k"] for row in routed.collect()] == [2]

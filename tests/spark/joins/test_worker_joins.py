@@ -72,7 +72,7 @@ def test_the_disk_is_the_one_that_the_plan_names(relation, operator, monkeypatch
     assert {named for named in opened if named is not disk} == {"buffered"}
 
 
-def test_conditions_travel_and_equal_ones_share_an_worker_join(relation):
+def test_conditions_travel_and_equal_ones_share_one(relation):
     joins = WorkerJoins()
     where = [pc.field("v") > 3, "s.k >= r.v"]
     plans = [pickle.loads(pickle.dumps(plan_of(relation, on=None, where=list(where)))) for _ in range(2)]
@@ -177,6 +177,6 @@ def test_a_relation_is_held_in_memory_while_it_fits_and_swept_when_it_has_outgro
 
 
 def test_an_operator_that_was_named_is_taken_though_all_of_r_fits(relation):
-    plan, joins = plan_of(relation, operator="worker_join", memory="400kB"), WorkerJoins()
+    plan, joins = plan_of(relation, operator="engine", memory="400kB"), WorkerJoins()
     assert run(plan, joins, [1]) == [{"k": 1, "v": 1}]
     assert isinstance(operator_of(joins, plan), EngineJoin)

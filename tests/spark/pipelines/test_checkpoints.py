@@ -76,7 +76,7 @@ def test_a_damaged_entry_is_named(refused):
 def test_spark_s_part_of_a_checkpoint_cannot_be_left_out(refused):
     checkpoint, run = refused
     shutil.rmtree(checkpoint / "spark")
-    assert "all rows would come twice" in run()
+    assert "all rows would be added twice" in run()
 
 
 def test_the_ledger_s_part_of_a_checkpoint_cannot_be_left_out(refused):

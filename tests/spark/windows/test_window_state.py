@@ -152,7 +152,7 @@ def test_an_operator_takes_no_turn_that_is_not_its_next():
     parts, watermark_ms = next(entries(1, 1, 5))
     step(homes, plan, store, parts, watermark_ms)
     home = next(iter(homes._homes.values()))
-    with pytest.raises(JoinFailed, match="gone on without its task"):
+    with pytest.raises(JoinFailed, match="is not in the state its task expects"):
         next(home.run(Turn(LogEntry(parts, 0, "another stamp"), 1, "new", snapshot=False)))
     close([homes])
 

@@ -1,1 +1,1 @@
-"""The cache front stage (FRONT): hot rows of R answered from memory, before any operator."""
+"""The front stage (FRONT): a cache of R's hot rows in front of any operator."""

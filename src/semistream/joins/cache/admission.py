@@ -1,4 +1,4 @@
-"""CacheAdmission: the cache of a front stage with all that feeds it."""
+"""CacheAdmission: decides when rows of hot keys enter the cache of a front stage."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from semistream.joins.cache.tuple_cache import TupleCache
 from semistream.joins.parts.emitter import Emitter
 from semistream.kernels.array_types import Int32s
 
-_WORTH = 1  # hits more in a period, for each row that is taken into a full cache, from which it is worth it
+_WORTH = 1  # additional hits per replaced row and period that justify rewriting pages of a full cache
 
 
 @dataclass(frozen=True)
 class CacheAdmission:
-    """A tuple cache, the recorder of the keys that it misses, what gives its results out, and the memory of all.
+    """A tuple cache with the recorder of missed keys, the emitter of its results, and the memory split of all three.
 
-    Counts of the recorder and frequencies of cached rows are of about the same stretch of the stream, and are halved
-    together. So rows are taken in place of others if they were asked for more often.
+    The recorder's counts and the frequencies of cached rows cover about the same stretch of the stream and are halved
+    together. They are comparable, so new rows replace cached rows with a lower frequency.
     """
 
     memory: FrontMemory
@@ -32,15 +32,17 @@ class CacheAdmission:
     room: ProbeRoom
 
     def settle(self) -> None:
-        """Take rows that wait into the cache: when they are many for it while it fills, else when no more can wait."""
+        """Admit waiting rows if the recorder is full, or if enough of them wait while the cache is still filling up."""
         waiting = self.hot.waiting_bytes
         fills = waiting and not self.cache.nearly_full
         if self.hot.full or (fills and waiting >= self.memory.worth_rebuilding(self.cache.used_bytes)):
             self.admit()
 
     def admit(self) -> None:
-        """Take rows that wait into the cache; if it is full, only if they are asked for so much more often than those
-        they replace that it is worth to write pages anew. From then on so much is asked of others, too.
+        """Move waiting rows into the cache, and set the threshold for the next ones.
+
+        A full cache takes them only if they bring more than `_WORTH` additional hits per row over the rows they
+        replace, enough to pay for rewriting pages. The new threshold asks the same of the next keys.
         """
         new, cache = self.hot.take(self.cache), self.cache
         if new is None:
@@ -55,12 +57,12 @@ class CacheAdmission:
         self.hot.threshold = int(replaced.max(initial=0)) + _WORTH
 
     def age(self) -> None:
-        """Halve all counts, and with them what is asked of a key."""
+        """Halve all counts, and the threshold with them."""
         self.hot.threshold = max(self.hot.threshold // 2, 1)
         self.hot.age()
         self.cache.age()
 
 
 def _least(frequency: Int32s, rows: int) -> Int32s:
-    """The least of some frequencies."""
+    """Return the ``rows`` lowest frequencies."""
     return np.partition(frequency, rows)[:rows] if rows < frequency.size else frequency

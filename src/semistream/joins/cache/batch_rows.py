@@ -1,4 +1,4 @@
-"""A batch of stream tuples as an emitter takes it: tuples are named by their rows."""
+"""BatchRows: a batch of stream tuples in the form an emitter takes, addressed by row number."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from semistream.relation.format.row_sizes import fixed_row_bytes, is_binary, is_
 
 
 class BatchRows:
-    """The tuples of a batch; positions are its rows. What its schema says of it is found out once."""
+    """The tuples of a batch, addressed by row number. Row sizes derived from the schema are computed once."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
 
     def take(self, positions: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
-        """Copies of some tuples, one array per column."""
+        """Return copies of some tuples, one array per column."""
         batch = self.batch if columns is None else self.batch.select(columns)
         return list(batch.take(pa.array(positions)).columns)
 
     def sizes(self, begin: int, rows: int) -> Int64s:
-        """Bytes of the tuples from ``begin`` on; as `row_sizes`, it takes no memory if all are alike."""
+        """Return the bytes of each of up to ``rows`` tuples from ``begin`` on; equal sizes take no memory."""
         rows = min(rows, self.batch.num_rows - begin)
         if self._offsets is None:
             return row_sizes(self.batch.slice(begin, rows))
@@ -41,7 +41,7 @@ class BatchRows:
         return sizes
 
     def row_bytes(self, positions: Int64s) -> Int64s:
-        """Bytes of some tuples, which had better stand close together."""
+        """Return the bytes of some tuples. With nested columns, it also measures all tuples in between."""
         if self._offsets is None and positions.size:
             first = int(positions.min())
             near: Int64s = self.sizes(first, int(positions.max()) + 1 - first)[positions - first]
@@ -58,7 +58,7 @@ class BatchRows:
 
     @cached_property
     def _offsets(self) -> dict[int, npt.NDArray[Any]] | None:
-        """Where the values of each column of strings start; None if other columns are irregular too."""
+        """Value offsets of each string column; None if other columns vary in size too."""
         strings = [i for i, type_ in enumerate(self.batch.schema.types) if is_binary(type_)]
         others = [field for i, field in enumerate(self.batch.schema) if i not in strings]
         if not is_regular(pa.schema(others)):
@@ -69,7 +69,7 @@ class BatchRows:
     def same_bytes(
         self, i: int, positions: Int64s, run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
     ) -> Bools | None:
-        """For each pair of a tuple and a row of a run, whether strings of both have the same bytes; None if all do."""
+        """Return a flag per pair of a tuple and a row of a run: True if their strings are equal; None if all are."""
         own = self.batch.column(i)
         own_offsets = self._offsets[i] if self._offsets else string_offsets(own)
         offsets = run.view(np.int32 if column.width == 4 else np.int64)

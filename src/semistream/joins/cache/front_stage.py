@@ -30,44 +30,70 @@ from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 from semistream.relation.format.row_sizes import widest
 
 _MISSED = "missed tuples"
-_SHARE = 0.25  # of the memory, for the cache
-_AGED_AFTER = 2  # stream tuples for each cached row; and as many that were missed are through as wait
+_SHARE = 0.25  # of the memory for the cache, by default
+_AGED_AFTER = 2  # stream tuples per cached row between two halvings of the frequencies
 
 
 def require_share(option: str, value: float) -> None:
-    """Refuse a share of the memory that leaves too little for the join behind the cache."""
+    """Raise `InvalidArgument` for a cache share outside 0 to 0.9; above, too little is left for the wrapped join."""
     if not 0 <= value <= 0.9:
         raise InvalidArgument(f"{option} is {value}; give a share of the memory from 0 to 0.9.")
 
 
 class FrontStage(SemiStreamJoin):
-    """The generic front stage (FRONT 3): tuples with a hot key are joined at once, the others by the join behind it.
+    """Front stage (FRONT 3): a cache of R's hottest tuples that answers hot keys at once, before any other operator.
 
-    The cache holds rows of R by key, with all rows of a key, so that a tuple whose key is there is through without a
-    read. All other tuples go to the wrapped join, whose results are the frequency recorder's input: what it reads from
-    R for the stream is what the cache misses. Rows of keys that it is asked for more often than ``threshold`` are noted
-    as their pages come by and take the place of the cached rows asked for least. With `MeshJoin` behind it, it is
-    CMESHJOIN. The result is exact, and the bytes of both come out of one budget.
+    The cache holds all rows of a key or none, so a tuple whose key is cached needs no read. All other tuples go to the
+    wrapped join, and the frequency recorder counts the pairs it finds. When the count of a key exceeds ``threshold``,
+    its rows are copied as their page is joined, and replace the cached rows used least. With `MeshJoin` behind it, this
+    is CMESHJOIN. The result is exact, and one budget covers the cache and the wrapped join.
 
     =====================  ===================================================================================
     FRONT                  here
     =====================  ===================================================================================
     H_R                    `TupleCache`: rows in pages like R's, found by a hash index of their key codes
     H_S, Q, w, b           the wrapped join's
-    frequency recorder     the frequencies of cached rows, `HotKeys` for those that are missed
-    thresholdValue         ``threshold``: a little over the frequency of the rows that would be replaced
-    h_R                    rows of ``cache_share`` of the memory
+    frequency recorder     the frequencies of cached rows; `HotKeys` for missed keys
+    thresholdValue         ``threshold``: a little above the frequency of the rows to replace
+    h_R                    the rows that fit in ``cache_share`` of the memory
     =====================  ===================================================================================
 
-    Where it departs from Algorithm 1: tuples are looked up a piece of a batch at a time, what they find is copied page
-    by page of the cache, and those that are missed are passed on many at once. f counts the matches of a row in all
-    that waits when its page comes by, and is carried over from pass to pass in a counter that is halved now and then,
-    like the cached rows' own counts: both follow the stream. Rows enter in bulk, when enough wait. Keys of which R has
-    several rows, unmatched tuples, hashed keys, and left, semi and anti joins are handled, which the paper leaves out.
+    Differences from Algorithm 1: tuples are looked up in pieces of a batch, matches are copied one cache page at a
+    time, missed tuples are passed on in bulk, and rows enter the cache in bulk. f counts the matches of a row among all
+    tuples waiting when its page is joined. A counter carries it from pass to pass and is halved from time to time, as
+    are the counts of cached rows, so both follow the stream. Beyond the paper, it handles keys with several rows,
+    unmatched tuples, hashed keys, and left, semi and anti joins.
 
-    Over plain Parquet it takes equality with any columns, before a join that takes Parquet (`MeshJoin` or
-    `AdaptiveMeshJoin`). The rows of a key may lie anywhere there, so they are collected over a whole pass of R before
-    they are cached (`ScatteredHotKeys`).
+    Over plain Parquet it takes equality on any columns, in front of `MeshJoin` or `AdaptiveMeshJoin`. There the rows of
+    a key may lie anywhere, so they are collected over a whole pass of R before they are cached (`ScatteredHotKeys`).
+
+    Parameters
+    ----------
+    wraps : type, optional
+        Class of the join behind the cache. Default: `MeshJoin`.
+    cache_share : float
+        Share of the memory for the cache, from 0 to 0.9. Default: 0.25. Less if the wrapped join needs the memory.
+    options : mapping, optional
+        Own arguments of the wrapped join.
+    **arguments
+        Other parameters are those of `SemiStreamJoin`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semistream import FrontStage, Relation, SweepJoin
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     products = Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), f"{folder}/r", key="id")
+    ...     orders = pa.record_batch({"id": [2] * 9})
+    ...     with FrontStage(products, orders.schema, on="id", memory="2MB", wraps=SweepJoin) as join:
+    ...         for _ in range(2):
+    ...             rows = sum(batch.num_rows for batch in [*join.push(orders), *join.flush()])
+    ...         rows, join.cached_rows, join.stats.cache_hits
+    (9, 1, 9)
+
+    References
+    ----------
+    FRONT 3.1 (Algorithm 1), FRONT 3.2 (the size of the cache).
     """
 
     name = "front_stage"
@@ -99,11 +125,11 @@ class FrontStage(SemiStreamJoin):
 
     @classmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget, *, cache_share: float = _SHARE) -> OperatorModel:
-        """The model of the join behind the stage, and of a cache with as many rows as its share has room for."""
+        """Return the model of the wrapped join behind a cache filled to ``cache_share`` of the memory."""
         return fronted_model(cls.name, cls.wraps, facts, memory, cache_share)
 
     def arrange(self) -> None:
-        """Split the memory; the cache gets less than its share, or nothing, if the wrapped join needs it."""
+        """Split the memory. The cache gets less than its share, or nothing, if the wrapped join needs the memory."""
         stats = None if self._wrapped is None else self._wrapped.stats
         carried = None if self._front is None else self._front.cache.everything()
         self._front = None
@@ -159,7 +185,7 @@ class FrontStage(SemiStreamJoin):
 
     @property
     def wrapped(self) -> SemiStreamJoin:
-        """The join behind the stage."""
+        """The join behind the cache."""
         assert self._wrapped is not None
         return self._wrapped
 
@@ -169,9 +195,9 @@ class FrontStage(SemiStreamJoin):
         return self._front.cache.rows if self._front else 0
 
     def holds(self, batch: pa.RecordBatch) -> Bools:
-        """Which tuples of a batch the cache would answer as it is now: those that cost no read.
+        """Return a flag per tuple: True if the cache would answer it now, without a read.
 
-        `semistream.shedding.CostAwareTopW` drops tuples by this. None enters here, and none is counted.
+        The tuples do not enter the join and are not counted. `experiments/cost_aware_top_w.py` sheds by these flags.
         """
         ranges = self.spec.condition.ranges(batch)
         if self._front is None:
@@ -181,7 +207,7 @@ class FrontStage(SemiStreamJoin):
 
     @property
     def threshold(self) -> int:
-        """How often a key must be missed, more than this, for its rows to be noted."""
+        """Count of misses above which the rows of a key are collected for the cache."""
         return self._front.hot.threshold if self._front else 0
 
     @property
@@ -189,7 +215,7 @@ class FrontStage(SemiStreamJoin):
         return self.wrapped.disk_counts
 
     def _attach_watcher(self) -> None:
-        """What the wrapped join finds is watched by the stage itself."""
+        """Attach nothing: the stage itself watches the pairs of the wrapped join."""
 
     def pages_to_drain(self) -> int:
         return self.wrapped.pages_to_drain()
@@ -223,9 +249,9 @@ class FrontStage(SemiStreamJoin):
     def _meet_cache(
         self, front: CacheAdmission, batch: pa.RecordBatch, begin: int
     ) -> Generator[pa.RecordBatch, None, int]:
-        """Join tuples from row ``begin`` on whose keys are cached, until many are missed, and pass these on.
+        """Answer cached keys from row ``begin`` on until enough tuples are missed, then pass the missed ones on.
 
-        Gives the row up to which it came.
+        Returns the first row not looked up.
         """
         tuples, room, memory = BatchRows(batch), front.room, front.memory
         room.clear()
@@ -250,7 +276,7 @@ class FrontStage(SemiStreamJoin):
         return end
 
     def _look_up(self, front: CacheAdmission, tuples: BatchRows, piece: pa.RecordBatch, begin: int) -> Results:
-        """Join tuples of a piece, which begins at a row of the batch, whose keys are cached."""
+        """Join the tuples with cached keys in ``piece``, which starts at row ``begin`` of the batch."""
         cache, emitter, room = front.cache, front.emitter, front.room
         ranges, before = self.spec.condition.ranges(piece), room.missed_rows
         matched = None if self._hits_match else np.zeros(piece.num_rows, np.bool_)
@@ -276,11 +302,11 @@ class FrontStage(SemiStreamJoin):
 
     @property
     def _hits_match(self) -> bool:
-        """Whether all that is found is a match and comes out as a pair, so that there is nothing more to say of it."""
+        """True if every hit is a match, a result pair, and has no deadline, so that no flags need to be kept."""
         return self.spec.how == "inner" and self.spec.condition.check is None and self._deadlines is None
 
     def _pass_on_copy(self, batch: pa.RecordBatch, rows: Int32s, nbytes: int) -> Results:
-        """Pass on some tuples of a batch, which have so many bytes."""
+        """Copy some rows of a batch, ``nbytes`` in total, and pass them on."""
         self._memory.charge(_MISSED, nbytes)
         try:
             yield from self._pass_on(batch.take(pa.array(rows)))
@@ -288,9 +314,9 @@ class FrontStage(SemiStreamJoin):
             self._memory.recharge(_MISSED, 0)
 
     def answer(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Join the tuples whose keys are cached, and give back the others, which do not enter.
+        """Join the tuples with cached keys, and return the others instead of taking them in.
 
-        Gives results, with True, and then tuples that were missed, with False.
+        Yields (results, True), then (missed tuples, False).
         """
         self._held_back = []
         try:
@@ -303,7 +329,7 @@ class FrontStage(SemiStreamJoin):
             yield tuples.select(range(len(self.stream_schema))), False
 
     def _pass_on(self, batch: pa.RecordBatch) -> Results:
-        """Push tuples to the wrapped join. One that is too wide for its share takes the room of the cache."""
+        """Feed tuples to the wrapped join. If one is too wide for its memory, give it the memory of the cache."""
         if self._held_back is not None:
             self._held_back.append(batch)
             self.stats.rows_in -= batch.num_rows
@@ -320,7 +346,7 @@ class FrontStage(SemiStreamJoin):
             yield from self.wrapped.feed(batch.slice(taken))
 
     def _give_way(self) -> bool:
-        """Leave all memory to the wrapped join when it is arranged anew; False if it has it all already."""
+        """Leave all memory to the wrapped join at the next arrangement; return False if it has all of it already."""
         if self._front is None:
             return False
         self.cache_share = 0.0
@@ -338,7 +364,7 @@ class FrontStage(SemiStreamJoin):
         self._count()
 
     def _observe(self, run: PageRun, page: Int32s, row: Int32s) -> None:
-        """Learn from pairs that the wrapped join has found. The cache may change: nothing is looked up meanwhile."""
+        """Count the pairs found by the wrapped join. May change the cache, since no look-up is in progress."""
         front = self._front
         if (
             front is not None
@@ -348,7 +374,11 @@ class FrontStage(SemiStreamJoin):
             front.settle()
 
     def _grow_old(self, front: CacheAdmission, rows: int) -> None:
-        """Let frequencies fade when they have counted for a while."""
+        """Halve the frequencies at the end of a period.
+
+        A period lasts for `_AGED_AFTER` stream tuples per cached row, and until as many missed tuples are finished as
+        are waiting.
+        """
         self._seen += rows
         cache, behind = front.cache, self.wrapped.stats
         if (
@@ -364,7 +394,7 @@ class FrontStage(SemiStreamJoin):
         self._seen, self._through = 0, self.wrapped.stats.rows_done
 
     def _count(self) -> None:
-        """Counts of both stages together."""
+        """Combine the counts of the cache and the wrapped join."""
         own, behind = self.stats, self.wrapped.stats
         own.rows_done = self._hits + behind.rows_done
         own.matched = self._matched_hits + behind.matched
@@ -374,7 +404,7 @@ class FrontStage(SemiStreamJoin):
         own.inserts, own.expiries, own.level_probes = behind.inserts, behind.expiries, behind.level_probes
 
     def rearrange(self, relation: Relation, limit: int) -> None:
-        """A new version leaves the cache what it is, but for the keys that changed."""
+        """Switch version or budget. Cached rows of unchanged keys stay; rows of changed keys are dropped."""
         if self._front is not None and relation is not self.relation:
             self._front.hot.forget()
             changed = _changed_codes(self.relation, relation)
@@ -382,7 +412,7 @@ class FrontStage(SemiStreamJoin):
         if limit == self.budget.limit and relation.layout == self.relation.layout:
             try:
                 self.wrapped.rearrange(relation, self.wrapped.budget.limit)
-            except BudgetError:  # it needs more of the memory than it has
+            except BudgetError:  # the new version needs more memory than the wrapped join has: split it again
                 super().rearrange(relation, limit)
             self._open(relation)
         else:
@@ -395,7 +425,7 @@ class FrontStage(SemiStreamJoin):
 
 
 def _changed_codes(before: Relation, after: Relation) -> Any:
-    """Codes of keys that differ between two versions, ascending; None if that is not known."""
+    """Return the ascending codes of keys that may differ between two versions; None if unknown."""
     if before.path != after.path or not after.clustered:
         return None
     older, newer = sorted((before, after), key=lambda relation: relation.version)

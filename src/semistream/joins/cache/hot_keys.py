@@ -1,6 +1,6 @@
-"""Finds the keys that a join keeps missing: the frequency recorder of a front stage.
+"""HotKeys: the frequency recorder of a front stage, which finds hot keys that the cache misses and copies their rows.
 
-Counts of key codes in few bytes: how often keys are asked for, roughly, and which come to be asked for often.
+`KeyCounters` estimates the frequency of each key in a few bytes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from semistream.relation.format.page_table import PageTable
 from semistream.relation.read.row_gatherer import RowGatherer, row_bytes
 
 _LEAST_BITS = 8
-_MOST_KEYS = 4096  # given out at a time
-_SPARSE = 4  # counters for each time counted; with fewer they tell more of other keys than of their own
+_MOST_KEYS = 4096  # hot keys returned at a time
+_SPARSE = 4  # counters per counted tuple; with fewer, collisions with other keys dominate the counts
 
 
 class KeyCounters:
-    """A key's count is carried over in two of ``2**bits`` bytes by hashes of its code: it is never too low.
+    """Approximate counts of key codes, kept between calls in ``2**bits`` one-byte counters.
 
-    When more is counted than these bytes can tell apart, what comes together is counted alone, which is then much.
-    Counts are halved by `age`, so that they follow the stream.
+    Each key has two counters, chosen by hashes of its code, and their minimum is never too low. When too many keys
+    share the counters, only the codes of one call are counted, which are many then. `age` halves the counts, so that
+    they follow the stream.
     """
 
     def __init__(self, bits: int) -> None:
@@ -33,15 +34,16 @@ class KeyCounters:
         self._counters = np.zeros(1 << self._bits, np.uint8)
         self._asked = np.zeros(0, np.int32)
         self._page, self._row, self._count = (np.empty(_MOST_KEYS, np.int32) for _ in range(3))
-        self._counted = 0  # since counts were halved
+        self._counted = 0  # codes, halved with the counts
 
     def count(
         self, words: Int64s, starts: Int64s, page: Int32s, row: Int32s, *, most_rows: int, threshold: int
     ) -> tuple[Int32s, Int32s, Int32s]:
-        """Count codes, each named by (stretch, place in it) as often as it is asked for, stretch by stretch.
+        """Count codes, given by (stretch, position in it), once per occurrence and ordered by stretch.
 
-        A stretch has at most ``most_rows`` codes, ascending. Gives stretch and place of keys that come to be counted
-        more than ``threshold`` times, and the counts, valid until the next call. A key is not given again until `age`.
+        A stretch has at most ``most_rows`` codes, ascending. Returns stretch, position and count of the keys whose
+        count now exceeds ``threshold``; the arrays are valid until the next call. A key is not returned again before
+        `age`.
         """
         if self._asked.size < most_rows:
             self._asked = np.zeros(most_rows, np.int32)
@@ -59,22 +61,22 @@ class KeyCounters:
         self._counted //= 2
 
 
-_MOST_ROWS = 1 << 12  # noted at once
-_NOTE_BYTES = 8 + 4 + 4  # a row's code, how often it was asked for, and when it was noted
-_GUESSED_BYTES = 32  # of a string or nested value
+_MOST_ROWS = 1 << 12  # copied at once
+_NOTE_BYTES = 8 + 4 + 4  # a row's code, its key's count, and the number of the note
+_GUESSED_BYTES = 32  # expected of a string or nested value
 
 
 class HotKeys:
-    """Counts what the wrapped join reads from R for the stream, and keeps rows of the keys it reads most for the cache.
+    """Counts the pairs found by the wrapped join, and collects the rows of the most frequent keys for the cache.
 
-    Keys are counted by `KeyCounters` with so many ``bits``. Rows of a key that comes to be counted more than
-    ``threshold`` times are copied from the page at hand, all rows of the key together; a key that spans pages is left
-    out. They wait, in at most ``nbytes``, until `take`, which needs as much again.
+    `KeyCounters` with ``bits`` counts the keys. When the count of a key exceeds ``threshold``, all its rows are copied
+    from the current page; a key that spans pages is left out. The rows wait in at most ``nbytes`` until `take`, which
+    needs as much again.
     """
 
     def __init__(self, columns: tuple[ColumnLayout, ...], layout: PageLayout, *, nbytes: int, bits: int) -> None:
         self.threshold = 2
-        self.full = False  # whether no more rows are taken in before `take`
+        self.full = False  # True if no more rows fit before `take`
         self._columns = columns
         self._layout = layout
         self._counters = KeyCounters(bits)
@@ -89,16 +91,17 @@ class HotKeys:
         self._place = tuple(np.empty(min(self._most_rows, _MOST_ROWS), np.int32) for _ in range(3))
         self._varying_bytes = 0
         self._table: PageTable | None = None
-        self._page_rows = 0  # of the page with the most
+        self._page_rows = 0  # of the page with the most rows
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of the rows that wait."""
+        """Bytes of the waiting rows."""
         return self._gatherer.rows * self._fixed_bytes + self._varying_bytes
 
     def observe(self, table: PageTable, run: PageRun, page: Int32s, row: Int32s) -> bool:
-        """Count pairs of a stream tuple and a row of a run, all that have equal codes, and note hot keys; gives whether
-        there were any.
+        """Count all pairs of a stream tuple and a row of a run with equal codes, and copy the rows of hot keys.
+
+        Returns True if it found hot keys, or if no more rows fit before `take`.
         """
         if self.full:
             return True
@@ -129,7 +132,7 @@ class HotKeys:
         self._gatherer.append(run, all_page, all_row)
 
     def _fitting(self, run: PageRun, page: Int32s, row: Int32s, key: Int32s) -> int:
-        """How many rows there are bytes for, of which some vary: all of a key or none."""
+        """Return the number of rows that fit in the bytes left for values of varying size: all of a key or none."""
         assert self._most_bytes is not None
         varying = np.cumsum(row_bytes(run, self._columns, page, row) + _NOTE_BYTES - self._fixed_bytes)
         left = self._most_bytes - self._most_rows * self._fixed_bytes - self._varying_bytes
@@ -142,7 +145,7 @@ class HotKeys:
         return rows
 
     def take(self, cache: TupleCache) -> CacheRows | None:
-        """The rows that wait, in the order of their codes, each key once and none that ``cache`` has; None if none."""
+        """Return the waiting rows by ascending code, without duplicates and keys that ``cache`` holds; None if none."""
         rows = self._gatherer.rows
         if rows == 0:
             return None
@@ -153,11 +156,11 @@ class HotKeys:
         codes, noted = self._codes[order], self._noted[order]
         first = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
         latest = np.repeat(noted[first], np.diff(np.append(first, rows)))
-        chosen = order[(noted == latest) & ~cache.holds(codes)]  # of a key noted twice, as it was counted last
+        chosen = order[(noted == latest) & ~cache.holds(codes)]  # a key noted twice keeps its latest note
         return CacheRows(batch.take(pa.array(chosen)), self._asked[chosen]) if chosen.size else None
 
     def forget(self) -> None:
-        """Let the rows that wait go: they may not be true any more."""
+        """Drop the waiting rows, which may be outdated in a new version of R."""
         if self._gatherer.rows:
             self._gatherer.finish()
         self._clear()

@@ -1,4 +1,4 @@
-"""Collects the rows of hot keys where they lie anywhere in R: the frequency recorder before a scan of plain Parquet."""
+"""ScatteredHotKeys: the frequency recorder before a scan of plain Parquet, where a key's rows may lie anywhere in R."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ from semistream.relation import PageRun
 from semistream.relation.format.page_layout import ColumnLayout, PageLayout
 from semistream.relation.read.row_gatherer import row_bytes
 
-_KEY_BYTES = 96  # of a key that is followed: its numbers, a copy as keys come and go, where its rows begin and end
-_PLACE_BYTES = 40  # of a row as it is found: where it stands, whose it is, how large
-_PIECE_BYTES = 1024  # of a batch of rows besides them
-_GUESSED_BYTES = 32  # of a string or nested value that has not been seen
-_LARGE = 4  # a key with more than such a part of the room is not worth it
-_RELIEF = 8  # part of the room that is left free when keys had to go
+_KEY_BYTES = 96  # per followed key: its numbers, a copy while keys are added or dropped, the bounds of its rows
+_PLACE_BYTES = 40  # per row found in a run: its position, its key, its size
+_PIECE_BYTES = 1024  # overhead of a batch of rows
+_GUESSED_BYTES = 32  # expected of a string or nested value before one is seen
+_LARGE = 4  # a key that takes more than one part in so many of the room is dropped
+_RELIEF = 8  # one part in so many of the room is left free after dropping keys
 _MOST_COUNT = 2**31 - 1
 
 
 class ScatteredHotKeys:
-    """Counts the keys that the cache misses, and collects the rows of those missed most over one whole pass of R.
+    """Counts the keys that the cache misses, and collects all rows of the hottest ones over one whole pass of R.
 
-    A cache must hold all rows of a key or none, and in an R that is not clustered they may lie in any page. `MeshJoin`
-    scans R in a fixed order, round and round, and tells of every run that it meets, whatever stream tuples wait. So a
-    key is followed from the page at which the scan stands when the key has been missed more than ``threshold`` times,
-    and all rows with its code are copied from every page until the scan is at that page again: ``pages_of_scan`` pages
-    later each page of R has passed exactly once, and the rows are all that there are. This is what makes a stream
-    tuple's result complete in MESHJOIN (MESH Theorem 3.1). Only then does `take` give them away.
+    The cache must hold all rows of a key or none, and in an unclustered R they may lie in any page. `MeshJoin` scans R
+    in a fixed order, over and over, and reports every run it joins, whatever tuples wait. When a key is missed more
+    than ``threshold`` times, it is followed from the current page of the scan: all rows with its code are copied from
+    every page until the scan is back at that page. After ``pages_of_scan`` pages each page of R has passed exactly
+    once, so the rows are complete, by the same argument as the result of a stream tuple in MESHJOIN (MESH Theorem
+    3.1). Only then does `take` return them.
 
-    Keys are codes: rows whose keys share one are collected together, and the cache checks pairs as the join does. Rows
-    with a null key have no code and are not collected; nothing asks for them. A key without rows is let go at the end.
+    Keys are identified by code. Rows whose keys share a code are collected together, and the cache checks pairs as the
+    join does. Rows with a null key have no code and are not collected; no tuple matches them. A key without rows is
+    dropped at the end of the pass.
 
-    It takes the place of `HotKeys`, where stream tuples are counted as they are missed, and not the pairs that they
-    find, of which there may be many for each tuple: the rows are then there when the first of these tuples is through.
-    Keys that are followed and their rows take at most ``nbytes``, and as much again while rows are put in order. When
-    they are too many, those asked for least are let go, and a key that would take a fourth alone.
+    It replaces `HotKeys`. It counts missed stream tuples instead of pairs, of which a tuple may have many, so the rows
+    are complete by the time the first of these tuples is finished. Followed keys and their rows take at most
+    ``nbytes``, and as much again during sorting. If they need more, the least frequent keys are dropped, and every key
+    that alone takes over a quarter.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class ScatteredHotKeys:
         self._layout = layout
         self._scan = scan
         self._counters = KeyCounters(bits)
-        self._most_found = max(nbytes // 8 // _PLACE_BYTES, 1)  # rows of a run
+        self._most_found = max(nbytes // 8 // _PLACE_BYTES, 1)  # most rows copied from a run
         self._room = nbytes - nbytes // 8
         self._guess = 8 + sum(
             column.fixed_bytes + (_GUESSED_BYTES if column.kind in ("binary", "arrow") else 0) for column in columns
@@ -62,23 +63,23 @@ class ScatteredHotKeys:
         self._pieces: list[pa.RecordBatch] = []
 
     def forget(self) -> None:
-        """Let all keys and their rows go: R is another, and its scan begins anew. Keys that are hot may come again."""
+        """Drop all keys and their rows, because the scan of a new version starts. Hot keys are counted again."""
         self._keys, self._pieces = _Keys.none(), []
         self._counters.age()
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of rows that `take` would give."""
+        """Bytes of the rows that `take` would return."""
         return int(self._keys.nbytes[self._complete()].sum())
 
     @property
     def full(self) -> bool:
-        """Whether rows should be taken, so that there is room to follow other keys."""
+        """True if complete keys with rows take a quarter of the room or more, so that `take` should free it."""
         complete = self._complete()
         return 4 * int(self._claims()[complete & (self._keys.nbytes > 0)].sum()) >= self._room
 
     def miss(self, codes: Int64s) -> None:
-        """Count stream tuples that go to the scan, by their ascending codes, and follow keys that are hot."""
+        """Count missed stream tuples, given by ascending codes, and follow keys that have become hot."""
         if codes.size == 0:
             return
         first = np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
@@ -100,11 +101,11 @@ class ScatteredHotKeys:
         self._keys = self._keys.with_new(codes[hot], estimate.astype(np.int64), until)
 
     def meet(self, run: PageRun, codes: RunCodes) -> None:
-        """Copy the rows of a run whose keys are followed and have not met all of R: a `RunWatcher`."""
+        """Copy the rows of followed keys from a run, unless a key has seen all of R already. This is a `RunWatcher`."""
         keys = self._keys
         if keys.codes.size == 0:
             return
-        assert isinstance(codes, ComputedCodes)  # one ascending stretch: of an R that is not clustered
+        assert isinstance(codes, ComputedCodes)  # one ascending stretch, because R is not clustered
         begin, end = (np.searchsorted(codes.words, keys.codes, side) for side in ("left", "right"))
         found = np.flatnonzero((end > begin) & ~self._complete())
         if found.size == 0:
@@ -131,9 +132,9 @@ class ScatteredHotKeys:
                 self._pieces = [pa.concat_batches(self._pieces)]
 
     def take(self, cache: TupleCache) -> CacheRows | None:
-        """The rows of keys that have met all of R, in the order of their codes, none that ``cache`` has; None if none.
+        """Return the rows of all complete keys by ascending code, except keys that ``cache`` holds; None if none.
 
-        They are followed no longer.
+        Stops following the complete keys.
         """
         complete = self._complete()
         given = self._keys.kept(complete)
@@ -158,16 +159,16 @@ class ScatteredHotKeys:
         self._keys.asked >>= 1
 
     def _complete(self) -> Bools:
-        """Which keys have met all of R."""
+        """Flag the keys that have seen all of R."""
         complete: Bools = self._keys.until <= self._scan.pages_passed
         return complete
 
     def _claims(self) -> Int64s:
-        """Bytes that are kept for each key, with a row for those of which none has come."""
+        """Return the bytes reserved per key: those of its rows so far, or of one row if none has come."""
         return np.maximum(self._keys.nbytes, self._guess) + _KEY_BYTES
 
     def _too_many(self) -> Bools:
-        """Which keys have to go so that the others fit."""
+        """Flag the keys to drop so that the others fit."""
         claims = self._claims()
         room = self._room - _PIECE_BYTES * (len(self._pieces) + 1)
         gone = claims > self._room // _LARGE
@@ -178,7 +179,7 @@ class ScatteredHotKeys:
         return gone
 
     def _release(self, gone: Bools) -> None:
-        """Follow some keys no longer; what was collected of them goes too."""
+        """Stop following the flagged keys, and drop the rows collected for them."""
         if not gone.any():
             return
         had_rows = bool(self._keys.nbytes[gone].any())
@@ -190,9 +191,7 @@ class ScatteredHotKeys:
 
 @dataclass
 class _Keys:
-    """Keys that are followed: ascending codes, of each the page counter at which all of R has passed, how often it was
-    asked for, and the bytes of its rows so far.
-    """
+    """Followed keys: ascending codes, the page count at which each has seen all of R, its misses, and its bytes."""
 
     codes: Int64s
     until: Int64s
@@ -204,14 +203,14 @@ class _Keys:
         return cls(*(np.zeros(0, np.int64) for _ in range(4)))
 
     def find(self, codes: Int64s) -> tuple[Bools, Int64s]:
-        """Which of some codes are here, and where those are."""
+        """Return a flag per code, True if it is followed, and the position of each followed code."""
         return positions_of(codes, self.codes)
 
     def kept(self, some: Bools) -> _Keys:
         return _Keys(self.codes[some], self.until[some], self.asked[some], self.nbytes[some])
 
     def with_new(self, codes: Int64s, asked: Int64s, until: int) -> _Keys:
-        """These and others, in ascending order too, of which no row has come."""
+        """Return these keys plus new ones, also ascending, which have no rows yet."""
         at = np.searchsorted(self.codes, codes)
         return _Keys(
             np.insert(self.codes, at, codes),

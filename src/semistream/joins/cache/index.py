@@ -1,7 +1,4 @@
-"""CacheIndex: finds the rows of a tuple cache by key code; ProbeRoom: what that takes for a chunk of tuples.
-
-CacheShape: how many rows of R a tuple cache has room for, and in what pages it keeps them.
-"""
+"""CacheIndex: the hash index of a tuple cache by key code, with its probe buffers and the size of its pages."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ from semistream.relation.format.page_layout import ColumnLayout, PageLayout
 from semistream.relation.write.page_writer import frame_bytes
 
 ENTRY_BYTES = 4
-_LOAD = 0.6  # of the table, at most: the chains of a hash table grow fast from there
+_LOAD = 0.6  # largest load of the table: above it, chains grow fast
 _MOST_PLACE_BITS = 31
 _NONE_IMPOSSIBLE = np.empty(0, np.bool_)
 
 
 class ProbeRoom:
-    """Arrays to look up tuples: for up to ``missed`` of them in all, and for ``pairs`` that are found at a time."""
+    """Reusable buffers of a probe: positions of up to ``missed`` missed tuples, and ``pairs`` found at a time."""
 
     def __init__(self, missed: int, pairs: int) -> None:
         self.found = np.empty(pairs, np.int32), np.empty(pairs, np.int32)
@@ -35,21 +32,21 @@ class ProbeRoom:
 
     @staticmethod
     def memory_bytes(missed: int, pairs: int) -> int:
-        """Bytes it takes."""
+        """Return the bytes of the buffers."""
         return 4 * missed + 24 * pairs
 
     @property
     def missed(self) -> Int32s:
-        """The tuples that were missed since `clear`, in the order in which they were looked up."""
+        """Positions of the tuples missed since `clear`, in the order of the look-ups."""
         return self.every_missed[: self.missed_rows]
 
     def clear(self) -> None:
-        """Forget the tuples that were missed."""
+        """Forget the missed tuples."""
         self.missed_rows = 0
 
 
 class CacheIndex:
-    """A table of ``2**bits`` entries over up to ``pages`` of up to ``page_rows``; it is filled anew as pages change."""
+    """A hash table of ``2**bits`` entries over at most ``pages`` pages of ``page_rows`` rows; changes refill it."""
 
     def __init__(self, bits: int, pages: int, page_rows: int) -> None:
         self._bits = max(bits, 1)
@@ -58,7 +55,7 @@ class CacheIndex:
         self._table = np.zeros(1 << self._bits, np.uint32)
         self._counts = np.empty(pages + 1, np.int64)
         self._run: PageRun | None = None
-        self.scattered = False  # whether a code has rows that do not follow each other in one page
+        self.scattered = False  # True if some code has rows that are not adjacent in one page
 
     @staticmethod
     def _row_bits_of(page_rows: int) -> int:
@@ -66,16 +63,16 @@ class CacheIndex:
 
     @classmethod
     def most_pages(cls, page_rows: int) -> int:
-        """How many pages of so many rows can be told apart."""
+        """Return the number of pages of ``page_rows`` rows that an entry can address."""
         return (1 << (_MOST_PLACE_BITS - 1)) >> cls._row_bits_of(page_rows)
 
     @staticmethod
     def most_rows(bits: int) -> int:
-        """How many rows a table takes."""
+        """Return the number of rows that a table of ``2**bits`` entries takes."""
         return int(_LOAD * (1 << bits))
 
     def fill(self, run: PageRun, first_rows: Int64s, frequency: Int32s) -> None:
-        """Let the index be that of a run, without rows whose frequency is below zero."""
+        """Index the rows of a run, except those with a negative frequency."""
         self._run, self._first_rows, self._frequency = run, first_rows, frequency
         self._table[:] = 0
         self.scattered = bool(run.pages.size) and index_rows(
@@ -87,7 +84,7 @@ class CacheIndex:
         return self._bits, self._row_bits, self._place_bits
 
     def holds(self, codes: Int64s) -> Bools:
-        """Which codes have rows."""
+        """Return a flag per code: True if it has rows."""
         out = np.zeros(codes.size, np.bool_)
         run = self._run
         if run is not None and run.pages.size:
@@ -97,10 +94,10 @@ class CacheIndex:
     def probe(
         self, codes: Int64s, possible: Bools | None, room: ProbeRoom, begin: int = 0
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Pairs of a position in ``codes`` and a row, page by page, as many at a time as ``room`` has room for.
+        """Yield pairs of a position in ``codes`` and a (page, row), ordered by page, in chunks that fit ``room``.
 
-        Positions are given with ``begin`` added. Only codes that are ``possible`` are looked for. Each pair adds one to
-        its row's frequency. When all pairs have been given, ``room.missed`` has also the positions that have none.
+        Positions have ``begin`` added. Codes not flagged ``possible`` are skipped and count as missed. Each pair adds
+        one to the frequency of its row. After the last pair, ``room.missed`` also has the positions without a row.
         """
         run = self._run
         if run is None or run.pages.size == 0:
@@ -124,15 +121,17 @@ class CacheIndex:
 
 
 _MOST_FRAME, _LEAST_FRAME = 1 << 16, 1 << 12
-_FRAMES = 64  # that a cache should have before they grow larger
-_COPIES = 4  # of a page's rows that there are while pages are written
-_LEAST_VALUE = 8  # bytes that a string or nested value counts for at least: it bounds the rows of a page
+_FRAMES = 64  # frames that a cache should have before they grow larger
+_COPIES = 4  # copies of a page's rows that exist while pages are written
+_LEAST_VALUE = 8  # fewest bytes that a string or nested value counts for, which bounds the rows of a page
 
 
 @dataclass(frozen=True)
 class CacheShape:
-    """``frames`` of ``frame_bytes`` for pages of rows in ``layout``, with ``room`` for the rows themselves, and an
-    index of ``2**index_bits`` entries. A row takes no less than ``least_row`` bytes, so a page has up to ``page_rows``.
+    """Sizes of a tuple cache: ``frames`` of ``frame_bytes`` each, and an index of ``2**index_bits`` entries.
+
+    A frame holds a page in ``layout``, of which ``room`` bytes are for rows. A row takes at least ``least_row`` bytes,
+    so a page has at most ``page_rows``.
     """
 
     layout: PageLayout
@@ -144,7 +143,7 @@ class CacheShape:
 
     @classmethod
     def of(cls, columns: Sequence[ColumnLayout], nbytes: int) -> CacheShape:
-        """What ``nbytes`` are enough for, if these columns of R are cached."""
+        """Return the largest cache of these columns of R that fits in ``nbytes``."""
         layout, overhead = _laid_out(tuple(column.type for column in columns))
         frame = max(min(_MOST_FRAME, nbytes // _FRAMES // _LEAST_FRAME * _LEAST_FRAME), _LEAST_FRAME)
         room = frame - overhead
@@ -154,7 +153,7 @@ class CacheShape:
         if room < least_row:
             return cls(layout, frame, room, least_row, index_bits=1, frames=0)
         left, page_rows = nbytes - _COPIES * frame, _page_rows(room, least_row)
-        page_bytes = frame + 64 + 8 * layout.num_buffers + 4 * page_rows  # where it is, and frequencies
+        page_bytes = frame + 64 + 8 * layout.num_buffers + 4 * page_rows  # with buffer positions and frequencies
 
         def frames(bits: int) -> int:
             fitting = max(left - (ENTRY_BYTES << bits), 0) // page_bytes
@@ -165,23 +164,23 @@ class CacheShape:
 
     @property
     def page_rows(self) -> int:
-        """Rows that a page can have."""
+        """Most rows of a page."""
         return _page_rows(self.room, self.least_row)
 
     def filled(self, row_bytes: int) -> int:
-        """Bytes of a page that rows of so many bytes fill: its room, but for what is no whole row."""
+        """Return the bytes of a page that whole rows of ``row_bytes`` fill."""
         return max(self.room - self.room % row_bytes, row_bytes) if row_bytes else self.room
 
     def rows(self, row_bytes: int) -> float:
-        """Rows of so many bytes that there is room for."""
+        """Return the number of rows of ``row_bytes`` that fit in the cache."""
         return self.frames * self.filled(row_bytes) / row_bytes
 
 
 @lru_cache(maxsize=64)
 def _laid_out(types: tuple[pa.DataType, ...]) -> tuple[PageLayout, int]:
-    """The layout of pages with columns of these types, and what a page takes besides its rows.
+    """Return the layout of pages with columns of these types, and the overhead bytes of a page.
 
-    It is kept, as a tuner asks for caches of many sizes.
+    Memoised, because a tuner asks for caches of many sizes.
     """
     layout = PageLayout.with_codes(pa.schema([pa.field(str(i), type_) for i, type_ in enumerate(types)]))
     return layout, frame_bytes(layout)

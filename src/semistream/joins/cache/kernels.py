@@ -1,13 +1,11 @@
-"""An index of cached rows by key code: open addressing over 32-bit entries, so that a row costs a few bytes.
+"""Kernels of the front stage: a hash index of cached rows by key code, and approximate counts of key codes.
 
-Rows stand in the pages of a run, ``words[code_starts[page] + row]`` is a row's code, and ``first_rows[page] + row`` its
-number, of which ``frequency`` is kept: below zero for a row that is gone. Rows with one code that follow each other in
-a page are a stretch. An entry of the table, which has ``2**bits``, names the first row of a stretch by its place,
-``page << row_bits | row``, plus one, in its lower ``place_bits``; zero is no entry. The bit above says that the code
-has stretches further on, and those above it are some of the code's hash: they tell nearly all other codes apart, so
-that a page is looked at only where the code is.
-
-Count how often key codes are asked for, and find those asked for often.
+The index uses open addressing over 32-bit entries, so that a row costs a few bytes. Rows are stored in the pages of a
+run: ``words[code_starts[page] + row]`` is the code of a row, and ``frequency[first_rows[page] + row]`` its frequency,
+negative if the row was dropped. Adjacent rows of a page with the same code form a stretch. The table has ``2**bits``
+entries; 0 means empty. The lower ``place_bits`` of an entry hold one plus the place of the first row of a stretch,
+``page << row_bits | row``. The next bit is set if the code has more stretches. The remaining bits are a tag from the
+hash of the code. It differs for nearly all other codes, so pages are read almost only where the code is.
 """
 
 import numpy as np
@@ -29,7 +27,7 @@ def _first_slot(hashed: np.uint64, bits: int) -> np.uint64:
 
 @njit(inline="always")
 def _tag(hashed: np.uint64, bits: int, place_bits: int) -> np.uint64:
-    """Bits of the hash that are not in the slot, where an entry has them."""
+    """Return the hash bits not used for the slot, shifted to their position in an entry."""
     above = np.uint64(place_bits + 1)
     return (((hashed << np.uint64(bits)) >> np.uint64(32)) >> above) << above
 
@@ -46,7 +44,7 @@ def index_rows(
     row_bits: int,
     place_bits: int,
 ) -> bool:
-    """Fill an empty table with the rows that are there; gives whether there is a code with several stretches."""
+    """Fill an empty table with all rows not dropped; return True if some code has several stretches."""
     several = False
     last = np.uint64(table.size - 1)
     more, places = _ONE << np.uint64(place_bits), (_ONE << np.uint64(place_bits)) - _ONE
@@ -90,12 +88,12 @@ def probe_rows(
     out_place: Int32s,
     out_missed: Int32s,
 ) -> int:
-    """Pairs of (position in ``codes``, place of a row) with equal codes, until done or the output is full.
+    """Find pairs of (position in ``codes``, place of a row) with equal codes, until done or the output is full.
 
-    Each pair adds one to the frequency of its row. Positions without a pair are written to ``out_missed``, with
-    ``begin`` added, as are those that are not ``possible``, if that is not empty. ``cursor`` is (position, slot, row,
-    missed): where to go on, -1 for what is still to be found, and how many are missed so far. It is over when
-    ``cursor[0] == codes.size``.
+    Returns the number of pairs. Each pair adds one to the frequency of its row. Positions without a pair go to
+    ``out_missed`` with ``begin`` added, as do positions not flagged ``possible`` (an empty array allows all).
+    ``cursor`` is (position, slot, row, misses so far): the place to resume, where slot and row are -1 at the start of a
+    position. The search is done when ``cursor[0] == codes.size``.
     """
     last = np.uint64(table.size - 1)
     more, places = _ONE << np.uint64(place_bits), (_ONE << np.uint64(place_bits)) - _ONE
@@ -154,7 +152,7 @@ def find_codes(
     place_bits: int,
     out: Bools,
 ) -> None:
-    """Which codes have rows."""
+    """Write a flag per code to ``out``: True if it has rows."""
     last = np.uint64(table.size - 1)
     more, places = _ONE << np.uint64(place_bits), (_ONE << np.uint64(place_bits)) - _ONE
     for i in range(codes.size):
@@ -181,9 +179,9 @@ def order_by_page(
     out_page: Int32s,
     out_row: Int32s,
 ) -> None:
-    """Pairs page by page, so that a page's columns are in the processor's cache while its rows are copied.
+    """Sort pairs by page, so that a page's columns are in the processor's cache while its rows are copied.
 
-    ``begin`` is added to positions. ``counts`` is room for one number more than there are pages.
+    ``begin`` is added to positions. ``counts`` is scratch space with one element more than there are pages.
     """
     counts[:] = 0
     for i in range(place.size):
@@ -199,7 +197,7 @@ def order_by_page(
 
 
 _SPREAD, _OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
-_NOTED = 255  # of a counter: its key was given out, and is not again until counters are halved
+_NOTED = 255  # counter value of a key already returned; it is not returned again before the counters are halved
 
 
 @njit(inline="always")
@@ -223,12 +221,12 @@ def count_hot_rows(
     out_row: Int32s,
     out_count: Int32s,
 ) -> int:
-    """Add the pairs of a run to ``counters`` and give keys that come to be asked for more than ``threshold`` times.
+    """Add the pairs of a run to ``counters``, and find the keys whose count now exceeds ``threshold``.
 
-    Pairs name rows by (page, row) and stand page by page. A key comes out once, as the page and the first of its rows,
-    with the estimate of its count: the lesser of two counters, never too low, too high when other keys share both.
-    ``counters`` are ``2**bits`` bytes; with no bits the pairs at hand are all that counts. ``asked`` is room for a
-    page's rows, all zero.
+    Pairs are given as (page, row), ordered by page. A hot key is written once, as its page and first row, with the
+    estimate of its count: the lesser of two counters, never too low, and too high only if other keys share both.
+    ``counters`` has ``2**bits`` bytes; if ``bits`` is 0, only the given pairs count. ``asked`` is scratch space for the
+    rows of a page, all zero. Returns the number of hot keys.
     """
     found = 0
     begin = 0
@@ -280,11 +278,11 @@ def rows_of_keys(
     out_row: Int32s,
     out_key: Int32s,
 ) -> tuple[int, bool]:
-    """All rows of the keys whose first rows are given, each with the number of its key; gives how many, and whether the
-    output has room for all of them. It stops before a key whose rows do not all fit.
+    """List all rows of the keys whose first rows are given, each with the index of its key.
 
-    A key that has rows in another page too is left out: ``numbers`` are those of the run's pages in the page table,
-    which has the first and last code of every page.
+    Returns the number of rows, and True if all fit; it stops before the first key whose rows do not all fit. Keys with
+    rows in another page too are left out. To detect them, ``numbers`` maps the pages of the run to the page table,
+    whose ``first_code`` and ``last_code`` cover every page.
     """
     found = 0
     for key in range(page.size):

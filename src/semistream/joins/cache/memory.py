@@ -1,7 +1,4 @@
-"""How a front stage splits its share of the budget.
-
-What a front stage would make of a memory, without being made: a cache, and the join behind it in the rest.
-"""
+"""FrontMemory: the split of a front stage's memory, and the cost model of a join behind a cache of that size."""
 
 from __future__ import annotations
 
@@ -22,23 +19,24 @@ from semistream.relation.format.page_layout import ColumnLayout
 from semistream.relation.format.row_sizes import is_regular
 
 _PIECE_ROWS = 1 << 12  # tuples looked up at once: their codes and pairs should stay in the processor's cache
-_PIECE_ROW_BYTES = 8 + 1 + 1  # a tuple's code, whether it can match, and whether it does
-_OUTCOME_BYTES = 1 + 8 + 1  # if more than pairs come out of it: whether it is answered, its row, whether it matches
-_CHECKED_BYTES = 8  # if pairs are checked: of each that passes
+_PIECE_ROW_BYTES = 8 + 1 + 1  # a tuple's code, and flags: can it match, does it match
+_OUTCOME_BYTES = 1 + 8 + 1  # per tuple of a join other than inner: a flag if answered, its row, a flag if matched
+_CHECKED_BYTES = 8  # per pair that passes the check, if pairs are checked
 _LEAST_PIECE = 32
-_MISSED_ROWS = 1 << 17  # passed on at once
+_MISSED_ROWS = 1 << 17  # most tuples passed on at once
 _BATCH_BYTES = 1 << 20
 _LEAST_STAGING = 1 << 13
-_PIECE, _STAGING, _COUNTERS, _CHECKS = 12, 5, 12, 8  # parts of all that they are one of
-_WAITING, _COLLECTED = 8, 3  # parts that rows on their way to the cache get one of: those of a pass, if it takes one
+_PIECE, _STAGING, _COUNTERS, _CHECKS = 12, 5, 12, 8  # each gets one part in so many of the memory
+_WAITING, _COLLECTED = 8, 3  # waiting rows get one part in so many of the rest: more if collected over a whole pass
 
 
 @dataclass(frozen=True)
 class FrontMemory:
-    """The parts, in bytes: for a piece of a batch, results, checks, rows that wait for the cache, and the cache.
+    """Split of a front stage's memory, in bytes: piece of a batch, results, checks, waiting rows, counters, cache.
 
-    Up to ``piece_rows`` are looked up at once, with all that it takes in ``piece_bytes``. What they find is staged in
-    ``staging_bytes``. When it has been given out, up to ``missed_rows`` are copied there, to be passed on.
+    Up to ``piece_rows`` tuples are looked up at once, using ``piece_bytes``. Their results are staged in
+    ``staging_bytes``. After the results are emitted, up to ``missed_rows`` missed tuples are copied there and passed
+    on. Counters take ``2**counter_bits`` bytes.
     """
 
     piece_rows: int
@@ -49,11 +47,11 @@ class FrontMemory:
     waiting_bytes: int
     counter_bits: int
     cache_bytes: int
-    row_bytes: int | None  # of a stream tuple, if all are alike
+    row_bytes: int | None  # of a stream tuple; None if sizes vary
 
     @classmethod
     def of(cls, nbytes: int, spec: JoinSpec) -> FrontMemory | None:
-        """Split ``nbytes``; None if they are too few for anything."""
+        """Split ``nbytes``; return None if they are too few for a cache."""
         check, stream = spec.condition.check, spec.stream_schema
         row_bytes = _PIECE_ROW_BYTES + ProbeRoom.memory_bytes(0, 1)
         row_bytes += (0 if spec.how == "inner" else _OUTCOME_BYTES) + (_CHECKED_BYTES if check else 0)
@@ -74,7 +72,7 @@ class FrontMemory:
             missed_rows=missed_rows,
             staging_bytes=staging,
             check_bytes=checked,
-            waiting_bytes=waiting // 2,  # put in order when they go into the cache
+            waiting_bytes=waiting // 2,  # the other half is for sorting them on their way into the cache
             counter_bits=counter_bits,
             cache_bytes=rest - waiting,
             row_bytes=spec.row_bytes if is_regular(stream) else None,
@@ -82,49 +80,49 @@ class FrontMemory:
 
     @property
     def batch_bytes(self) -> int:
-        """Bytes of a batch of results."""
+        """Most bytes of a result batch."""
         return min(self.staging_bytes, _BATCH_BYTES)
 
     @property
     def held_bytes(self) -> int:
-        """All but results and tuples passed on, which are charged as they are made."""
+        """Bytes held permanently: all except results and passed-on tuples, which are charged as they are made."""
         return (
             self.piece_bytes + self.check_bytes + 2 * self.waiting_bytes + (1 << self.counter_bits) + self.cache_bytes
         )
 
     def next_sizes(self, tuples: BatchRows, begin: int) -> Int64s:
-        """Sizes of the tuples to look up next: no more than there is room to copy, unless it is a single one."""
+        """Return the sizes of the tuples to look up next: as many as fit in the staging area, but at least one."""
         sizes = tuples.sizes(begin, self.piece_rows)
         if self.row_bytes is not None:
             return sizes
         return sizes[: max(int(sizes.cumsum().searchsorted(self.staging_bytes, "right")), 1)]
 
     def too_wide(self, row_bytes: int) -> bool:
-        """Whether a stream tuple is too wide for a result or a check."""
+        """Return True if a stream tuple of ``row_bytes`` is too wide for a result or a check."""
         most = self.staging_bytes // 2
         return row_bytes > (min(most, self.check_bytes // 8) if self.check_bytes else most)
 
     def total(self, sizes: Int64s) -> int:
-        """The bytes of tuples of such sizes."""
+        """Return the total bytes of tuples of these sizes."""
         return int(sizes.sum()) if self.row_bytes is None else self.row_bytes * sizes.size
 
     def worth_rebuilding(self, cached_bytes: int) -> int:
-        """Bytes of waiting rows from which the cache, which holds so much, is rebuilt to take them in."""
+        """Return the bytes of waiting rows that justify rebuilding a cache of ``cached_bytes`` to admit them."""
         return min(cached_bytes // 8, self.waiting_bytes)
 
 
 CACHE = "tuple cache"
-"""What the bytes of the cache are charged as."""
+"""Name under which the cache is charged to the budget."""
 LEAST_FRAMES = 2
-"""With fewer there is no cache."""
-_KEPT_FULL = 0.95  # of the room of a cache, that is in use when it is full
-_GUESSED_BYTES = 24  # of a string or nested value of R, more than the least that it counts for
+"""Fewest page frames of a cache; with fewer, the stage runs without one."""
+_KEPT_FULL = 0.95  # share of a full cache's room that rows occupy
+_GUESSED_BYTES = 24  # expected size of a string or nested value of R, above the minimum that CacheShape assumes
 
 
 def fronted_model(
     name: str, wraps: type[SemiStreamJoin], facts: JoinFacts, memory: MemoryBudget, cache_share: float
 ) -> OperatorModel:
-    """The model of a join behind a cache with as many rows as its share of the memory has room for."""
+    """Return the model of ``wraps`` behind a cache filled to ``cache_share`` of the memory, without building either."""
     spec, free = facts.spec, memory.free
     behind = _model_behind(name, wraps, facts, memory, free - int(free * cache_share))
     layout = FrontMemory.of(memory.free, spec)
@@ -143,7 +141,7 @@ def fronted_model(
 def _model_behind(
     name: str, wraps: type[SemiStreamJoin], facts: JoinFacts, memory: MemoryBudget, nbytes: int
 ) -> OperatorModel:
-    """The wrapped join in ``nbytes`` of the memory, or in the least that it needs."""
+    """Return the model of the wrapped join in ``nbytes``, or in the least memory it needs if that is more."""
     try:
         return wraps.model(facts, memory.part(max(nbytes, 1)))
     except BudgetError as error:
@@ -155,6 +153,6 @@ def _model_behind(
 
 
 def cached_columns(spec: JoinSpec) -> tuple[ColumnLayout, ...]:
-    """The columns of R that results are made of, or checked by."""
+    """Return the columns of R that the results contain or that pair checks read."""
     check = spec.condition.check
     return tuple(dict.fromkeys([*spec.payload, *(check.relation_columns if check else ())]))

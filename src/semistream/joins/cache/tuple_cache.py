@@ -1,7 +1,4 @@
-"""The tuple cache of a front stage: rows of R by key, in memory, in pages like R's own.
-
-Rows on their way into a tuple cache or out of it, and the choice of those that it keeps.
-"""
+"""TupleCache: the cache of a front stage, which holds rows of R by key, in memory, in pages like R's own."""
 
 from __future__ import annotations
 
@@ -26,28 +23,28 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class CacheRows:
-    """Rows, those of a key one behind the other, and how often each row's key was asked for."""
+    """Rows on their way into the cache or out of it, grouped by key, with the frequency of each row's key."""
 
     batch: pa.RecordBatch  # a column of codes, then the cached columns
     frequency: Int32s
 
     @property
     def codes(self) -> Int64s:
-        """The rows' key codes."""
+        """Key codes of the rows."""
         codes: Int64s = self.batch.column(0).to_numpy()
         return codes
 
     def filter(self, kept: Bools) -> CacheRows:
-        """Some of the rows."""
+        """Return the flagged rows."""
         return self if kept.all() else CacheRows(self.batch.filter(pa.array(kept)), self.frequency[kept])
 
     def slice(self, begin: int, end: int) -> CacheRows:
-        """The rows from ``begin`` to before ``end``, in the same memory."""
+        """Return the rows in [``begin``, ``end``), without a copy."""
         return CacheRows(self.batch.slice(begin, end - begin), self.frequency[begin:end])
 
     @classmethod
     def concat(cls, parts: list[CacheRows]) -> CacheRows:
-        """Rows of several parts, one behind the other."""
+        """Concatenate the rows of several parts."""
         if len(parts) == 1:
             return parts[0]
         batch = pa.concat_batches([part.batch for part in parts])
@@ -55,11 +52,11 @@ class CacheRows:
 
 
 def hottest(held: tuple[Int32s, Int64s], new: tuple[Int32s, Int64s], most: int) -> tuple[Bools, Bools, int]:
-    """Which rows to keep, up to ``most`` of those held and of new ones, by (frequency, codes) of each.
+    """Choose at most ``most`` rows to keep among the held and the new ones, given (frequency, codes) of each.
 
-    Rows of one key have one frequency, and are kept together or not at all. Gives also the frequency below which
-    nothing is kept. Many keys may be asked for just so often: old ones stay before new ones come, and among equals a
-    lot decides, always the same.
+    Returns flags for the held rows, flags for the new rows, and the cut: rows with a lower frequency are not kept. Rows
+    of a key have the same frequency and are kept together or not at all. At the cut, held keys win over new ones, and a
+    hash of the code decides among the rest, so the choice is deterministic.
     """
     every = np.concatenate([held[0], new[0]])
     cut = int(np.partition(every, every.size - most)[every.size - most]) if most > 0 else int(every.max()) + 1
@@ -70,7 +67,7 @@ def hottest(held: tuple[Int32s, Int64s], new: tuple[Int32s, Int64s], most: int) 
 
 
 def _from_cut(frequency: Int32s, codes: Int64s, cut: int, spare: int) -> Bools:
-    """Rows asked for more often than ``cut``, and up to ``spare`` of those just so often."""
+    """Flag the rows with a frequency above ``cut``, and up to ``spare`` of those exactly at it."""
     kept: Bools = frequency > cut
     at_cut = np.flatnonzero(frequency == cut)
     if at_cut.size > max(spare, 0):
@@ -80,21 +77,21 @@ def _from_cut(frequency: Int32s, codes: Int64s, cut: int, spare: int) -> Bools:
 
 
 def _drawn(codes: Int64s, rows: int) -> Bools:
-    """Which rows win if so many may, of more: each key draws a lot, for all its rows; one with too many loses."""
+    """Flag at most ``rows`` of the rows, keys with the lowest hash first; a key whose rows do not all fit gets none."""
     lots = codes.view(np.uint64) * _GOLDEN
     won: Bools = lots < np.partition(lots, rows)[rows]
     return won
 
 
-_NEARLY = 0.9  # share of the room from which the cache counts as full
-_FULL = 0.97  # share of the room from which rows have to go
-_REFILLED = 0.95
-_GONE = -1  # frequency of a row that is in a page but not in the cache
+_NEARLY = 0.9  # share of the room above which the cache counts as nearly full
+_FULL = 0.97  # share of the room above which rows are evicted,
+_REFILLED = 0.95  # down to this share
+_GONE = -1  # frequency of a dropped row that is still in its page
 
 
 @dataclass(frozen=True)
 class _Page:
-    """A page as it was written: its frame, its rows, and the bytes of these and of the whole."""
+    """A written page: its frame, its number of rows, and the bytes of the rows and of the whole page."""
 
     frame: int
     rows: int
@@ -104,7 +101,7 @@ class _Page:
 
 @dataclass
 class _Written:
-    """Pages as they are written, with the frequencies of their rows; and the codes of rows that found no room."""
+    """Pages written so far, the frequencies of their rows, and the codes of rows that found no room."""
 
     pages: list[_Page] = field(default_factory=list)
     frequency: list[Int32s] = field(default_factory=list)
@@ -112,13 +109,12 @@ class _Written:
 
 
 class TupleCache:
-    """Rows of R and their frequencies in ``nbytes``: pages of R's own format, and an index of them by code.
+    """Cache of R's rows with their frequencies, in ``nbytes``: pages in R's own format, and an index by key code.
 
-    Rows are found by the index and copied out by the gatherer that copies out of R's pages. Of a key all rows are held
-    or none. New rows are written to pages of their own. To make room for them, the pages with the most rows that are
-    asked for least are written anew without these, so that pages whose rows are all hot stay as they are, and what it
-    takes to admit a row does not grow with the cache. Rows that are dropped leave the index at once, and their page
-    when it is next written.
+    The cache holds all rows of a key or none. Since pages have R's format, results are gathered as from R's own pages.
+    New rows go to new pages. To make room, the cache rewrites the pages with the most cold rows, without these. Pages
+    with only hot rows stay untouched, so the cost of admitting a row does not grow with the cache. Dropped rows leave
+    the index at once, and their page when it is next rewritten.
     """
 
     def __init__(self, columns: Sequence[ColumnLayout], nbytes: int) -> None:
@@ -134,7 +130,7 @@ class TupleCache:
         self._hold(_Written())
 
     def _hold(self, written: _Written) -> None:
-        """Let the cache be these pages."""
+        """Replace the contents of the cache by these pages."""
         self._pages = pages = written.pages
         rows = np.array([page.rows for page in pages], np.int32)
         nbytes = np.array([page.nbytes for page in pages], np.int64)
@@ -148,7 +144,7 @@ class TupleCache:
         self._index.fill(self.run, self._first_row, self._every)
         self.rows = int(np.count_nonzero(self._alive))
         written = sum(page.row_bytes for page in self._pages)
-        self.used_bytes = written * self.rows // max(self._every.size, 1)  # of the rows held, about
+        self.used_bytes = written * self.rows // max(self._every.size, 1)  # of the rows held: an estimate
 
     @property
     def _alive(self) -> Bools:
@@ -157,26 +153,26 @@ class TupleCache:
 
     @property
     def frequency(self) -> Int32s:
-        """How often the rows held were asked for."""
+        """Frequencies of the rows held."""
         return self._every[self._alive]
 
     @property
     def fill(self) -> float:
-        """The share of the room that is in use."""
+        """Share of the room in use, from 0 to 1."""
         return self.used_bytes / (self.frames * self._filled(self.used_bytes, self.rows)) if self.frames else 1.0
 
     def _filled(self, nbytes: int, rows: int) -> int:
-        """Bytes of a page that rows fill, if so many have so many bytes."""
+        """Return the bytes of a page that ``rows`` rows of ``nbytes`` in total fill on average."""
         return self._shape.filled(-(-nbytes // max(rows, 1)))
 
     @property
     def nearly_full(self) -> bool:
-        """Whether there is hardly room for more."""
+        """True if hardly any room is left."""
         return self.fill >= _NEARLY
 
     @property
     def codes(self) -> Int64s:
-        """The codes of the rows held."""
+        """Codes of the rows held."""
         return self._codes()[self._alive]
 
     def _codes(self) -> Int64s:
@@ -185,25 +181,25 @@ class TupleCache:
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def holds(self, codes: Int64s) -> Bools:
-        """Which codes have rows here."""
+        """Return a flag per code: True if its rows are cached."""
         return self._index.holds(codes)
 
     def probe(
         self, codes: Int64s, possible: Bools | None, room: ProbeRoom, begin: int = 0
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Pairs of a position in ``codes`` and a row of `run`, and the codes that are missed: see `CacheIndex`."""
+        """Yield pairs of a position in ``codes`` and a row of `run`, and collect the misses; see `CacheIndex.probe`."""
         return self._index.probe(codes, possible, room, begin)
 
     def everything(self) -> CacheRows:
-        """Copies of all rows."""
+        """Return copies of all rows."""
         return self._rows_of(range(len(self._pages)), self._alive)
 
     def age(self) -> None:
-        """Halve all frequencies, so that what was hot long ago gives way."""
-        self._every >>= 1  # which leaves those that are gone so
+        """Halve all frequencies, so that formerly hot rows give way."""
+        self._every >>= 1  # keeps _GONE, because -1 >> 1 is -1
 
     def drop(self, codes: Int64s) -> int:
-        """Let the rows of some keys, in ascending order, go; gives how many rows went."""
+        """Drop the rows of some keys, given by ascending codes; return the number of dropped rows."""
         before = self.rows
         if codes.size and before:
             gone, _ = positions_of(self._codes(), codes)
@@ -212,9 +208,9 @@ class TupleCache:
         return before - self.rows
 
     def admit(self, new: CacheRows) -> int:
-        """Take in rows of keys that are not here, in place of rows of keys asked for less often.
+        """Add rows of keys not held yet, evicting rows of less frequent keys if there is too little room.
 
-        Gives the frequency below which nothing was kept: 0 while there is room.
+        Returns the frequency below which no row was kept; 0 if nothing was evicted.
         """
         if new.frequency.size == 0:
             return 0
@@ -230,10 +226,10 @@ class TupleCache:
         return cut
 
     def _pages_to_rewrite(self, kept: Bools, new: CacheRows) -> list[int]:
-        """Those with the most room to gain, until there is enough for new rows, and all that are not nearly full."""
+        """Return the pages to rewrite: those that gain most, until new rows fit, and all that gain over a quarter."""
         wanted = int(self._row_ends(new.batch)[-1]) if new.frequency.size else 0
         room = self._filled(self.used_bytes + wanted, self.rows + new.frequency.size)
-        wanted += room * (1 - len(self._free))  # one more, as the last page will not be full
+        wanted += room * (1 - len(self._free))  # one page more, because the last page will not be full
         rows = np.diff(self._first_row)
         gone = rows - np.add.reduceat(kept, self._first_row[:-1], dtype=np.int64) if rows.size else rows
         row_bytes = np.array([page.row_bytes for page in self._pages], np.int64)
@@ -241,13 +237,13 @@ class TupleCache:
         by_gain = np.argsort(-gained, kind="stable")
         enough = 0 if wanted <= 0 else int(np.searchsorted(np.cumsum(gained[by_gain]), wanted)) + 1
         enough = max(enough, int(np.count_nonzero(gained > room // 4)))
-        if self._index.scattered:  # a key that goes must go from all of them
+        if self._index.scattered:  # an evicted key must leave all its pages
             enough = max(enough, int(np.count_nonzero(gained > 0)))
         chosen: list[int] = by_gain[:enough].tolist()
         return chosen
 
     def _rewrite(self, numbers: list[int], kept: Bools, new: CacheRows) -> None:
-        """Write some pages anew, one at a time, with the rows to keep, and new ones behind them."""
+        """Rewrite some pages one at a time with the rows to keep, then append the new rows."""
         gone, written, rest = set(numbers), _Written(), None
         for number, page in enumerate(self._pages):
             if number not in gone:
@@ -265,7 +261,7 @@ class TupleCache:
             self.drop(np.unique(np.concatenate(written.lost)))
 
     def _rows_of(self, numbers: Sequence[int], kept: Bools) -> CacheRows:
-        """Copies of the rows of some pages that are to be kept."""
+        """Return copies of the kept rows of some pages."""
         first = self._first_row
         parts = [np.flatnonzero(kept[first[i] : first[i + 1]]).astype(np.int32) for i in numbers]
         row = np.concatenate(parts) if parts else np.empty(0, np.int32)
@@ -274,7 +270,7 @@ class TupleCache:
         return CacheRows(pa.RecordBatch.from_arrays(arrays, schema=self.layout.schema), self._every[first[page] + row])
 
     def _row_ends(self, batch: pa.RecordBatch) -> Int64s:
-        """Bytes that rows 0..i take, for each i, where a row takes no less than what bounds the rows of a page."""
+        """Return the bytes of rows 0..i for each i, counting at least ``least_row`` bytes per row."""
         ends = row_ends(batch, self.layout)
         if any(column.kind in ("binary", "arrow") for column in self.columns):
             ends = np.cumsum(np.maximum(np.diff(ends, prepend=0), self._shape.least_row))
@@ -283,9 +279,9 @@ class TupleCache:
     def _write(
         self, rows: CacheRows, rest: CacheRows | None, written: _Written, frame: int | None = None
     ) -> CacheRows | None:
-        """Write full pages of rows behind the ``rest`` of others; gives those of the last page, which is not full.
+        """Write ``rest`` and ``rows`` in full pages; return the rows of the last, partly filled page.
 
-        The ``frame`` that they stood in before is free from now on.
+        Frees ``frame``, where the rows were stored before.
         """
         if frame is not None:
             self._free.append(frame)
@@ -299,7 +295,7 @@ class TupleCache:
         return last if len(cuts) == 1 else CacheRows(pa.concat_batches([last.batch, self._no_rows]), last.frequency)
 
     def _write_page(self, rows: CacheRows, written: _Written) -> None:
-        batch = pa.concat_batches([rows.batch, self._no_rows])  # of a slice, Arrow would write more than its rows
+        batch = pa.concat_batches([rows.batch, self._no_rows])  # a copy: of a slice, Arrow would write more rows
         message = batch.serialize()
         if message.size > self._frame or not self._free:
             written.lost.append(rows.codes)

@@ -1,1 +1,1 @@
-"""The join condition: which columns and ranges match, resolved once per join."""
+"""The join condition: equalities, ranges and expressions, resolved once per join."""

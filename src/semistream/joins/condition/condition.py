@@ -1,4 +1,4 @@
-"""Condition: which R-tuples a stream tuple joins, as a range of key codes and a check of the pairs found in it."""
+"""Condition: the join condition as a range of codes for each stream tuple, and a check of the pairs found in it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ JoinOn = str | Sequence[str] | Mapping[str, str]
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """For each stream tuple an inclusive range of codes, and a check of the pairs that it finds (None: all belong).
+    """An inclusive range of codes for each stream tuple, and a ``check`` of the pairs found in it (None: all match).
 
-    ``access`` says what the codes are. ``"equality"``: R's key codes, one for each tuple, since all of R's key is
-    equated. ``"range"``: R's key codes, ordered, from ``low`` to ``high``. ``"scan"``: R's clustering is of no use;
-    the codes are those of other columns, computed from each run of pages, or if none is equated there is nothing to
-    compare and the ranges are all codes. In a scan R's rows with a null key can match too.
+    ``access`` tells which codes these are:
 
-    ``codec`` makes the codes of equated columns (None: none is equated by code), of which ``stream_keys`` are the
-    stream's. ``bounds`` are the comparisons with R's key whose ranges are intersected, with the stream's columns.
+    - ``"equality"``: R's key codes, one per tuple, because the condition equates R's whole key.
+    - ``"range"``: R's key codes, which are ordered, from ``low`` to ``high``.
+    - ``"scan"``: R's clustering does not help. The codes are those of the equated columns, computed for each run of
+      pages. Without an equality, every range covers all codes. R's rows with a null key can match too.
+
+    ``codec`` encodes the equated columns (None: none is equated by code), and ``stream_keys`` are these columns in the
+    stream. ``bounds`` lists (stream column, comparison with R's key); their ranges are intersected.
     """
 
     access: Access
@@ -53,10 +55,10 @@ class Condition:
         where: Where | None = None,
         suffix: str = "_right",
     ) -> Condition:
-        """Read a condition as a user writes it, and choose how R's rows are found by it.
+        """Parse a condition as the user writes it, and choose the access to R's rows.
 
-        A range of R's key codes that is open on one side is taken only if no column is equated: half of R for every
-        tuple is worse than the codes of other columns.
+        A range of R's key codes that is open on one side is used only if no column is equated: reading half of R for
+        every tuple is worse than computing the codes of other columns.
         """
         terms, expressions = _read(on, where)
         for term in terms:
@@ -92,16 +94,16 @@ class Condition:
 
     @property
     def single_codes(self) -> bool:
-        """Whether each tuple asks for one code, so that ``high`` is None in all `ranges`."""
+        """True if each tuple looks for one code, so that ``high`` is None in all `ranges`."""
         return self.codec is not None
 
     @property
     def computes_codes(self) -> bool:
-        """Whether the codes of R's rows are computed run by run, and not those R is clustered by."""
+        """True if the codes of R's rows are computed for each run, instead of taken from R's clustering."""
         return self.access == "scan" and self.codec is not None
 
     def ranges(self, batch: pa.RecordBatch) -> CodeRanges:
-        """For each tuple the codes of the R-tuples it can match."""
+        """Return, for each tuple, the range of codes of the R-tuples it can match."""
         if self.codec is not None:
             codes, possible = self.codec.encode([batch.column(name) for name in self.stream_keys])
             return CodeRanges(codes, None, possible)
@@ -111,7 +113,7 @@ class Condition:
         return reduce(CodeRanges.intersect, parts)
 
     def codes_of(self, run: PageRun) -> RunCodes:
-        """The codes of a run's rows: those that `ranges` speaks of."""
+        """Return the codes of a run's rows, comparable with `ranges`."""
         if self.computes_codes:
             assert self.codec is not None
             return ComputedCodes.of(run, self.codec)
@@ -119,18 +121,18 @@ class Condition:
 
     @property
     def relation_columns(self) -> set[str]:
-        """The columns of R that are looked at."""
+        """Names of the columns of R that the condition reads."""
         checked = {column.name for column in self.check.relation_columns} if self.check else set()
         return checked.union(self.codec.names if self.codec else ())
 
     def laid_out(self, layout: PageLayout) -> Condition:
-        """The same condition for pages of another layout."""
+        """Return the same condition for pages of another layout."""
         return self if self.check is None else replace(self, check=self.check.laid_out(layout))
 
     def require_equality(self, operator: str, relation: AnyRelation) -> None:
-        """Refuse a condition that is not equality with R's key, for an operator that finds one code for each tuple.
+        """Raise `InvalidArgument` unless the condition equates R's whole key, or any columns if R is not clustered.
 
-        If R is not clustered, equality with any of its columns will do.
+        For operators that look for one code per tuple.
         """
         if self.access == "equality" or (self.computes_codes and not relation.clustered):
             return
@@ -141,17 +143,17 @@ class Condition:
         )
 
     def require_index(self, operator: str, relation: AnyRelation) -> None:
-        """Refuse a condition that R's clustered key does not help with, for an operator that looks tuples up by it."""
+        """Raise `InvalidArgument` if the condition does not restrict R's key, for operators that find rows by it."""
         if self.access == "scan":
             raise InvalidArgument(
-                f"operator {operator!r} finds rows by the relation's key, but {self.text} does not pin down the key of "
+                f"operator {operator!r} finds rows by the relation's key, but {self.text} does not restrict the key of "
                 f"{relation.path}, which is clustered by ({', '.join(relation.key)}). Use MeshJoin (operator='mesh'), "
                 "which needs no key, or build a relation with the key you want to join on."
             )
 
 
 def key_pairs(on: JoinOn) -> dict[str, str]:
-    """The pairs (stream column -> relation column) that ``on`` means."""
+    """Return ``on`` as a mapping from stream columns to relation columns."""
     if isinstance(on, str):
         return {on: on}
     return dict(on) if isinstance(on, Mapping) else {name: name for name in on}
@@ -159,7 +161,7 @@ def key_pairs(on: JoinOn) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Equalities:
-    """Pairs of columns that must be equal: of each relation column the ``first`` stream column, and ``all`` pairs."""
+    """Pairs of equated columns: the ``first`` stream column of each relation column, and ``all`` pairs."""
 
     first: dict[str, str]
     all: list[tuple[str, str]]
@@ -173,7 +175,7 @@ class _Equalities:
         return cls(first, pairs)
 
     def others(self, keys: Sequence[str]) -> list[tuple[str, str]]:
-        """Pairs that codes of ``keys`` do not cover."""
+        """Return the pairs that codes of ``keys`` do not cover."""
         return [(s, r) for s, r in self.all if r not in keys or self.first[r] != s]
 
 
@@ -183,7 +185,7 @@ def _read(on: JoinOn | None, where: Where | None) -> tuple[list[Term], list[pc.E
         raise InvalidArgument(f"on pairs a relation column twice: {pairs}.")
     parts = where_parts(where)
     if not pairs and not parts:
-        raise InvalidArgument("there is neither on nor where; give columns that are equal, a condition, or both.")
+        raise InvalidArgument("there is neither on nor where; give equal columns (on), a condition (where), or both.")
     terms: list[Term] = [Compared(stream, "=", relation) for stream, relation in pairs.items()]
     for part in parts:
         if isinstance(part, str):
@@ -203,7 +205,7 @@ def _require_columns(term: Term, relation: AnyRelation, stream_schema: pa.Schema
 def _comparisons(
     terms: Sequence[Term], relation: AnyRelation, stream_schema: pa.Schema
 ) -> list[tuple[Term, Comparison]]:
-    """All but the equalities."""
+    """Return the terms other than equalities, each with its comparison."""
     made: list[tuple[Term, Comparison]] = []
     for term in terms:
         types = stream_schema.field(term.stream).type, relation.schema.field(term.relation).type
@@ -218,7 +220,7 @@ def _comparisons(
 def _choose(
     relation: AnyRelation, equal: _Equalities, comparisons: Sequence[tuple[Term, Comparison]]
 ) -> tuple[Access, tuple[str, ...], list[Term]]:
-    """How R's rows are found, the relation's columns that are equated by code, and the terms that give ranges."""
+    """Choose the access to R's rows, the relation columns to equate by code, and the terms that give ranges."""
     if relation.key and all(name in equal.first for name in relation.key):
         return "equality", relation.key, []
     on_key = [(t, c) for t, c in comparisons if (t.relation,) == relation.key and c.has_ranges]
@@ -233,7 +235,7 @@ def _codec(relation: AnyRelation, names: tuple[str, ...]) -> KeyCodec:
 
 
 def _joined_row(relation: AnyRelation, stream_schema: pa.Schema, suffix: str) -> pa.Schema:
-    """The columns that an expression can name: S's, then all of R's."""
+    """Return the columns that an expression can name: those of S, then all of R."""
     taken = set(stream_schema.names)
     fields = [field.with_name(field.name + suffix if field.name in taken else field.name) for field in relation.schema]
     return pa.schema([*stream_schema, *fields])

@@ -1,7 +1,4 @@
-"""PairCheck: what is left to decide about a candidate pair once its code is in the tuple's range.
-
-Residual: an Arrow expression over the joined row, as a check of candidate pairs.
-"""
+"""PairCheck: the conditions that codes cannot decide, checked on each candidate pair; Residual: an Arrow expression."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from semistream.relation.format.row_sizes import fixed_row_bytes, is_binary, is_
 
 @dataclass(frozen=True, eq=False)  # expressions compare to expressions
 class Residual:
-    """An expression over the joined row that is to be true, and the columns that it reads: all that is gathered for it.
+    """A condition on pairs given as an Arrow expression over the joined row. Only the columns it reads are gathered.
 
     >>> row = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string())])
     >>> Residual.of(pc.field("a") + 1 > pc.field("b"), row).names
@@ -43,22 +40,22 @@ class Residual:
             raise InvalidArgument(f"where is of type {bound.type_}, not boolean: {expression}.")
         if not bound.columns:
             raise InvalidArgument(
-                f"where reads no column: {expression}. A condition of constants joins all or nothing."
+                f"where reads no column: {expression}. A constant condition would join everything or nothing."
             )
         return cls(bound)
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The columns that it reads, by place."""
+        """Positions of the columns that the expression reads."""
         return self.bound.columns
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The same by name."""
+        """Names of the columns that the expression reads."""
         return self.bound.names
 
     def holds(self, arrays: list[pa.Array]) -> Bools:
-        """Row by row, whether the expression is true; null is not. ``arrays`` are the values of ``columns``."""
+        """Return a flag per row: True if the expression is true, not null. ``arrays`` are the values of ``columns``."""
         flags = self.bound.values(pa.Table.from_arrays(arrays, names=list(self.names)))
         known: Bools = flags.fill_null(False).to_numpy()
         return known
@@ -74,10 +71,10 @@ _Term = Callable[[_Arrays, _Arrays], Bools]
 class PairCheck:
     """Conditions on pairs of a stream tuple and an R-tuple, all of which must hold.
 
-    ``stream_columns`` are the positions in S, ``relation_columns`` the columns of R, whose values `holds` is to be
-    given. ``left_bytes`` are those of a stream tuple's values (None: they vary, and are at most the tuple's),
-    ``right_bytes`` those of an R-tuple's (None: they vary). If ``same_bytes``, the only condition is that one column of
-    strings has the same bytes as the other, and neither is null.
+    `holds` takes the values of ``stream_columns`` (positions in S) and of ``relation_columns``. ``left_bytes`` is the
+    size of a stream tuple's values (None: it varies, up to the size of the tuple), ``right_bytes`` that of an R-tuple's
+    (None: it varies). ``same_bytes`` is True if the only condition is that two string columns have the same bytes, and
+    neither value is null.
     """
 
     stream_columns: tuple[int, ...]
@@ -88,21 +85,21 @@ class PairCheck:
     same_bytes: bool = False
 
     def holds(self, left: list[pa.Array], right: list[pa.Array]) -> Bools:
-        """Row by row, whether the pair belongs to the join."""
+        """Return a flag per pair: True if it meets all conditions."""
         return reduce(and_, (term(left, right) for term in self.terms))
 
     def laid_out(self, layout: PageLayout) -> PairCheck:
-        """The same check for pages of another layout."""
+        """Return the same check for pages of another layout."""
         return replace(self, relation_columns=tuple(layout.column(column.name) for column in self.relation_columns))
 
     @staticmethod
     def pair_bytes(values: Bytes) -> Bytes:
-        """Bytes it takes to check a pair: its values, as much again while they are compared, and codes and flags."""
+        """Return the bytes needed to check a pair: its values, as much again to compare them, codes and flags."""
         return 2 * values + 64
 
 
 class PairCheckBuilder:
-    """Collects conditions, and the columns that they need."""
+    """Collects conditions and the columns they need."""
 
     def __init__(self, relation: AnyRelation, stream_schema: pa.Schema) -> None:
         self._relation = relation
@@ -113,31 +110,31 @@ class PairCheckBuilder:
         self._same_bytes = False
 
     def require_equal_keys(self, codec: KeyCodec, stream: Sequence[str], relation: Sequence[str]) -> None:
-        """Like `require_equal`, of columns by which pairs were found, so that there are no nulls among them."""
+        """Do as `require_equal` for the columns whose codes found the pairs, which therefore contain no nulls."""
         types = [*codec.types, *(self._schema.field(name).type for name in stream)]
         self._same_bytes = len(stream) == 1 and all(is_binary(type_) for type_ in types)
         self.require_equal(codec, stream, relation)
 
     def require_equal(self, codec: KeyCodec, stream: Sequence[str], relation: Sequence[str]) -> None:
-        """Columns must be equal, pair by pair; ``codec`` is that of the relation's."""
+        """Require equal values in each pair of columns; ``codec`` encodes the relation's columns."""
         at = [self._stream_column(name) for name in stream]
         behind = [self._relation_column(name) for name in relation]
         self._terms.append(lambda left, right: codec.equal([left[i] for i in at], [right[i] for i in behind]))
 
     def require(self, comparison: Comparison, stream: str, relation: str) -> None:
-        """Two columns must compare so."""
+        """Require that ``comparison`` holds between two columns."""
         at, behind = self._stream_column(stream), self._relation_column(relation)
         self._terms.append(lambda left, right: comparison.holds(left[at], right[behind]))
 
     def require_true(self, residual: Residual) -> None:
-        """An expression over the joined row must be true."""
+        """Require that an expression over the joined row is true."""
         width = len(self._schema)
         at = [_place(self._left, i) for i in residual.columns if i < width]
         behind = [self._relation_column(self._relation.schema.names[i - width]) for i in residual.columns if i >= width]
         self._terms.append(lambda left, right: residual.holds([left[i] for i in at] + [right[i] for i in behind]))
 
     def build(self) -> PairCheck | None:
-        """The check, or None when there is nothing to check."""
+        """Return the check; None if there are no conditions."""
         if not self._terms:
             return None
         fields = pa.schema([self._schema.field(i) for i in self._left])
@@ -160,7 +157,7 @@ class PairCheckBuilder:
 
 
 def _place(items: list[T], item: T) -> int:
-    """Where an item stands in a list, to which it is added if it is not there."""
+    """Return the index of an item in a list, after appending it if it is missing."""
     if item not in items:
         items.append(item)
     return items.index(item)

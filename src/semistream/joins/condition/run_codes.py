@@ -1,4 +1,4 @@
-"""The codes of the rows of a run, in the form that the matching kernels take: ascending stretches of 64-bit words."""
+"""RunCodes: the codes of a run's rows in the form the matching kernels take, ascending stretches of 64-bit words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semistream.keys import KeyCodec
 from semistream.relation import PageRun
 
 COMPUTED_ROW_BYTES = 56
-"""What `ComputedCodes` takes for each row of a run while it is made: codes, their order, rows, and a page's values."""
+"""Bytes per row of a run while `ComputedCodes` is built: codes, their order, rows, and the values of a page."""
 
 
 class RunCodes(Protocol):
@@ -20,22 +20,22 @@ class RunCodes(Protocol):
 
     @property
     def words(self) -> Int64s:
-        """Where the codes lie."""
+        """Array that holds the codes."""
 
     @property
     def starts(self) -> Int64s:
-        """Where each stretch begins."""
+        """First position of each stretch in ``words``."""
 
     @property
     def rows(self) -> Int32s:
-        """How many codes each stretch has."""
+        """Number of codes of each stretch."""
 
     def places(self, stretch: Int32s, code: Int32s) -> tuple[Int32s, Int32s]:
-        """Which pages and rows of the run have the codes found."""
+        """Return the pages and rows of codes, given by stretch and position in it."""
 
 
 class ClusteredCodes:
-    """The codes by which R is clustered, where they lie in the run: each page is a stretch."""
+    """The codes by which R is clustered, read in place from the run: each page is a stretch."""
 
     def __init__(self, run: PageRun) -> None:
         self.words = run.words
@@ -43,13 +43,13 @@ class ClusteredCodes:
         self.rows = run.rows
 
     def places(self, stretch: Int32s, code: Int32s) -> tuple[Int32s, Int32s]:
-        """Which pages and rows of the run have the codes found: just these."""
+        """Return the arguments, because stretches are pages and positions are rows."""
         return stretch, code
 
 
 @dataclass(frozen=True)
 class ComputedCodes:
-    """The codes of any columns of a run whose rows come in any order: computed and sorted, one stretch for the run."""
+    """Codes of any columns of a run, computed and sorted into one stretch. Rows may be in any order."""
 
     words: Int64s
     starts: Int64s
@@ -59,7 +59,7 @@ class ComputedCodes:
 
     @classmethod
     def of(cls, run: PageRun, codec: KeyCodec) -> ComputedCodes:
-        """Codes of the columns that ``codec`` names. Rows with a null among them match nothing and are left out."""
+        """Compute the codes of the columns of ``codec``. Rows with a null in them match nothing and are left out."""
         total = int(run.rows.sum())
         codes, page, row = np.empty(total, np.int64), np.empty(total, np.int32), np.empty(total, np.int32)
         end = 0
@@ -77,6 +77,6 @@ class ComputedCodes:
         return cls(codes[order], starts, rows, page[order], row[order])
 
     def places(self, stretch: Int32s, code: Int32s) -> tuple[Int32s, Int32s]:
-        """Which pages and rows of the run have the codes found."""
-        del stretch  # there is one
+        """Return the pages and rows of codes, given by position in the only stretch."""
+        del stretch
         return self.page[code], self.row[code]

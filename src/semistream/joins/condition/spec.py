@@ -1,4 +1,4 @@
-"""JoinSpec: a join as the user wrote it, resolved against R and checked once."""
+"""JoinSpec: the terms of a join, resolved against R and checked once."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from semistream.relation.format.row_sizes import fixed_row_bytes
 JoinKind = Literal["inner", "left", "semi", "anti"]
 
 GUESSED_BYTES = 32
-"""Bytes expected of a string or nested value before real ones are seen."""
+"""Expected bytes of a string or nested value before real ones are seen."""
 
 
 class JoinTerms(TypedDict, total=False):
-    """The terms of a join, as a user writes them; see `SemiStreamJoin`."""
+    """Terms of a join as the user writes them; see `SemiStreamJoin`."""
 
     on: JoinOn | None
     where: Where | None
@@ -37,10 +37,11 @@ class JoinTerms(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class JoinSpec:
-    """A join of a stream with a relation, resolved: every operator and every cost model starts from one of these.
+    """A resolved join of a stream with a relation, from which every operator and every cost model starts.
 
-    ``condition`` decides which tuples match. ``payload`` lists the columns of R in the result, ``schema`` all columns
-    of the result: the stream's, then (inner and left joins) the payload. ``terms`` is the join as it was written.
+    ``condition`` decides which tuples match. ``payload`` lists the columns of R in the result. ``schema`` has all
+    columns of the result: those of the stream, then, for inner and left joins, the payload. ``terms`` keeps the join as
+    the user wrote it.
     """
 
     stream_schema: pa.Schema
@@ -52,30 +53,30 @@ class JoinSpec:
 
     @property
     def pairs(self) -> bool:
-        """Whether pairs of a stream tuple and an R-tuple come out, and not only stream tuples."""
+        """True if the results are pairs of a stream tuple and an R-tuple, not only stream tuples."""
         return self.how in ("inner", "left")
 
     @property
     def relation_columns(self) -> list[str]:
-        """The columns of R that the join needs."""
+        """Names of the columns of R that the join reads."""
         return sorted(self.condition.relation_columns.union(column.name for column in self.payload))
 
     @cached_property
     def row_bytes(self) -> int:
-        """Bytes that every stream row takes, whatever its values."""
+        """Fixed bytes of a stream row, without the contents of strings and nested values."""
         return fixed_row_bytes(self.stream_schema)
 
     @cached_property
     def expected_row_bytes(self) -> int:
-        """Expected bytes of a stream row, with a guess for strings and nested values."""
+        """Expected bytes of a stream row, including a guess for strings and nested values."""
         return expected_row_bytes(self.stream_schema)
 
     def with_stream(self, relation: AnyRelation, stream_schema: pa.Schema) -> JoinSpec:
-        """The same join of a stream with other columns."""
+        """Return the same join for a stream with other columns."""
         return self if stream_schema is self.stream_schema else JoinSpec.of(relation, stream_schema, **self.terms)
 
     def laid_out(self, layout: PageLayout) -> JoinSpec:
-        """The same join with pages of another layout, which has all columns that it needs."""
+        """Return the same join for pages of another layout, which must have all columns of the join."""
         payload = tuple(layout.column(column.name) for column in self.payload)
         if payload == self.payload and self.condition.check is None:
             return self
@@ -98,7 +99,7 @@ class JoinSpec:
         names = relation.require_columns(columns)
         if how in ("semi", "anti"):
             if named:
-                raise InvalidArgument(f"columns does not go with how={how!r}: only the stream's columns come out.")
+                raise InvalidArgument(f"columns is not allowed with how={how!r}: the result has only stream columns.")
             names = []
         elif not named:
             equated = () if on is None else key_pairs(on).values()
@@ -122,14 +123,14 @@ def _result_schema(stream_schema: pa.Schema, payload: list[pa.Field], suffix: st
     for column in payload:
         name = column.name + suffix if column.name in taken else column.name
         if name in taken:
-            raise InvalidArgument(f"column {name!r} would come out twice; give another suffix or fewer columns.")
+            raise InvalidArgument(f"the result would have two columns {name!r}; give another suffix or fewer columns.")
         taken.add(name)
         fields.append(column.with_name(name))
     return pa.schema(fields)
 
 
 def expected_row_bytes(schema: pa.Schema) -> int:
-    """Expected bytes of a stream row by its types, with its size where rows differ in size."""
+    """Return the expected bytes of a stream row by its types, plus 8 for its size if sizes vary."""
     irregular = sum(1 for field in schema if field.type.num_buffers != 2 or field.type.num_fields)
     return fixed_row_bytes(schema) + irregular * GUESSED_BYTES + (8 if irregular else 0)
 
@@ -143,7 +144,7 @@ def join_workload(
     rate: float | None = None,
     batch_rows: float = math.inf,
 ) -> Workload:
-    """The workload of a join on equality with R's key; ``read`` is R with the columns that it reads."""
+    """Return the workload of an equality join on R's key; ``read`` is R narrowed to the columns of the join."""
     return Workload(
         frequencies,
         relation_rows=max(read.num_rows, 1),

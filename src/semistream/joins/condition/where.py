@@ -1,4 +1,4 @@
-"""Reads ``where``: comparisons of the stream's columns with the relation's, written as text or as Arrow expressions."""
+"""Parser of ``where``: comparisons of stream columns with relation columns, as text or Arrow expressions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Where: TypeAlias = str | pc.Expression | Sequence[str | pc.Expression]
 ACCEPTED = (
     "s.x BETWEEN r.lo AND r.hi; r.k BETWEEN s.a AND s.b; s.x < r.k with <, <=, >, >=, = or !=; "
     "abs(s.x - r.k) <= 5, or <, with a number or a duration such as 5 minutes; several of these with AND between. "
-    's. is the stream, r. the relation; other names than letters, digits and _ go in double quotes: s."unit price". '
-    "Anything else can be a pyarrow.compute expression"
+    's. is the stream, r. the relation; names with characters other than letters, digits and _ go in double quotes: '
+    's."unit price". Write anything else as a pyarrow.compute expression'
 )
-"""What the text of a condition can say, for messages."""
+"""Accepted syntax of the text of a condition, for error messages."""
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<column>[srSR]\.(?:\"(?:[^\"]|\"\")*\"|\w+))|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
@@ -46,7 +46,7 @@ _SECONDS = {
 
 @dataclass(frozen=True)
 class Compared:
-    """A column of the stream, an operator, a column of the relation."""
+    """A comparison of a stream column with a relation column."""
 
     stream: str
     operator: Order | Literal["=", "!="]
@@ -58,7 +58,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Near:
-    """Two columns that differ by at most a number, or by at most a duration in seconds; ``strict``: by less."""
+    """A band: two columns differ by at most ``distance``, a number or a duration in seconds; if ``strict``, by less."""
 
     stream: str
     relation: str
@@ -77,26 +77,26 @@ Term = Compared | Near
 
 
 def quoted(name: str) -> str:
-    """A column's name as the text of a condition has it."""
+    """Return a column name as written in the text of a condition, in double quotes if necessary."""
     return name if re.fullmatch(r"\w+", name) else '"' + name.replace('"', '""') + '"'
 
 
 def where_parts(where: Where | None) -> tuple[str | pc.Expression, ...]:
-    """The texts and expressions that ``where`` is made of, all of which must hold."""
+    """Return the texts and expressions in ``where``, all of which must hold."""
     if where is None:
         return ()
     parts = tuple(where) if isinstance(where, Sequence) and not isinstance(where, str) else (where,)
     for part in parts:
         if not isinstance(part, str | pc.Expression):
             raise InvalidArgument(
-                f"where is, or has in it, a {type(part).__name__} ({part!r}); give a string, a pyarrow.compute "
-                f"expression, or a sequence of both. A string can say: {ACCEPTED}."
+                f"where is or contains an object of type {type(part).__name__} ({part!r}); give a string, a "
+                f"pyarrow.compute expression, or a sequence of both. Accepted in a string: {ACCEPTED}."
             )
     return parts
 
 
 def read_terms(text: str) -> list[Term]:
-    """The comparisons that a text asks for, all of which must hold.
+    """Parse the comparisons in a text, all of which must hold.
 
     >>> [str(term) for term in read_terms("r.k between s.a and s.b AND abs(s.x - r.y) < 5 minutes")]
     ['s.a <= r.k', 's.b >= r.k', 'abs(s.x - r.y) < 300 seconds']
@@ -119,7 +119,7 @@ class _Column:
 
 
 class _Reader:
-    """A recursive descent over the tokens of one text."""
+    """Recursive-descent parser of one text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -152,12 +152,12 @@ class _Reader:
         yield self._compared(left, sign, self._column())
 
     def _near(self) -> Near:
-        self._take("(", "( behind abs")
+        self._take("(", "( after abs")
         left = self._column()
         self._take("-", "- between two columns")
         right = self._column()
         stream, relation = self._sides(left, right)
-        self._take(")", ") behind the two columns")
+        self._take(")", ") after the two columns")
         strict = self._token.text == "<"
         if self._token.text not in ("<", "<="):
             self._fail("<= or <")
@@ -196,11 +196,11 @@ class _Reader:
         return Compared(stream, cast("Order", operator), relation)
 
     def _sides(self, left: _Column, right: _Column) -> tuple[str, str]:
-        """The names of the stream's and of the relation's column, of which one must be on each side."""
+        """Return the names of the stream column and the relation column; fail if both belong to the same side."""
         if left.side == right.side:
             self._token = _Token("column", self._text[right.start : self._token.start], right.start)
             whose, other = ("the stream", "r.") if right.side == "s" else ("the relation", "s.")
-            self._fail(f"a column with {other} here (two columns of {whose} make no join)")
+            self._fail(f"a column with {other} here (two columns of {whose} do not make a join)")
         return (left.name, right.name) if left.side == "s" else (right.name, left.name)
 
     def _column(self) -> _Column:
@@ -236,6 +236,6 @@ class _Reader:
     def _fail(self, wanted: str) -> NoReturn:
         at, line = self._token.start, re.sub(r"\s", " ", self._text)
         raise InvalidArgument(
-            f"where cannot be read at character {at + 1}; expected {wanted}:\n"
-            f"  {line}\n  {' ' * at}^\nA condition can say: {ACCEPTED}."
+            f"where cannot be parsed at character {at + 1}; expected {wanted}:\n"
+            f"  {line}\n  {' ' * at}^\nAccepted: {ACCEPTED}."
         )

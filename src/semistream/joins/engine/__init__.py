@@ -1,1 +1,1 @@
-"""The default operator: a sweep, with a cache in front where that pays."""
+"""The default operator: a sweep, with a cache in front of it where that pays off."""

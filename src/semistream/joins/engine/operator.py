@@ -1,7 +1,4 @@
-"""EngineJoin: the papers' ideas together, tuned to the stream while it runs.
-
-What a join knows of the machine that it runs on.
-"""
+"""EngineJoin: a sweep behind a cache whose size is tuned to the stream while the join runs."""
 
 from __future__ import annotations
 
@@ -31,23 +28,23 @@ from semistream.relation import AnyRelation, Relation
 
 
 def known_machine(relation: AnyRelation, arguments: Mapping[str, Any]) -> Machine | None:
-    """This machine, by its profile or the defaults, if a join opens R's disk itself; None if it was given another."""
+    """Return this machine, calibrated or by default, if a join opens R's disk itself; None if it is given a disk."""
     return machine_for(relation.path) if isinstance(arguments.get("disk", "auto"), str) else None
 
 
 CACHE_SHARES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4)
-"""Shares of the memory that the cache is tried with."""
+"""Candidate shares of the memory for the cache."""
 
 _WATCH = "key sketch"
-_NOTICED = 0.05  # of a tuple's time, from which saving it is worth anything
-_CHANGE_PASSES = 1.5  # over R, that it takes to change the share and to fill the cache again
-_MUCH = 0.35  # of a tuple's time: if that is saved, the stream must have changed, and is looked at soon again
-_SEEN_IN_PASS, _MOST_UNSEEN = 4, 1 << 19  # batches that are watched, at least, and tuples between two of them, if the
-# next look is four passes away: the more there are until then, the fewer need be watched in each
-_FEW_ROWS = 1 << 14  # tuples that the cache misses between two looks, at least
-_LEAST_PATIENCE, _MOST_PATIENCE = 4, 16  # passes that a change must pay in, and that are between two looks
-_MODEL_ROWS = 1 << 13  # of a batch, that tell how much room a tuple takes
-_FREE_PATIENCE = 4  # if no tuple waits, looks come so much sooner
+_NOTICED = 0.05  # share of a tuple's time: smaller savings are ignored
+_CHANGE_PASSES = 1.5  # cost of changing the share and filling the cache again, in passes over R
+_MUCH = 0.35  # share of a tuple's time: a larger saving means that the stream has changed, so look again soon
+_SEEN_IN_PASS, _MOST_UNSEEN = 4, 1 << 19  # fewest batches watched in a pass, and most tuples between two of them, while
+# looks are four passes apart; with more passes between looks, fewer batches of each pass are watched
+_FEW_ROWS = 1 << 14  # fewest tuples missed by the cache in what counts as a pass between two looks
+_LEAST_PATIENCE, _MOST_PATIENCE = 4, 16  # passes between two looks, within which a change must pay off
+_MODEL_ROWS = 1 << 13  # rows of a batch from which models estimate the size of a tuple
+_FREE_PATIENCE = 4  # factor by which looks come sooner if no tuple waits
 
 
 def _require_share_if_given(option: str, value: float | None) -> None:
@@ -56,21 +53,46 @@ def _require_share_if_given(option: str, value: float | None) -> None:
 
 
 class EngineJoin(FrontStage):
-    """The papers' ideas together: FRONT's tuple cache before a planned, overlapped sweep of tuples in key order.
+    """The default operator: FRONT's tuple cache in front of a planned, overlapped sweep (`SweepJoin`).
 
-    Tuples wait in the order of their codes, in all the memory that there is, for one endless sweep over the pages that
-    they need (`SweepJoin`): MESHJOIN's shared scan where most pages are needed, SSIJ's read plan where few are. Payload
-    is gathered last and once. Where hot keys are worth it, they are answered from memory as they come (`FrontStage`).
+    Tuples wait in the order of their codes for one endless sweep over the pages they need. It is MESHJOIN's shared scan
+    where most pages are needed, and SSIJ's read plan where few are. Payload is gathered last and once. Where hot keys
+    make a cache worthwhile, they are answered from memory as they arrive (`FrontStage`). The result is exact, and one
+    budget covers everything.
 
-    How much of the memory the cache has is for the cost model to say, with the frequencies of the stream's keys, which
-    are watched (`StreamWatch`), and the costs of the ``machine``: by default those that were calibrated, if they were.
-    FRONT 3.2 finds the optimum for a distribution that is known, here it is found again as the distribution changes.
-    There is no cache in front of a fast disk with much memory, and one in front of a slow disk or with a small memory
-    under skew. The first look is at the first batch, the next ones after four passes over R, eight and sixteen while
-    little changes, after one if much does, sooner if no tuple waits, as soon as none does if a change was not worth a
-    pass, and at once if the stream has changed all of a sudden. Passes count in tuples that the cache misses, so that a
-    cache which answers less and less is looked at soon.
-    If ``cache_share`` is given, it stays. ``expected_share`` is where to begin if a tuner has chosen a share already.
+    The cost model sets the cache's share of the memory, from the observed frequencies of the stream's keys
+    (`StreamWatch`) and the costs of the machine. FRONT 3.2 finds the optimum for a known distribution; here it is found
+    again as the distribution changes. With a fast disk and much memory there is no cache; with a slow disk or little
+    memory, and skewed keys, there is one. The first look is at the first batch. The next looks come after four, eight
+    and sixteen passes over R while little changes, and after one pass if much changes. They come sooner if no tuple
+    waits, as soon as none waits if a change was not worth a pass, and at once if the stream changes suddenly. A pass is
+    counted in tuples that the cache misses, so a cache with a falling hit rate is looked at soon.
+
+    Parameters
+    ----------
+    cache_share : float, optional
+        Fixed share of the memory for the cache, from 0 to 0.9. Default: tuned while the join runs.
+    machine : Machine, optional
+        Costs of the machine. Default: its calibrated profile, or typical costs if there is none.
+    expected_share : float, optional
+        Share to start with, if a tuner has already chosen one.
+    **arguments
+        Other parameters are those of `SemiStreamJoin`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semistream import EngineJoin, Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     products = Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), f"{folder}/r", key="id")
+    ...     orders = pa.record_batch({"id": [2, 9, 1]})
+    ...     with EngineJoin(products, orders.schema, on="id", memory="2MB", ordered=True) as join:
+    ...         [row for batch in [*join.push(orders), *join.flush()] for row in batch.to_pylist()]
+    [{'id': 2, 'name': 'cola'}, {'id': 1, 'name': 'tea'}]
+
+    References
+    ----------
+    FRONT 3 and 3.2 (cache), MESH 3.1 (shared scan), SSIJ IV-D (read plan); docs/tuning.md.
     """
 
     name = "engine"
@@ -90,13 +112,13 @@ class EngineJoin(FrontStage):
         self._decides = cache_share is None
         self._known_machine = known_machine(relation, arguments) if machine is None else machine
         self._watch: StreamWatch | None = None
-        self._models: dict[float, OperatorModel | None] = {}  # by share; None if there is too little memory for it
+        self._models: dict[float, OperatorModel | None] = {}  # by share; None if the memory is too small for it
         self._model_facts: JoinFacts | None = None
-        self._next_look = 0  # tuples that the cache has missed, from which on the share is chosen again,
-        self._next_free_look = 0  # and if none waits, so that a change costs nothing
-        self._would_change = False  # if it did: it was found to save something, but less than it costs
-        self._next_seen = 0  # tuples, from which on a batch is watched again
-        self._patience = 2  # passes until then are twice as many; a sudden change is noticed at once
+        self._next_look = 0  # count of tuples missed by the cache at which the share is chosen again,
+        self._next_free_look = 0  # and the count while no tuple waits, when a change costs nothing
+        self._would_change = False  # True if another share would save time, but less than the change costs
+        self._next_seen = 0  # count of tuples at which a batch is watched again
+        self._patience = 2  # passes between looks; doubled at each look
         share = expected_share if cache_share is None else cache_share
         super().__init__(relation, stream, cache_share=share or 0.0, **arguments)
         if expected_share is not None:
@@ -105,17 +127,17 @@ class EngineJoin(FrontStage):
 
     @classmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget, *, cache_share: float = 0.0) -> OperatorModel:
-        """The model of the sweep, and of a cache of that share, beside what watches the stream."""
+        """Return the model of the sweep behind a cache of ``cache_share``, beside the sketch of the stream."""
         memory.charge(_WATCH, StreamWatch.affordable_bytes(memory.limit))
         return super().model(facts, memory, cache_share=cache_share)
 
     @classmethod
-    def _require_memory(cls, facts: JoinFacts, nbytes: int) -> None:
-        """The sweep alone must fit: neither a cache nor a sketch of the stream is needed."""
+    def require_memory(cls, facts: JoinFacts, nbytes: int) -> None:
+        """Raise `BudgetError` if the sweep alone does not fit: the cache and the sketch are optional."""
         try:
-            super()._require_memory(facts, nbytes)
+            super().require_memory(facts, nbytes)
         except BudgetError:
-            cls.wraps.model(facts, MemoryBudget(nbytes))
+            cls.wraps.require_memory(facts, nbytes)
 
     def arrange(self) -> None:
         self._next_look = self._next_free_look = 0
@@ -136,7 +158,7 @@ class EngineJoin(FrontStage):
             self._watch = StreamWatch(self.spec.condition, self.relation.num_rows, nbytes)
 
     def _give_way(self) -> bool:
-        """With so little room that a row does not fit beside it, there is no cache to decide on either."""
+        """Give up the cache and the sketch, because a row does not fit beside them; return False if both are gone."""
         watched, self._decides = self._watch is not None and self._watch.nbytes > 0, False
         return super()._give_way() or watched
 
@@ -148,9 +170,9 @@ class EngineJoin(FrontStage):
         yield from super().feed(batch)
 
     def _see(self, batch: pa.RecordBatch, watch: StreamWatch) -> Results:
-        """Watch a batch, and choose the share of the cache anew if it is time to."""
+        """Watch a batch, and choose the share of the cache again if a look is due or the stream has changed."""
         brief = 0 if watch.nbytes else BRIEF_BYTES
-        room = self._sweep.budget  # of which there is some to spare while few results are on their way out
+        room = self._sweep.budget  # has free bytes while few results are being emitted
         if brief > room.free:
             return
         with room.charged(_WATCH, brief):
@@ -161,26 +183,26 @@ class EngineJoin(FrontStage):
 
     @property
     def _is_due(self) -> bool:
-        """Whether it is time to choose again."""
+        """True if it is time to choose the share again."""
         behind = self._sweep.stats
         return behind.rows_in >= (self._next_look if behind.rows_waiting else self._next_free_look)
 
     def _settle(self, share: float, saved: float) -> Results:
-        """Let the cache have the share that is best for the stream as it is now."""
+        """Give the cache the share that is best for the current stream, and schedule the next look."""
         self._patience = 1 if saved > _MUCH else min(2 * self._patience, _MOST_PATIENCE)
         if share != self.cache_share:
             yield from self._give(share)
         self._look_later()
 
     def _look_later(self) -> None:
-        """Leave the share as it is for some passes over R."""
+        """Schedule the next look some passes over R later."""
         pass_rows, seen = max(self._sweep.pass_rows, _FEW_ROWS), self._sweep.stats.rows_in
         self._next_look = seen + self._patience * pass_rows
         free_passes = 0 if self._would_change else max(self._patience // _FREE_PATIENCE, 1)
         self._next_free_look = seen + free_passes * pass_rows
 
     def _give(self, share: float) -> Results:
-        """Let the cache have another share of the memory."""
+        """Drain the sweep, and give the cache another share of the memory."""
         yield from self.wrapped.drain()
         self._count()
         self.cache_share = share
@@ -188,9 +210,10 @@ class EngineJoin(FrontStage):
         self._begin_period()
 
     def _best_share(self, sample: pa.RecordBatch, watch: StreamWatch) -> tuple[float, float]:
-        """The share with which a tuple takes the least time, if it is worth it, and the part of its time that is saved.
+        """Return the share with the least time per tuple if changing to it pays off, and the part of the time saved.
 
-        A change takes a pass over R if tuples wait, and what is saved until the next look must be more than that.
+        If it does not pay off, return the current share and 0. A change while tuples wait costs a pass over R and
+        refilling the cache, so the time saved until the next look must exceed that.
         """
         relation, frequencies = self.relation, watch.frequencies(sample)
         if frequencies is None or not relation.num_pages:
@@ -209,7 +232,7 @@ class EngineJoin(FrontStage):
         return (best, saved) if worth_it else (self.cache_share, 0.0)
 
     def _seconds(self, share: float, workload: Workload, facts: JoinFacts) -> float:
-        """What a tuple takes with a cache of such a share of the memory."""
+        """Return the predicted seconds per tuple with a cache of ``share`` of the memory; inf if that does not fit."""
         limit = self._memory.limit
         if share not in self._models:
             try:
@@ -229,7 +252,7 @@ class EngineJoin(FrontStage):
 
     @property
     def _machine(self) -> Machine:
-        """The machine as far as it is known; of its disk, what plans are made with."""
+        """The known machine; otherwise the default one with the disk costs that plans assume."""
         known = self._known_machine
         return replace(DEFAULT_MACHINE, disk=self._read_costs) if known is None else known
 

@@ -1,4 +1,4 @@
-"""StreamWatch: which keys a stream asks for how often, as it goes by, and whether that has changed."""
+"""StreamWatch: estimates the key frequencies of a stream as it passes, and detects sudden changes."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from semistream.costs.sampled_frequencies import frequencies_of_sample
 from semistream.joins.condition.condition import Condition
 from semistream.kernels.array_types import Int64s
 
-_LEAST_STRIDE, _MOST_STRIDE = 8, 128  # one tuple in so many has its code made,
-_SEEN = 2048  # so that not many more of a batch have
-_OFFSET = 7  # by which the first of them moves on from batch to batch
-_FIRST_SAMPLE = 32  # bytes of memory for each tuple of the first batch that is looked at
-_LEAST_FIRST = 512  # tuples, of which the first batch must have so many to be looked at
-_COMPARED = 4096  # codes, whose number of different ones is compared with what is expected
-_UNLIKELY = 0.2  # of that number, by which it must be off for the stream to have changed,
-_CHANCE = 5.0  # and times its root: chance does with less
-_SHARE, _MOST_SHARE = 128, 64  # one part in so many of a memory, and of a small one at most
-_MOST_BYTES = 256 << 10  # that are of use
+_LEAST_STRIDE, _MOST_STRIDE = 8, 128  # one tuple in so many is sampled,
+_SEEN = 2048  # so that about this many of a batch are
+_OFFSET = 7  # shift of the first sampled tuple from batch to batch
+_FIRST_SAMPLE = 32  # bytes of memory per tuple sampled from a single batch
+_LEAST_FIRST = 512  # fewest tuples of a single batch to estimate frequencies from
+_COMPARED = 4096  # codes whose number of distinct values is compared with the expected one
+_UNLIKELY = 0.2  # relative deviation of that number above which the stream has changed,
+_CHANCE = 5.0  # if it also exceeds so many times the square root: chance deviates less
+_SHARE, _MOST_SHARE = 128, 64  # a sketch takes one part in so many of the memory, or of a small memory at most
+_MOST_BYTES = 256 << 10  # of a sketch: more are of no use
 BRIEF_BYTES = 24 << 10
-"""What a watch without a sketch takes for a moment: codes of a batch, in order, and the fit of their tail."""
-_BRIEF_SAMPLE = 768  # codes that it looks at
+"""Bytes that a watch without a sketch needs temporarily: the sorted codes of a batch, and the fit of their tail."""
+_BRIEF_SAMPLE = 768  # codes sampled without a sketch
 
 
 class StreamWatch:
-    """A sketch of the keys that a stream asks for (`KeySketch`), in ``nbytes``; if these are 0, no sketch.
+    """Estimator of a stream's key frequencies, with a `KeySketch` of ``nbytes``; 0 means no sketch.
 
-    What it says is first from a sample of one batch, then from the sketch, which follows the stream slowly. A sudden
-    change shows in how many different keys come in a thousand tuples: if these are not as many as what it said before
-    makes likely, it forgets what it has seen. In a small memory a sketch would take more than it is worth: there
-    everything is said of the batch at hand, and for that moment `BRIEF_BYTES` must be free.
+    The first estimate is from a sample of one batch, later ones from the sketch, which follows the stream slowly. A
+    sudden change shows in the number of distinct keys among some thousand tuples: if it is unlikely under the last
+    estimate, the watch forgets everything it has seen. In a small memory a sketch costs more than it gains. There every
+    estimate is from the current batch, and needs `BRIEF_BYTES` of free memory for a moment.
     """
 
     def __init__(self, condition: Condition, num_keys: int, nbytes: int) -> None:
@@ -49,7 +49,7 @@ class StreamWatch:
 
     @staticmethod
     def affordable_bytes(memory_bytes: int) -> int:
-        """What of a memory a sketch should have; 0 if that is too little for one."""
+        """Return the bytes that a sketch should take of ``memory_bytes``; 0 if they are too few for one."""
         nbytes = min(max(memory_bytes // _SHARE, LEAST_BYTES), _MOST_BYTES)
         return nbytes if nbytes <= memory_bytes // _MOST_SHARE else 0
 
@@ -59,7 +59,7 @@ class StreamWatch:
         self._compared = np.empty(0, np.int64)
 
     def see(self, batch: pa.RecordBatch) -> bool:
-        """Watch a batch; gives whether the stream has changed since something was said of it."""
+        """Watch a batch; return True if the stream has changed since the last estimate."""
         least = _LEAST_STRIDE if self._sketch is not None else -(-batch.num_rows // self._sampled)
         codes = self._codes(batch, max(min(batch.num_rows // _SEEN, _MOST_STRIDE), least))
         changed = self._said is not None and not self._is_likely(codes, self._said)
@@ -70,7 +70,7 @@ class StreamWatch:
         return changed
 
     def frequencies(self, batch: pa.RecordBatch) -> KeyFrequencies | None:
-        """How often keys are asked for, in the batch at hand if little else is known; None if it is too small."""
+        """Return the estimated frequencies, from ``batch`` if the sketch knows too little; None if it is too small."""
         found = None if self._sketch is None else self._sketch.frequencies()
         if found is None and batch.num_rows >= _LEAST_FIRST:
             codes = self._codes(batch, -(-batch.num_rows // self._sampled))
@@ -88,7 +88,7 @@ class StreamWatch:
         return abs(distinct - expected) <= max(_UNLIKELY * expected, _CHANCE * math.sqrt(expected))
 
     def _codes(self, batch: pa.RecordBatch, stride: int) -> Int64s:
-        """The codes of one tuple in so many, from anywhere in the batch: it may be in the order of its keys."""
+        """Return the codes of every ``stride``-th tuple, spread over the whole batch, which may be sorted by key."""
         self._batches += 1
         rows = np.arange(self._batches * _OFFSET % min(stride, batch.num_rows), batch.num_rows, stride)
         return self._condition.ranges(batch.select(self._keys).take(pa.array(rows))).asked

@@ -1,1 +1,1 @@
-"""HYBRIDJOIN: the oldest waiting tuple picks the pages of R that all waiting tuples join."""
+"""HYBRIDJOIN (HYBRID): the oldest waiting tuple picks the pages of R that all waiting tuples join."""

@@ -1,4 +1,4 @@
-"""What an iteration of HYBRIDJOIN serves and costs: HYBRID (1)-(4)."""
+"""What an iteration of HYBRIDJOIN serves: w of HYBRID (2)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ from semistream.costs.key_frequencies import KeyFrequencies
 from semistream.costs.work import Work
 from semistream.costs.workload import Workload
 from semistream.errors import require_numbers
-from semistream.joins.mesh.cost_model import MeshFactors
 from semistream.relation.read.disk_costs import DiskCosts
 
 _COVERED = 0.82
 """What of the tuples of a part is served where parts lie wherever tuples wait, instead of one beside the other: between
 two of them there are gaps, which are read with pages that were read not long before. It was measured."""
-
-PUBLISHED_K = 1.36
-"""k of HYBRID (2), as its authors measured it: with exponent 1 and keys in the order of their frequency."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +25,8 @@ class HybridModel:
     HYBRID              here
     ==================  ==========================================================================================
     R_t, d, h_S         ``relation_rows``, ``buffer_rows``, ``waiting_rows``
-    w, (2)              `served_rows`; `published_served_rows` as in the paper, by a factor k that was measured
-    c_loop, (3)         `loop_s`
-    mu, (4)             `rate`
+    w, (2)              `served_rows`; as printed, with k, in ``experiments/published/hybrid.py``
+    c_loop, mu, (3, 4)  there too; here `Work` has the counts that they are made of
     ==================  ==========================================================================================
 
     The paper has w = k * h_S * d / R_t. Where k comes from can be said. A part of R is read when the oldest tuple that
@@ -50,10 +45,6 @@ class HybridModel:
     def __post_init__(self) -> None:
         require_numbers(self, "relation_rows", "buffer_rows", "waiting_rows", least=1)
 
-    def published_served_rows(self, k: float = PUBLISHED_K) -> float:
-        """w of HYBRID (2)."""
-        return k * self.waiting_rows * self.buffer_rows / self.relation_rows
-
     def served_rows(self) -> float:
         """Tuples that an iteration is expected to serve: w."""
         return self._served(self._arrivals_to_the_head)
@@ -61,15 +52,6 @@ class HybridModel:
     def longest_wait(self) -> float:
         """Tuples that come until one that has come is at the head of the queue, and is served: n."""
         return self._arrivals_to_the_head
-
-    def loop_s(self, factors: MeshFactors, pages: float) -> float:
-        """c_loop of HYBRID (3), with ``pages`` to read; its factors are those of MESH Table 1."""
-        probing_s = self.buffer_rows * factors.probe_s
-        return factors.read_s(pages) + probing_s + self.served_rows() * factors.row_s(1)
-
-    def rate(self, factors: MeshFactors, pages: float) -> float:
-        """mu of HYBRID (4), in tuples per second."""
-        return self.served_rows() / self.loop_s(factors, pages)
 
     def _served(self, n: float) -> float:
         parts = self._parts

@@ -1,17 +1,16 @@
-"""Chains of stream tuples, one for each bucket: those that wait for the same page of R, or for pages near each other.
+"""Kernels of HYBRIDJOIN: chains of stream tuples by the pages they need, and the choice of pages to read.
 
-Buckets are numbered like a heap. Bucket ``base + p`` is page ``p``, and above buckets ``2 * n`` and ``2 * n + 1`` is
-bucket ``n``, up to bucket 1. A tuple is in the lowest bucket that has all of its pages below it. So a tuple of one page
-is in that page's own bucket, and all that may need a page are in its bucket or in one above. ``base`` is a power of two
-that is no less than the number of pages; if no tuple needs several pages, it is 1, and nothing is above. Tuples that no
-page can serve are in bucket 0.
+There is one chain per bucket, and buckets form a binary heap. Bucket ``base + p`` is page ``p``, and bucket ``n`` is
+the parent of buckets ``2 * n`` and ``2 * n + 1``, up to bucket 1. A tuple is in the lowest common ancestor of its
+pages. A tuple that needs one page is therefore in that page's own bucket, and all tuples that may need a page are in
+its bucket or in an ancestor. ``base`` is a power of two not less than the number of pages; if no tuple needs several
+pages, it is 1 and pages have no ancestors. Bucket 0 holds the tuples that no page can serve.
 
-``head[bucket]`` is a tuple, ``following[tuple]`` the next one of its bucket, -1 the end. In a chain the tuple that came
-last is the first. A tuple asks for the codes from ``low`` to ``high`` and needs all pages that may hold one of them. A
-page that was met was met by all that were here then: those before position ``met[page]``. ``missing[tuple]`` are the
-pages that it has yet to meet. ``met`` and ``missing`` are empty if no tuple needs several pages.
-
-Choose which pages of R to read around those that must be read.
+``head[bucket]`` is the first tuple of a chain and ``following[tuple]`` the next one; -1 ends the chain. The newest
+tuple comes first. A tuple asks for the codes from ``low`` to ``high`` and needs all pages that may hold one of them.
+The tuples before position ``met[page]`` have met a page, as they were in the queue when it was last read.
+``missing[tuple]`` is the number of pages that a tuple still has to meet. ``met`` and ``missing`` are empty if no tuple
+needs several pages.
 """
 
 import numpy as np
@@ -20,16 +19,16 @@ from numba import njit
 from semistream.kernels.array_types import Bytes, Int32s, Int64s
 from semistream.kernels.search import lower_bound, upper_bound
 
-GONE = 1  # flags of a tuple: it has left,
-MATCHED = 2  # it has met a partner,
-HOPELESS = 4  # its key is null
+GONE = 1  # flags of a tuple: it has left
+MATCHED = 2  # it has a match
+HOPELESS = 4  # it cannot match, as its key is null
 
-_SHORT = 64  # pages that are counted one by one when a tuple that needs them comes
+_SHORT = 64  # a tuple that needs up to this many pages is counted page by page
 
 
 @njit(inline="always")
 def _pages_of(first_code: Int64s, last_code: Int64s, low: int, high: int) -> tuple[int, int]:
-    """The first page that may hold a code from ``low`` to ``high``, and the page behind the last one."""
+    """Return the first page that may hold a code from ``low`` to ``high``, and the page after the last."""
     pages = first_code.size
     first = end = lower_bound(last_code, 0, pages, low)
     if first < pages and first_code[first] <= high:
@@ -67,13 +66,13 @@ def admit_tuples(
     waiting: Int32s,
     rises: Int32s,
 ) -> int:
-    """Put the tuples from ``begin`` to ``end`` into their buckets; gives how many of them need a page.
+    """Put the tuples ``begin`` to ``end`` into their buckets; return the number of them that need a page.
 
-    ``first_code`` and ``last_code`` are those of the pages. ``waiting`` counts for each page the tuples that have yet
-    to meet it. ``rises`` has one place more than there are pages, and zeros.
+    ``first_code`` and ``last_code`` are the pages'. ``waiting`` counts the tuples that still have to meet each page.
+    ``rises`` is scratch: zeros, one more than there are pages.
     """
     needing = 0
-    lowest, highest = waiting.size, 0  # where there are rises
+    lowest, highest = waiting.size, 0  # the span of ``rises`` in use
     for tuple_ in range(begin, end):
         first = stop = 0
         if not flags[tuple_] & HOPELESS:
@@ -110,7 +109,7 @@ def link_tuples(
     head: Int32s,
     following: Int32s,
 ) -> None:
-    """Put all tuples up to ``end`` into their buckets, which are empty."""
+    """Put all tuples up to ``end`` into their buckets, which must be empty."""
     for tuple_ in range(end):
         first = stop = 0
         if not flags[tuple_] & HOPELESS:
@@ -120,7 +119,7 @@ def link_tuples(
 
 @njit(cache=True, nogil=True)
 def unlink_hopeless(head: Int32s, following: Int32s, out: Int64s) -> int:
-    """Take tuples that no page can serve out of their bucket, as many as ``out`` holds; gives how many these are."""
+    """Remove the tuples that no page can serve, as many as ``out`` holds, from their bucket; return their number."""
     found = 0
     tuple_ = head[0]
     while tuple_ >= 0 and found < out.size:
@@ -149,14 +148,14 @@ def meet_pages(
     out_first: Int32s,
     out_end: Int32s,
 ) -> int:
-    """Stretches of the pages from ``begin`` to ``end`` that a tuple needs and has not met; gives how many were found.
+    """Write the stretches of the pages ``begin`` to ``end`` that tuples need and have not met; return their number.
 
-    A tuple may have several. It is taken out of its bucket with the last one if it misses no page then. ``cursor`` is
-    (level, bucket, tuple before, page): where to go on. It starts at (0, ``base + begin``, -1, 0), and all is over when
-    the level is -1. ``met`` must stay as it is until then.
+    A tuple may have several stretches. With its last one it is removed from its bucket, if it then misses no page.
+    ``cursor`` is (level, bucket, previous tuple, page), the point to resume at. It starts at
+    (0, ``base + begin``, -1, 0); the search is complete when the level is -1. ``met`` must not change until then.
     """
     several = missing.size > 0
-    earliest = np.int64(met[begin:end].min()) if several else np.int64(0)  # those before it have met all these pages
+    earliest = np.int64(met[begin:end].min()) if several else np.int64(0)  # older tuples have met all these pages
     found = 0
     level, bucket, before, page = cursor[0], cursor[1], cursor[2], cursor[3]
     while level == 0 or (several and base >> level):
@@ -216,10 +215,10 @@ def next_pages(
     meeting_end: int,
     most: int,
 ) -> tuple[int, int]:
-    """Pages that the first tuple from ``oldest`` to ``end`` has yet to meet that waits for more than those being met.
+    """Return pages for the oldest tuple from ``oldest`` to ``end`` that needs more than the pages now being met.
 
-    These are ``meeting_begin`` to ``meeting_end``. Gives the first page, and the one behind the last of up to ``most``
-    that follow one another; (0, 0) if no tuple waits for more.
+    The pages being met are ``meeting_begin`` to ``meeting_end``. The result is the first page that the tuple still has
+    to meet, and the end of up to ``most`` adjacent ones; (0, 0) if no tuple needs more.
     """
     several = missing.size > 0
     for tuple_ in range(oldest, end):
@@ -245,7 +244,7 @@ def next_pages(
 
 @njit(cache=True, nogil=True)
 def first_live(flags: Bytes, begin: int, end: int) -> int:
-    """The first tuple from ``begin`` to ``end`` that has not left; else ``end``."""
+    """Return the first tuple from ``begin`` to ``end`` that has not left, or ``end``."""
     for tuple_ in range(begin, end):
         if not flags[tuple_] & GONE:
             return tuple_
@@ -254,7 +253,7 @@ def first_live(flags: Bytes, begin: int, end: int) -> int:
 
 @njit(cache=True, nogil=True)
 def renumber_met(flags: Bytes, end: int, met: Int32s, places: Int32s) -> None:
-    """Say in ``met`` what positions will be when those of tuples that have left are given up; ``places`` is scratch."""
+    """Convert ``met`` to the positions after compaction, without the tuples that have left; ``places`` is scratch."""
     live = 0
     for tuple_ in range(end):
         places[tuple_] = live
@@ -275,14 +274,15 @@ def choose_pages(
     run_pages: int,
     seek_bytes: int,
 ) -> tuple[int, int]:
-    """The pages around those from ``first`` to ``end`` whose reading serves the most tuples for its time.
+    """Return begin and end of the pages around ``first`` to ``end`` whose reading serves the most tuples per time.
 
-    Gives their begin and end. They lie one behind the other in one file and have at most ``run_bytes`` and
-    ``run_pages``; those from ``first`` to ``end`` must do so themselves. ``waiting[p]`` tuples wait for page p,
-    some for a page from ``first`` on. The time is that of ``seek_bytes`` and of the pages'.
+    The pages are contiguous in one file, with at most ``run_bytes`` and ``run_pages``; pages ``first`` to ``end`` must
+    satisfy that themselves. ``waiting[p]`` tuples wait for page p, and at least one waits for a page from ``first`` to
+    ``end``. The time is that of reading ``seek_bytes`` and the pages' bytes.
 
-    It is Dinkelbach's iteration (1967): given the rate of some pages, those that serve most tuples beyond that rate
-    have a better one, until there is no better. Each round is one sweep over the begins, as their ends only move on.
+    This is Dinkelbach's iteration (1967): given the rate of some pages, the pages that serve the most tuples beyond
+    that rate have a better rate, until no better one exists. Each round is one sweep over the possible begins, since
+    the best end only moves forward.
     """
     low, high = first, end
     must_bytes = left_bytes = right_bytes = 0
@@ -319,12 +319,12 @@ def choose_pages(
             return best_begin, best_end
         best_begin, best_end, best_rate = begin, stop, rate
 
-        left_gain = 0.0  # of the pages from a begin to first
+        left_gain = 0.0  # of the pages from the candidate to first
         for page in range(low, first):
             left_gain += waiting[page] - rate * nbytes[page]
-        used = left_bytes + must_bytes  # by the pages from a begin to reach
+        used = left_bytes + must_bytes  # bytes from the candidate to reach
         reach = farthest = end
-        gain = right_gain = 0.0  # of the pages from end to reach, and to farthest, where it is greatest
+        gain = right_gain = 0.0  # of the pages from end to reach, and to farthest, where it peaks
         most = -1e300
         for candidate in range(low, first + 1):
             while reach < high and used + nbytes[reach] <= run_bytes and reach + 1 - candidate <= run_pages:

@@ -1,4 +1,4 @@
-"""HybridJoin: HYBRIDJOIN, the oldest tuple picks the part of R that is read, and all tuples in memory profit."""
+"""HybridJoin (HYBRIDJOIN): the oldest tuple picks the part of R to read, and all tuples in memory join it."""
 
 from __future__ import annotations
 
@@ -25,49 +25,77 @@ from semistream.joins.parts.options import Check, at_least
 from semistream.kernels.array_types import Int64s
 from semistream.relation import PageRun, Relation
 
-_RUN_BUFFERS = 2  # the partition that is joined, and the next one
+_RUN_BUFFERS = 2  # the partition being joined, and the next one
 _MOST_PACKET_BYTES = 32 << 20
 _SEEK_BYTES = 320 << 10
-_WORTH_MAKING_ROOM = 1 / 4  # vacant share from which the queue is compacted when there is no room,
-_WORTH_GIVING_BACK = 1 / 2  # and when there is: then it never holds more than twice what waits
+_WORTH_MAKING_ROOM = 1 / 4  # compact the queue from this vacant share on if there is no room for new tuples
+_WORTH_GIVING_BACK = 1 / 2  # compact from this share on in any case, so that it holds at most twice the live tuples
 
 
 class HybridJoin(SemiStreamJoin):
-    """HYBRIDJOIN (HYBRID 4): every iteration reads the part of R that the oldest tuple needs, found by R's index.
+    """HYBRIDJOIN: every iteration reads the part of R that the oldest tuple needs, found through R's index.
 
-    All tuples in memory that this part can serve are joined with it and leave at once, wherever they stand in the
-    queue, and the slots that they vacate are the room for new ones. So pages that many tuples ask for are read often,
-    pages that none asks for never, and no iteration waits for the stream: a step finishes the oldest tuple, unless its
-    pages are more than one run, and a stream that pauses gets out by steps alone. The result is exact. Conditions may
-    be ranges of R's key; a tuple then needs all pages in its range.
+    All tuples in memory that this part can serve are joined with it and leave at once, wherever they are in the queue.
+    The slots they vacate are the room for new tuples. Pages that many tuples ask for are thus read often, pages that
+    none asks for never. No iteration waits for the stream: a step finishes the oldest tuple, unless its pages exceed
+    one run, and a stream that pauses is finished by steps alone. The result is exact. Conditions may be ranges of R's
+    key; a tuple then needs all pages in its range.
 
     =====================  ===================================================================================
     HYBRID                 here
     =====================  ===================================================================================
-    w                      tuples admitted between two iterations: as many as slots were vacated
-    h_S                    ``slots`` of `StreamQueue`: what the memory left by the other parts can hold
-    Q                      `StreamQueue`: the tuples in their order of arrival
-    H                      `PageChains`: the tuples by the pages of R that they need
-    p, v_P                 a run of pages, and how many: at most ``pages_per_step`` (by default, up to 4 MB)
+    w                      tuples admitted between two iterations: as many as there are vacated slots
+    h_S                    ``slots`` of `StreamQueue`: the tuples that fit in the memory left by the other parts
+    Q                      `StreamQueue`: the tuples in order of arrival
+    H                      `PageChains`: the tuples by the pages of R they need
+    p, v_P                 a run of pages, and their number: at most ``pages_per_step``
     index on R             the page table, searched by `PageChains`
-    c_I/O(v_P)             of ``seek_bytes``, what the disk reads in the time of a seek, and of the pages' bytes
+    c_I/O(v_P)             the time to read ``seek_bytes``, which stands for a seek, plus the pages' bytes
     =====================  ===================================================================================
 
-    Where it departs from Fig. 5:
+    The operator departs from Fig. 5 in four points:
 
-    - A tuple may need several pages: keys of R may repeat over any number of them, and a range may have any number in
-      it. It meets each once, with whichever partition brings it, and leaves when it has met all, matched or not: the
-      paper's unmatched tuples would stay for ever. Tuples that no page can serve (a null key, a code between two pages)
-      leave without a read.
-    - The partition lies around the pages that the oldest tuple has yet to meet, where most tuples wait for it, and is
-      as long as it pays (see `Partitioner`), instead of a fixed part: with few tuples in memory it is a page, and under
-      load a full buffer. Theorem 1 (no page is asked for more often than MESHJOIN reads it) holds for the oldest
-      tuples' pages; pages that are read along with them come on top, where the time to read them is less than that of
-      the seeks they spare.
-    - Line 3 waits for w tuples in the stream buffer. Here all tuples that came are taken as far as there are slots, and
-      the stream buffer is the batch that was pushed.
-    - The oldest tuple after an iteration is known before it, as others only come behind: so the next partition is read
-      while this one is joined, and no page is read in vain.
+    - A tuple may need several pages: a key of R may repeat over any number of pages, and a range may cover any number. It
+      meets each page once, with whichever partition brings it, and leaves when it has met all of them, matched or not;
+      in the paper, unmatched tuples would stay forever. Tuples that no page can serve (a null key, a code between two
+      pages) leave without a read.
+    - The partition is not a fixed part of R. It lies around the pages that the oldest tuple still needs, where most
+      tuples wait, and is as long as it pays (see `Partitioner`): a page if few tuples are in memory, a full buffer
+      under load. Theorem 1 (no page is requested more often than MESHJOIN reads it) holds for the oldest tuples' pages.
+      The pages read along with them are extra; reading them takes less time than the seeks they save.
+    - Line 3 waits for w tuples in the stream buffer. Here the stream buffer is the pushed batch, and its tuples are
+      admitted as far as there are slots.
+    - New tuples only join the end of the queue, so the oldest tuple after an iteration is known before it. The next
+      partition is read while this one is joined, and no page is read in vain.
+
+    Parameters
+    ----------
+    relation : Relation
+        R, stored as pages clustered by key. Plain Parquet is refused.
+    stream : pa.Schema or JoinSpec
+        Columns of the stream.
+    pages_per_step : int, optional
+        Most pages of a partition. Default: as many as fit in up to 4 MiB.
+    seek_bytes : int
+        Bytes that the disk reads in the time of a seek; a larger value makes larger partitions pay. Default 320 KiB.
+
+    Other parameters are those of `SemiStreamJoin`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semistream import Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     stores = Relation.build(pa.table({"id": [1, 2], "city": ["Athens", "Bonn"]}), f"{folder}/r", key="id")
+    ...     sales = pa.record_batch({"store": [2, 3, 2]})
+    ...     with HybridJoin(stores, sales.schema, on={"store": "id"}, memory="1MB") as join:
+    ...         pushed = list(join.push(sales))  # tuples wait while there is room
+    ...         pushed, [batch.to_pydict() for batch in join.step()], join.stats.unmatched
+    ([], [{'store': [2, 2], 'city': ['Bonn', 'Bonn']}], 1)
+
+    References
+    ----------
+    HYBRID 4: Fig. 5, Theorem 1.
     """
 
     name = "hybrid"
@@ -90,7 +118,7 @@ class HybridJoin(SemiStreamJoin):
 
     @classmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget) -> HybridJoinModel:
-        """HYBRIDJOIN with as many slots and as large a partition as the memory has room for."""
+        """Return the cost model with as many slots and as large a partition as fit in ``memory``."""
         relation = facts.relation
         assert isinstance(relation, Relation)
         split, _ = _split_memory(memory, relation, facts.spec)
@@ -119,7 +147,7 @@ class HybridJoin(SemiStreamJoin):
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
         self._intake = Intake(self.spec, split, self._memory)
-        self._next: PageSpan | None = None  # the partition that is asked for
+        self._next: PageSpan | None = None  # the requested partition
 
     def pages_to_drain(self) -> int:
         return max(self._queue.pages_wanted - self._reader.pages_waiting, 0)
@@ -139,7 +167,7 @@ class HybridJoin(SemiStreamJoin):
         yield from self._emitter.emit(self._queue)
 
     def _admit(self, batch: pa.RecordBatch, start: int) -> int:
-        """Take as many tuples from ``start`` on as there is room for now."""
+        """Admit the tuples from ``start`` on that fit now; return their number."""
         room = min(self._queue.free, self._queue.chunk_rows)
         admitted = self._intake.admit(batch, start, room, self._queue.packet_bytes)
         if admitted is None:
@@ -158,7 +186,7 @@ class HybridJoin(SemiStreamJoin):
             yield from self._iterate()
 
     def _iterate(self) -> Results:
-        """One iteration of HYBRID Fig. 5; its results may stay staged for the next one to add to."""
+        """Do one iteration of HYBRID Fig. 5; results may stay staged for the next one to add to."""
         if not self._queue.live:
             return
         self.stats.steps += 1
@@ -171,7 +199,7 @@ class HybridJoin(SemiStreamJoin):
             yield from self._compact()
 
     def _ask_next(self, current: PageSpan | None = None) -> PageSpan | None:
-        """Begin to read the partition of the oldest tuple that waits for more than ``current``; None if none does."""
+        """Request the partition for the oldest tuple that needs more than ``current``; None if there is none."""
         needed = self._queue.next_pages(self._partitioner.run_pages, current)
         if needed is None:
             return None
@@ -180,7 +208,7 @@ class HybridJoin(SemiStreamJoin):
         return partition
 
     def _join(self, partition: PageSpan) -> Results:
-        """Join a partition with all tuples that have yet to meet its pages; meanwhile, the next one is read."""
+        """Join a partition with all tuples that have not met its pages, while the next one is read."""
         chains, run = self._queue.chains, self._reader.take()
         chains.waiting[partition.begin : partition.end] = 0
         self._next = self._ask_next(partition)
@@ -194,7 +222,7 @@ class HybridJoin(SemiStreamJoin):
         self._reader.give_back()
 
     def _match(self, run: PageRun, stretches: Stretches) -> Results:
-        """Pair tuples with the rows of their pages in a run."""
+        """Join tuples with the rows of their pages in a run."""
         for tuples, page, row in self._queue.chains.pairs(stretches, run, self._position, self._page, self._row):
             joined = self._emitter.verified(self._queue, tuples, run, page, row)
             self._queue.mark(tuples[joined])
@@ -202,7 +230,7 @@ class HybridJoin(SemiStreamJoin):
                 yield from self._emitter.stage(self._queue, tuples[joined], run, page[joined], row[joined])
 
     def _finish(self, tuples: Int64s) -> Results:
-        """Let tuples go that have met all their pages."""
+        """Emit the final results of tuples that have met all their pages, and remove them."""
         if tuples.size == 0:
             return
         matched = self._queue.matched(tuples)
@@ -211,13 +239,13 @@ class HybridJoin(SemiStreamJoin):
         self._queue.remove(tuples)
 
     def _compact(self) -> Results:
-        """Give the memory of those that left back."""
+        """Release the memory of tuples that have left."""
         yield from self._emitter.emit(self._queue)
         for sizes in self._queue.compact():
             self._intake.release(sizes)
 
     def close(self) -> None:
-        """End the background reader and close files."""
+        """Stop the background reader and close the files."""
         self._reader.close()
 
 

@@ -1,4 +1,4 @@
-"""Which stream tuples wait for which pages of R: the hash table H of HYBRIDJOIN, for codes and for ranges of codes."""
+"""PageChains: stream tuples by the pages of R they wait for; the hash table H of HYBRIDJOIN, for codes and ranges."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from semistream.relation.format.page_table import PageTable
 
 
 class PageSpan(NamedTuple):
-    """Pages of R that follow one another in the order of codes: from ``begin`` to before ``end``."""
+    """Adjacent pages of R in code order, from ``begin`` up to, not including, ``end``."""
 
     begin: int
     end: int
 
 
 class Stretches(NamedTuple):
-    """Tuples, and for each the pages from ``first`` to before ``end``, all of which it needs and has not met."""
+    """Tuples, each with pages ``first`` up to, not including, ``end``, all of which it needs and has not met."""
 
     tuples: Int64s
     first: Int32s
@@ -40,7 +40,7 @@ class Stretches(NamedTuple):
 
 @dataclass(frozen=True)
 class PageNeeds:
-    """What tuples may need of R: ``ranges`` of codes or single ones, and ``several`` pages or one at most."""
+    """The needs of a join's tuples: ``ranges`` of codes or single codes, ``several`` pages each or at most one."""
 
     table: PageTable
     ranges: bool
@@ -48,40 +48,40 @@ class PageNeeds:
 
     @classmethod
     def of(cls, table: PageTable, *, single_codes: bool) -> PageNeeds:
-        """What tuples need that ask for one code each, or for a range; a single code may go over several pages too."""
+        """Derive the needs of tuples with single codes or ranges; a single code may span several pages too."""
         several = not single_codes or bool((table.first_code[1:] == table.last_code[:-1]).any())
         return cls(table, not single_codes, several)
 
     @property
     def base(self) -> int:
-        """The bucket of the first page (see `semistream.kernels.buckets`)."""
+        """Bucket of the first page (see `semistream.joins.hybrid.kernels`)."""
         return 1 << max(len(self.table) - 1, 0).bit_length() if self.several else 1
 
     @property
     def buckets(self) -> int:
-        """How many buckets there are."""
+        """Number of buckets."""
         return self.base + len(self.table)
 
     @property
     def page_bytes(self) -> int:
-        """Bytes of all that is kept by page."""
+        """Bytes of all per-page arrays."""
         pages = len(self.table)
         return 4 * (self.buckets + pages + 1 + (2 * pages if self.several else 0))
 
     @property
     def tuple_bytes(self) -> int:
-        """Bytes of all that is kept by tuple: its codes, the next one of its bucket, how many pages it misses."""
+        """Bytes kept per tuple: its codes, the next tuple in its bucket, the number of pages it misses."""
         return (16 if self.ranges else 8) + 4 + (4 if self.several else 0)
 
 
 class PageChains:
-    """Up to ``slots`` tuples by the pages that they need: HYBRID's multi-hash table H.
+    """Up to ``slots`` tuples by the pages they need: HYBRID's multi-hash table H.
 
-    The tuples of a page are had by walking chains, and hardly any that waits for other pages is touched. A tuple may
-    need any number of pages, and meets each once, in any order. For that no list is kept: as tuples are numbered in the
-    order in which they come, those that have met a page are those before the position at which the queue ended then.
+    Walking chains finds the tuples of a page and touches hardly any others. A tuple may need any number of pages and
+    meets each once, in any order. This needs no lists: tuples are numbered in order of arrival, so those that have met
+    a page are those before the end of the queue at that time.
 
-    ``waiting`` counts for each page the tuples that have yet to meet it.
+    ``waiting`` counts, for each page, the tuples that still have to meet it.
     """
 
     def __init__(self, slots: int, needs: PageNeeds, chunk_rows: int) -> None:
@@ -100,7 +100,7 @@ class PageChains:
         self._from, self._to = (np.empty(chunk_rows, np.int32) for _ in range(2))
 
     def admit(self, begin: int, ranges: CodeRanges, flags: Bytes) -> int:
-        """Take tuples from position ``begin`` on, of those that ``flags`` are of; gives how many need a page."""
+        """Add tuples from position ``begin`` on; return the number that need a page. ``flags`` is by position."""
         end = begin + ranges.low.size
         self._low[begin:end] = ranges.low
         if self._high is not self._low:
@@ -123,9 +123,9 @@ class PageChains:
         return needing
 
     def next_pages(self, flags: Bytes, oldest: int, end: int, meeting: PageSpan, most: int) -> PageSpan | None:
-        """Up to ``most`` pages that follow one another and that the oldest tuple has yet to meet.
+        """Return up to ``most`` adjacent pages that the oldest tuple still has to meet; None if there is none.
 
-        That is the first one from ``oldest`` on that does not leave with the pages that it is ``meeting`` now.
+        The oldest tuple is the first from ``oldest`` on that needs more than the pages it is ``meeting`` now.
         """
         first, stop = next_pages(
             self._first_code,
@@ -143,14 +143,14 @@ class PageChains:
         return PageSpan(first, stop) if first < stop else None
 
     def hopeless(self) -> Iterator[Int64s]:
-        """Take out the tuples that no page can serve; each chunk is valid until the next is asked for."""
+        """Remove and yield the tuples that no page can serve; each chunk is valid until the next one."""
         while found := unlink_hopeless(self._head, self._following, self._tuple):
             yield self._tuple[:found]
 
     def meet(self, pages: PageSpan) -> Iterator[Stretches]:
-        """The tuples that need some of ``pages`` and have not met them. Chunks are valid until the next is asked for.
+        """Yield the tuples that need some of ``pages`` and have not met them; each chunk is valid until the next one.
 
-        Those that miss no more page are taken out. `met` is to be told when all were met.
+        Tuples that then miss no page are removed from their chains. Call `met` after the last chunk.
         """
         cursor = np.array([0, self._base + pages.begin, -1, 0], np.int64)
         while cursor[0] >= 0:
@@ -174,24 +174,24 @@ class PageChains:
                 yield Stretches(self._tuple[:found], self._from[:found], self._to[:found])
 
     def met(self, pages: PageSpan, end: int) -> None:
-        """Say that all tuples up to position ``end`` have met these pages."""
+        """Record that all tuples up to position ``end`` have met these pages."""
         if self._met.size:
             self._met[pages.begin : pages.end] = end
 
     def through(self, stretches: Stretches) -> Int64s:
-        """The tuples, each once, that have met all their pages with these."""
+        """Return the tuples that have met all their pages with these stretches, each once."""
         if not self._missing.size:
             return stretches.tuples
         through: Int64s = stretches.tuples[self._missing[stretches.tuples] == 0]
-        once: Int64s = through[np.diff(through, append=-1) != 0]  # stretches of a tuple come one behind the other
+        once: Int64s = through[np.diff(through, append=-1) != 0]  # stretches of a tuple are adjacent
         return once
 
     def pairs(
         self, stretches: Stretches, run: PageRun, position: Int64s, page: Int32s, row: Int32s
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Pairs of a tuple and a row (page of the run, row) in its stretch whose code it asks for.
+        """Yield the pairs of a tuple and a row (page of the run, row) in its stretch with a code it asks for.
 
-        They come as many at a time as the arrays given can hold, and are valid until the next ones.
+        They come in pieces that fill the given arrays; a piece is valid until the next one.
         """
         cursor = np.array([0, -1, -1], np.int64)
         first_page = int(run.pages[0])
@@ -213,13 +213,13 @@ class PageChains:
                 yield position[:found], page[:found], row[:found]
 
     def renumber(self, flags: Bytes, end: int) -> None:
-        """Positions of tuples that have left are going to be given up: empty all chains, until `relink`."""
+        """Prepare to drop the positions of tuples that have left: empty all chains until `relink`."""
         if self._met.size:
-            renumber_met(flags, end, self._met, self._following)  # the chains are made anew anyway
+            renumber_met(flags, end, self._met, self._following)  # as scratch: `relink` rebuilds the chains
         self._head.fill(-1)
 
     def move(self, tuples: Int64s, begin: int) -> None:
-        """Give tuples the positions from ``begin`` on, which are before their own, or are them."""
+        """Move tuples to the positions from ``begin`` on, none of them after the old ones."""
         end = begin + tuples.size
         self._low[begin:end] = self._low[tuples]
         if self._high is not self._low:
@@ -228,7 +228,7 @@ class PageChains:
             self._missing[begin:end] = self._missing[tuples]
 
     def relink(self, flags: Bytes, end: int) -> None:
-        """Find the tuples up to position ``end`` again."""
+        """Rebuild the chains of the tuples up to position ``end``."""
         link_tuples(
             self._first_code,
             self._last_code,

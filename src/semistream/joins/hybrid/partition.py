@@ -1,4 +1,4 @@
-"""Which pages of R are read with those that a stream tuple needs."""
+"""Partitioner: the choice of pages to read along with those that a stream tuple needs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from semistream.relation.format.page_table import PageTable
 
 
 class Partitioner:
-    """Lays HYBRID's partition p around pages that must be read, as far as it pays: its v_P.
+    """Extends HYBRID's partition p around the pages to read, as far as it pays: its v_P.
 
-    The pages next to these are read with them if that serves more tuples for the time of the disk, which is taken to
-    read ``seek_bytes`` in the time of a seek. That maximises HYBRID's service rate (4) in each iteration, with the
-    tuples that really wait for each page instead of their expected number (2). A partition is one run of at most
-    ``run_bytes`` and ``run_pages``.
+    Neighbouring pages are read too if that serves more tuples per disk time, where a seek takes as long as reading
+    ``seek_bytes``. This maximises HYBRID's service rate (4) in each iteration, with the tuples actually waiting for
+    each page in place of their expected number (2). A partition is one run of at most ``run_bytes`` and ``run_pages``.
     """
 
     def __init__(self, table: PageTable, *, run_bytes: int, run_pages: int, seek_bytes: int) -> None:
@@ -26,9 +25,9 @@ class Partitioner:
         self._seek_bytes = seek_bytes
 
     def around(self, needed: PageSpan, waiting: Int32s) -> PageSpan:
-        """The partition for the pages ``needed``, or for the first of them if they are no single run.
+        """Return the partition for the pages ``needed``, or for their first run if they are more than one.
 
-        ``waiting`` counts the tuples that have yet to meet each page.
+        ``waiting`` counts the tuples that still have to meet each page.
         """
         table = self._table
         pages = np.arange(*needed)

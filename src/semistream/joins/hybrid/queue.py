@@ -1,4 +1,4 @@
-"""The queue of HYBRIDJOIN: stream tuples in their order of arrival, found by page of R, that leave from anywhere."""
+"""StreamQueue of HYBRIDJOIN: stream tuples in order of arrival, found by page of R, that leave from any position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semistream.joins.parts.packets import Packet, StreamPackets
 from semistream.kernels.array_types import Bools, Int64s
 from semistream.relation.format.row_sizes import carried_sizes
 
-_CHUNK_BYTES = 6 * 8  # of a tuple in a chunk: it and its pages, which are through, and its place while these leave
+_CHUNK_BYTES = 6 * 8  # per tuple of a chunk: its stretch, the finished tuples, and their place while they leave
 _MOST_CHUNK = 1 << 16
 _LEAST_CHUNK = 16
 _NO_PAGES = PageSpan(0, 0)
@@ -26,9 +26,9 @@ _NO_PAGES = PageSpan(0, 0)
 class StreamQueue(StreamPackets):
     """Up to ``slots`` stream tuples: HYBRID's queue Q with random deletion, over its multi-hash table H (``chains``).
 
-    Q is the order of positions. A tuple that leaves is taken out of its chain and flagged; what it held is given back
-    by `compact`, which moves the others together. That is worth its while when a share of the positions is vacant, so
-    it costs a constant time for each tuple that left.
+    Q is the order of positions. A tuple that leaves is removed from its chain and flagged; `compact` moves the others
+    together and releases its memory. If it is called only when a fixed share of the positions is vacant, it costs
+    constant time per tuple that left.
     """
 
     def __init__(self, slots: int, needs: PageNeeds, budget: MemoryBudget, packet_bytes: int) -> None:
@@ -38,36 +38,36 @@ class StreamQueue(StreamPackets):
         self.chains = PageChains(slots, needs, self.chunk_rows)
         self.live = 0
         self._flags = np.empty(slots, np.uint8)
-        self._oldest = 0  # no tuple before it is live
+        self._oldest = 0  # no tuple before this position is live
         self._end = 0
 
     @staticmethod
     def chunk_rows_of(slots: int) -> int:
-        """Tuples that are admitted at once, at most, if there are so many slots."""
+        """Return the most tuples admitted at once with ``slots`` slots."""
         return max(_LEAST_CHUNK, min(_MOST_CHUNK, slots // 8))
 
     @staticmethod
     def index_bytes(needs: PageNeeds, slots: int) -> int:
-        """Bytes to find ``slots`` tuples, and to have a chunk of them at hand, besides what is kept by page."""
+        """Return the bytes of the index of ``slots`` tuples and of a chunk of them, without the per-page arrays."""
         return slots * (needs.tuple_bytes + 1) + StreamQueue.chunk_rows_of(slots) * _CHUNK_BYTES
 
     @property
     def free(self) -> int:
-        """Positions that can be taken before the queue is compacted."""
+        """Free positions before the queue must be compacted."""
         return self.slots - self._end
 
     @property
     def vacant_share(self) -> float:
-        """Which share of the positions in use belongs to tuples that have left."""
+        """Share of the positions in use that belongs to tuples that have left."""
         return 1 - self.live / self._end if self._end else 0.0
 
     @property
     def pages_wanted(self) -> int:
-        """Pages that the tuples here have yet to meet."""
+        """Number of pages that tuples in the queue still have to meet."""
         return int(np.count_nonzero(self.chains.waiting))
 
     def admit(self, tuples: Admitted) -> int:
-        """Put tuples behind the others; gives how many of them some page may hold a partner of."""
+        """Append tuples; return the number of them that need a page."""
         first, rows = self._end, tuples.sizes.size
         self._end += rows
         self._flags[first : self._end] = 0
@@ -80,36 +80,36 @@ class StreamQueue(StreamPackets):
         return needing
 
     def next_pages(self, most: int, meeting: PageSpan | None = None) -> PageSpan | None:
-        """Up to ``most`` pages that the tuple that came first has yet to meet, of those that wait for any.
+        """Return up to ``most`` adjacent pages that the oldest waiting tuple still has to meet; None if there is none.
 
-        Tuples that have met all their pages with those that are ``meeting`` them are passed over.
+        Tuples that need no page beyond those they are ``meeting`` now are skipped.
         """
         self._oldest = first_live(self._flags, self._oldest, self._end)
         return self.chains.next_pages(self._flags, self._oldest, self._end, meeting or _NO_PAGES, most)
 
     def met(self, pages: PageSpan) -> None:
-        """Say that all tuples here have met these pages."""
+        """Record that all tuples in the queue have met these pages."""
         self.chains.met(pages, self._end)
 
     def mark(self, tuples: Int64s) -> None:
-        """Remember that these tuples met a partner."""
+        """Flag these tuples as matched."""
         self._flags[tuples] |= MATCHED
 
     def matched(self, tuples: Int64s) -> Bools:
-        """Which of these tuples met a partner."""
+        """Return the matched flags of these tuples."""
         matched: Bools = (self._flags[tuples] & MATCHED) != 0
         return matched
 
     def remove(self, tuples: Int64s) -> None:
-        """Let tuples that are in no chain any more leave. They can be taken from until the queue is compacted."""
+        """Remove tuples that are in no chain any more; `take` can read them until the queue is compacted."""
         self._flags[tuples] |= GONE
         self.live -= tuples.size
 
     def compact(self) -> Iterator[Int64s]:
-        """Move the tuples that are here together and drop the others; gives the sizes of those, some at a time.
+        """Move the live tuples together and drop the others, yielding the sizes of the dropped ones piece by piece.
 
-        Positions change, and it must be followed to its end. Packets are rewritten one after the other, so that it
-        needs the memory of two of them besides what the queue holds.
+        Positions change, and the iterator must be consumed to its end. Packets are rewritten one after the other, so
+        this needs the memory of two packets besides that of the queue.
         """
         packets, self.packets = self.packets, deque()
         self.chains.renumber(self._flags, self._end)
@@ -131,14 +131,14 @@ class StreamQueue(StreamPackets):
         self.chains.relink(self._flags, self._end)
 
     def _move(self, tuples: Int64s) -> None:
-        """Give tuples the next positions: these are before their own, or are them."""
+        """Move tuples to the next positions, none of them after the old ones."""
         end = self._end + tuples.size
         self.chains.move(tuples, self._end)
         self._flags[self._end : end] = self._flags[tuples]
         self._end = end
 
     def _rewrite(self, group: list[tuple[Packet, Int64s]], nbytes: int) -> Int64s:
-        """Make one packet of the rows that are kept of some; gives the sizes of the other rows."""
+        """Merge the kept rows of some packets into one packet; return the sizes of the dropped rows."""
         first = self.packets[-1].first + self.packets[-1].rows if self.packets else 0
         dropped = np.concatenate([np.delete(packet.sizes, kept) for packet, kept in group])
         if len(group) == 1 and dropped.size == 0:

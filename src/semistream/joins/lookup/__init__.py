@@ -1,1 +1,1 @@
-"""Look-up joins: an index probe per tuple, or all of R in memory. Baselines and last resorts."""
+"""Look-up joins: index nested loops, the papers' baseline, and a join that holds all of R in memory."""

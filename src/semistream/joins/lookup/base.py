@@ -1,4 +1,4 @@
-"""LookupJoin: stream tuples that are looked up together, in the order of their codes, in runs of R that hold them."""
+"""LookupJoin: the base of operators that look up groups of stream tuples, in the order of their codes, in runs of R."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from semistream.joins.parts.sorted_codes import SortedRanges
 from semistream.kernels.array_types import Int64s
 from semistream.relation import AnyRelation, PageRun
 
-_TUPLE_BYTES = 40  # a tuple's code, its place in the order of codes, its flag, while a step looks it up
-_RANGE_TUPLE_BYTES = 96  # the same with a range of codes
+_TUPLE_BYTES = 40  # per tuple during a look-up: its code, its place in the order of codes, its flag
+_RANGE_TUPLE_BYTES = 96  # the same for a range of codes
 
 
 class LookupJoin(SemiStreamJoin):
-    """Takes tuples in some at a time, and looks those of one admission up together.
+    """Base class of operators that admit tuples in groups and look up each group together.
 
-    A subclass says where the runs of R come from that hold what is asked for, and calls `_set_up` when it is arranged.
-    A condition must pin down R's key, to a value or to a range.
+    A subclass implements `_runs`, the source of R's pages, and calls `_set_up` in `arrange`. The condition must
+    restrict R's key to a value or a range.
     """
 
     needs_index: ClassVar[bool] = True
@@ -36,9 +36,9 @@ class LookupJoin(SemiStreamJoin):
 
     @abstractmethod
     def _runs(self, low: Int64s, furthest: Int64s) -> Iterator[PageRun]:
-        """The pages that hold any code asked for; a run is done with when the next one is asked for.
+        """Yield runs of all pages that hold a code looked for. A run is valid until the next one.
 
-        Ranges begin at the ascending ``low``; those up to one end at its ``furthest`` code or before.
+        Ranges start at ``low``, which ascends. ``furthest[i]`` is the greatest end of the ranges 0..i.
         """
 
     def _set_up(self, split: MemorySplit) -> None:
@@ -53,7 +53,7 @@ class LookupJoin(SemiStreamJoin):
         done = 0
         while done < batch.num_rows:
             room = self._split.slots - self.stats.rows_waiting
-            whole = min(self._split.admit_rows, batch.num_rows - done)  # few at a time would share fewer pages
+            whole = min(self._split.admit_rows, batch.num_rows - done)  # smaller groups would share fewer pages
             admitted = self._intake.admit(batch, done, room) if room >= whole or not self._waiting else None
             if admitted is None:
                 yield from self.turn()
@@ -64,7 +64,7 @@ class LookupJoin(SemiStreamJoin):
             done += admitted.sizes.size
 
     def turn(self) -> Results:
-        """Look up the tuples that have waited longest: those of one admission."""
+        """Look up the oldest waiting group of tuples."""
         if not self._waiting:
             return
         self.stats.steps += 1
@@ -87,7 +87,7 @@ class LookupJoin(SemiStreamJoin):
 
 
 class _BatchRows:
-    """The tuples of one admission, by row."""
+    """The tuples of one group, addressed by row number."""
 
     def __init__(self, tuples: Admitted) -> None:
         self._tuples = tuples
@@ -109,7 +109,7 @@ def split_lookup_memory(
     index_bytes: int = 0,
     shares: Shares | None = None,
 ) -> MemorySplit:
-    """How a memory is split for look-ups in one run at a time, beside ``index_bytes`` that are held of R."""
+    """Split a memory for look-ups in one run at a time, beside ``index_bytes`` that hold parts of R."""
     tuple_bytes = _TUPLE_BYTES if spec.condition.single_codes else _RANGE_TUPLE_BYTES
     return MemorySplit.of(
         memory,

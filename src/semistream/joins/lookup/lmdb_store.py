@@ -1,4 +1,4 @@
-"""R's pages as the leaves of an LMDB B+tree: what the papers' baseline keeps in Berkeley DB."""
+"""LmdbStore: R's pages as the leaves of an LMDB B+tree, in place of the Berkeley DB of the papers' baseline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semistream.relation import Relation
 from semistream.relation.format.manifest import lmdb_folder
 from semistream.storage.local_files import sync_folder
 
-# Leaves are in the order of their last codes: the first key that is not less than a code names its first page.
+# Leaves are ordered by their last codes, so the first key at or above a code names the first page that may hold it.
 _KEY = struct.Struct(">QQII")  # last code, first code (sign bit flipped, so that bytes sort as numbers), page, rows
 _SIGN = 1 << 63
 _PAGES_PER_COMMIT = 4096
@@ -25,10 +25,7 @@ _PAGES_PER_COMMIT = 4096
 
 @dataclass(frozen=True)
 class Leaf:
-    """A page of R in the tree: its segments of some column groups, views of the mapped file.
-
-    They are valid while the store is open.
-    """
+    """A page of R in the tree. ``segments`` of the column groups are views of the mapped file, valid while it is open."""
 
     page: int
     rows: int
@@ -38,17 +35,17 @@ class Leaf:
 
 
 class LmdbStore:
-    """An open B+tree over the pages of one version of R. Use `open_store`: LMDB opens a file once per process."""
+    """An open B+tree over the pages of one version of R. Use `open_store`: a process may open an LMDB file only once."""
 
     def __init__(self, path: Path, groups: int) -> None:
-        self._groups = groups  # column groups that the pages have
+        self._groups = groups  # number of column groups of a page
         self._environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, max_spare_txns=0)
         self._transaction = self._environment.begin(buffers=True)
 
     def leaves(self, code: int, groups: Sequence[int]) -> Iterator[Leaf]:
-        """Pages in order, from the first one that may hold ``code`` on, with their columns of some ``groups``.
+        """Yield pages in order from the first one that may hold ``code``, with the segments of some ``groups``.
 
-        One descent of the tree, then its leaves.
+        Descends the tree once, then walks its leaves.
         """
         with self._transaction.cursor() as cursor:
             found = cursor.set_range(_KEY.pack(code + _SIGN, 0, 0, 0))
@@ -67,12 +64,12 @@ _open_stores: WeakValueDictionary[Path, LmdbStore] = WeakValueDictionary()
 
 
 def has_store(relation: Relation) -> bool:
-    """Whether a relation's version has a tree already."""
+    """Return True if this version of the relation already has a tree."""
     return _path(relation).exists()
 
 
 def open_store(relation: Relation) -> LmdbStore:
-    """The tree of a relation's version, built beside it when it is first asked for."""
+    """Open the tree of a relation's version, and build it beside the relation on first use."""
     path = _path(relation)
     store = _open_stores.get(path)
     if store is None:
@@ -87,7 +84,7 @@ def _path(relation: Relation) -> Path:
 
 
 def _build(relation: Relation, path: Path) -> None:
-    """Copy all pages into a new tree: under a temporary name, then renamed."""
+    """Copy all pages into a new tree under a temporary name, then rename it."""
     path.parent.mkdir(exist_ok=True)
     temporary = path.with_name(f".{path.name}.building")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -117,7 +114,7 @@ def _pairs(relation: Relation) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _pack(segments: list[memoryview]) -> bytes:
-    """A page's segments one behind the other; if there are several, behind their lengths."""
+    """Concatenate the segments of a page; several segments are preceded by their lengths."""
     lengths = [len(segment) for segment in segments] if len(segments) > 1 else []
     return b"".join([struct.pack(f"={len(lengths)}q", *lengths), *segments])
 

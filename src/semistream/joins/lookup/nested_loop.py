@@ -1,7 +1,4 @@
-"""IndexNestedLoopJoin: the papers' baseline, each stream tuple looked up in a clustered B+tree of R.
-
-What looking up each tuple of the stream costs: index nested loops, the papers' baseline.
-"""
+"""IndexNestedLoopJoin: the papers' baseline, which looks up each stream tuple in a clustered B+tree of R; its model."""
 
 from __future__ import annotations
 
@@ -31,13 +28,11 @@ from semistream.relation.read.disk_costs import DiskCosts
 
 @dataclass(frozen=True)
 class NestedLoopModel:
-    """Index nested loops that look up to ``rows_at_once`` up together, in the order of their keys.
+    """Cost model of index nested loops that look up ``rows_at_once`` tuples together, in the order of their keys.
 
-    They meet the pages that hold what they ask for ``pages_at_once``, as many as there is room for.
-
-    Each page that any of them needs is read once, by a request of its own, unless the system's page cache has it: the
-    tree's file is mapped. The papers look up one tuple after the other, for which ``rows_at_once`` is 1: a seek and a
-    page for each.
+    Each page that a group needs is read once, by one request, unless the system's page cache has it, since the file of
+    the tree is mapped. Up to ``pages_at_once`` pages are joined together, as many as fit in the buffer. The papers look
+    up one tuple at a time: with ``rows_at_once`` = 1, each tuple costs a seek and a page.
     """
 
     rows_at_once: float = 1.0
@@ -47,7 +42,7 @@ class NestedLoopModel:
         require_numbers(self, "rows_at_once", "pages_at_once", least=1)
 
     def work(self, workload: Workload, costs: DiskCosts) -> Work:  # noqa: ARG002
-        """What each tuple takes of its look-up."""
+        """Return the work per tuple."""
         rows = served_at_once(self.rows_at_once, workload.batch_rows)
         asked = workload.frequencies.pages(workload.num_pages, rows)
         pages = asked / rows
@@ -66,13 +61,38 @@ class NestedLoopModel:
 
 
 class IndexNestedLoopJoin(LookupJoin):
-    """Index nested loops (MESH 1 and 5.1, there on Berkeley DB) on LMDB, built from the relation on first use.
+    """Index nested loops on LMDB: the papers' baseline (MESH 1 and 5.1, there on Berkeley DB).
 
-    The tuples of a step are looked up in the order of their codes, so that a page which several of them need is
-    descended to once; the papers look up one tuple after the other. Each page costs a random read, and no scan is
-    shared: this is what the other operators are measured against. LMDB maps its file, and the operating system holds
-    what it likes of it: that memory can be taken back at any time and is not charged to the budget, while every page is
-    copied into a buffer that is. A condition must pin down R's key, to a value or to a range.
+    The tree is built from the relation on first use. The tuples of a step are looked up in the order of their codes, so
+    that the tree is descended once for a page that several of them need; the papers look up one tuple at a time. Each
+    page costs a random read, and no scan is shared. The other operators are measured against this. The result is
+    exact.
+
+    LMDB maps its file. The operating system caches parts of it, but can reclaim that memory at any time, so it is not
+    charged to the budget. Every page is copied into a buffer, which is charged. The condition must restrict R's key to
+    a value or a range.
+
+    Parameters
+    ----------
+    relation : Relation
+        The relation R. Parquet is refused.
+    **arguments
+        Other parameters are those of `SemiStreamJoin`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semistream import Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rates = Relation.build(pa.table({"least": [1, 10], "rate": [9, 7]}), f"{folder}/r", key="least")
+    ...     orders = pa.record_batch({"amount": [5, 12]})
+    ...     with IndexNestedLoopJoin(rates, orders.schema, where="s.amount >= r.least", memory="1MB") as join:
+    ...         [row for batch in [*join.push(orders), *join.flush()] for row in batch.to_pylist()]
+    [{'amount': 5, 'least': 1, 'rate': 9}, {'amount': 12, 'least': 1, 'rate': 9}, ...]
+
+    References
+    ----------
+    MESH 1 and 5.1 (Index-Nested-Loops).
     """
 
     name = "nested_loop"
@@ -83,7 +103,7 @@ class IndexNestedLoopJoin(LookupJoin):
 
     @classmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget) -> NestedLoopModel:
-        """Look-ups of as many tuples at once as are taken in together."""
+        """Return the model with as many tuples and pages at once as fit in ``memory``."""
         relation = facts.relation
         split = _split_memory(memory, relation, facts.spec)
         fitting = split.run_bytes * relation.num_pages // max(relation.nbytes, 1)
@@ -102,19 +122,19 @@ class IndexNestedLoopJoin(LookupJoin):
         pages = self.relation.num_pages
         if not self.spec.condition.single_codes:
             return len(self._waiting) * pages
-        return sum(min(tuples.sizes.size, pages) for tuples in self._waiting)  # a page each, if they share none
+        return sum(min(tuples.sizes.size, pages) for tuples in self._waiting)  # at most one page per tuple
 
     def _runs(self, low: Int64s, furthest: Int64s) -> Iterator[PageRun]:
-        """As many pages at a time as the buffer takes."""
-        pages: list[tuple[Leaf, int]] = []  # and where they start in the buffer
+        """Yield runs of as many pages as fit in the buffer."""
+        pages: list[tuple[Leaf, int]] = []  # with their starts in the buffer
         used = 0
         position = 0
         while position < low.size:
             for leaf in self._leaves(int(low[position])):
-                # The first range that does not end before the page; if it begins behind the page, so do all after it.
+                # The first range that does not end before the page. If it starts after the page, so do all others.
                 position += int(np.searchsorted(furthest[position:], leaf.first_code, "left"))
                 if position == low.size or low[position] > leaf.last_code:
-                    break  # nothing is asked of this page: descend to the page of the next range
+                    break  # no range needs this page: descend to the page of the next range
                 nbytes = sum(map(len, leaf.segments))
                 if used + nbytes > self._split.run_bytes or len(pages) == self._split.run_pages:
                     yield self._run(pages)
@@ -134,11 +154,11 @@ class IndexNestedLoopJoin(LookupJoin):
 
     def _leaves(self, code: int) -> Iterator[Leaf]:
         if self._store is None:
-            raise InvalidArgument("the operator is closed; make a new one.")
+            raise InvalidArgument("the operator is closed; create a new one.")
         return self._store.leaves(code, self.relation.groups)
 
     def close(self) -> None:
-        """Let go of the tree; it is closed with the last operator that uses it."""
+        """Release the tree, which is closed with the last operator that uses it."""
         self._store = None
         super().close()
 

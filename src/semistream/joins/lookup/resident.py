@@ -1,7 +1,4 @@
-"""ResidentJoin: all of R in memory, for relations that fit the budget.
-
-What looking tuples up in an R that is in memory costs.
-"""
+"""ResidentJoin: holds all of R in memory, for relations that fit in the budget; and its cost model."""
 
 from __future__ import annotations
 
@@ -30,9 +27,9 @@ from semistream.relation.read.disk_costs import DiskCosts
 
 @dataclass(frozen=True)
 class ResidentModel:
-    """Look-ups of up to ``rows_at_once`` tuples together in an R that was read once: the disk takes no time.
+    """Cost model of look-ups of ``rows_at_once`` tuples together in an R held in memory, with no disk time.
 
-    No tuple waits for another, so that results come with the push that asks for them.
+    No tuple waits: each push returns its own results.
     """
 
     rows_at_once: float
@@ -41,7 +38,7 @@ class ResidentModel:
         require_numbers(self, "rows_at_once", least=1)
 
     def work(self, workload: Workload, costs: DiskCosts) -> Work:  # noqa: ARG002
-        """What each tuple takes of its look-up."""
+        """Return the work per tuple."""
         rows = served_at_once(self.rows_at_once, workload.batch_rows)
         return Work(
             seeks=0.0,
@@ -56,18 +53,29 @@ class ResidentModel:
         )
 
 
-_SHARES = Shares(admit=4, matches=8)  # what R leaves is for tuples: the more of them at once, the fewer steps
+_SHARES = Shares(admit=4, matches=8)  # the memory that R leaves is for tuples: larger groups take fewer steps
 
 
 class ResidentJoin(LookupJoin):
-    """Holds R's pages as they are on disk, of the column groups that the join needs, and looks every tuple up there.
+    """Join with all of R in memory, for small relations.
 
-    R is read once for each of its versions, when the first tuple comes. Each push is answered in itself: no tuple
-    waits, whatever the batches are. This is not of the papers, whose R is far larger than the memory; but of several
-    joins in a row some are with small relations (the stores and customers of a star schema), and a batch that a sweep
-    would read R for takes nothing but look-ups here. A memory in which R does not fit is refused, and so is a version
-    that has outgrown it. A condition must pin down R's key, to a value or to a range.
+    It holds R's pages as they are on disk, restricted to the column groups that the join reads. R is read once per
+    version, when the first tuple arrives. Each push returns all its results, and no tuple waits. The result is exact.
 
+    The papers' R is far larger than memory, so they have no such operator. But a chain of joins often includes small
+    relations, such as the stores and customers of a star schema. Where a sweep would read R for each batch, this join
+    only looks tuples up. It refuses a memory that R does not fit in, and a new version that has outgrown the memory.
+    The condition must restrict R's key to a value or a range.
+
+    Parameters
+    ----------
+    relation : Relation
+        The relation R. Parquet is refused.
+    **arguments
+        Other parameters are those of `SemiStreamJoin`.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from semistream import Relation
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -76,13 +84,17 @@ class ResidentJoin(LookupJoin):
     ...     with ResidentJoin(stores, sales.schema, on={"store": "id"}, memory="1MB") as join:
     ...         [batch.to_pydict() for batch in join.push(sales)]
     [{'store': [2, 2], 'city': ['Bonn', 'Bonn']}]
+
+    References
+    ----------
+    docs/operators.md.
     """
 
     name = "resident"
 
     @classmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget) -> ResidentModel:
-        """Look-ups of as many tuples at once as are taken in together."""
+        """Return the model with as many tuples at once as fit in ``memory`` beside R."""
         return ResidentModel(rows_at_once=_split_memory(memory, facts.relation, facts.spec).admit_rows)
 
     def arrange(self) -> None:
@@ -95,10 +107,10 @@ class ResidentJoin(LookupJoin):
         self.stats.cache_hits = self.stats.rows_done
 
     def pages_to_drain(self) -> int:
-        return 0  # nothing waits between two calls
+        return 0  # no tuple waits between two calls
 
     def _runs(self, low: Int64s, furthest: Int64s) -> Iterator[PageRun]:
-        """All of R; what is asked for is found there by binary search."""
+        """Yield all of R as one run, in which the codes are found by binary search."""
         del furthest
         if low.size and self.relation.num_pages:
             if self._run is None:
@@ -106,11 +118,11 @@ class ResidentJoin(LookupJoin):
             yield self._run
 
     def _read_whole(self) -> PageRun:
-        """All pages, in the order of their codes, one behind the other in a buffer."""
+        """Read all pages into one buffer, in the order of their codes."""
         relation, table = self.relation, self.relation.table
         nbytes = np.array([segment.nbytes for segment in table.segments], np.int64)
         ends = np.cumsum(nbytes.sum(axis=0))
-        starts = ends - np.cumsum(nbytes[::-1], axis=0)[::-1]  # a page's segments one behind the other
+        starts = ends - np.cumsum(nbytes[::-1], axis=0)[::-1]  # the segments of a page are adjacent
         buffer = allocate_buffer(buffer_bytes(relation.nbytes))
         order, run_bytes = table.scan_order(), self._split.run_bytes
         reader = relation.reader(run_bytes=run_bytes, disk=self._disk, buffers=1)
@@ -125,7 +137,7 @@ class ResidentJoin(LookupJoin):
         return PageRun(relation.layout, buffer, np.arange(len(table)), starts, table.rows, nbytes)
 
     def close(self) -> None:
-        """Let go of R's pages and files."""
+        """Release R's pages and close its files."""
         self._run = None
         super().close()
 

@@ -1,1 +1,1 @@
-"""Parts shared by the operators: intake, output, deadlines, order, statistics, budget split."""
+"""Parts shared by the operators: intake, output, deadlines, ordering, statistics, budget split."""

@@ -1,4 +1,4 @@
-"""When waiting tuples must be through, what that leaves for the work, and how late those were that were late."""
+"""Deadlines of waiting tuples: when each is due, how long a drain takes, and how late tuples were."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ Clock = Callable[[], float]
 Seconds = npt.NDArray[np.float64]
 
 DEADLINE_COLUMN = "_semistream_deadline"
-_TICK_S = 0.001  # deadlines are told apart by milliseconds,
-_MOST_TICKS = 512  # or by more, if they would be more than these
+_TICK_S = 0.001  # shortest tick: deadlines are rounded down to milliseconds
+_MOST_TICKS = 512  # ticks are made longer rather than exceed this number
 _TICK_BYTES = 48  # a tick and its rows, three times while they are merged
-_ROW_BYTES = 64  # of a row while its deadline is found and put among the others
+_ROW_BYTES = 64  # of a row while its deadline is computed and merged with the others
 _MOST_ROWS = 1 << 16
 _LEAST_ROWS = 16
 _FARTHEST = 2.0**62  # in ticks
-_KEPT = 16  # drains of each size
-_MARGIN = 1.25  # the next drain may be somewhat worse than the worst of them
+_KEPT = 16  # measured drains kept for each size
+_MARGIN = 1.25  # the next drain may be slower than the slowest of these
 
 
 @dataclass(frozen=True)
 class DeadlineRule:
-    """Which deadline a row has: ``seconds`` after it was pushed, or what a ``column`` says.
+    """The deadline of a row: ``seconds`` after its push, or the value of a ``column``.
 
-    A column of numbers says how many seconds after the push, one of timestamps the time itself, on a clock that counts
-    from 1970 (``time.time``). A row with a null there, or with a number that is not finite, has no deadline.
+    A numeric column holds seconds after the push; a timestamp column holds the time itself, on a clock that counts from
+    1970 (``time.time``). A row with a null or non-finite value has no deadline.
     """
 
     seconds: float | None
@@ -46,18 +46,18 @@ class DeadlineRule:
 
     @classmethod
     def of(cls, deadline_s: float | str | None, stream_schema: pa.Schema, clock: Clock) -> DeadlineRule | None:
-        """The rule as a user writes it: seconds, or a column's name."""
+        """Build a rule from the user's argument: seconds, or the name of a column; None for no deadlines."""
         if deadline_s is None:
             return None
         if isinstance(deadline_s, str):
             _require_deadline_column(deadline_s, stream_schema, clock)
             return cls(None, deadline_s)
         if not (math.isfinite(deadline_s) and deadline_s >= 0):
-            raise InvalidArgument(f"deadline_s is {deadline_s}; give seconds from 0 on, or the name of a column.")
+            raise InvalidArgument(f"deadline_s is {deadline_s}; give 0 or more seconds, or the name of a column.")
         return cls(float(deadline_s), None)
 
     def deadlines(self, batch: pa.RecordBatch, now_s: float) -> pa.Array:
-        """The time on the clock by which each row must be through; infinity if it has no deadline."""
+        """Return the clock time by which each row must be finished; infinity if it has no deadline."""
         if self.seconds is not None:
             return pa.array(np.full(batch.num_rows, now_s + self.seconds))
         column = batch.column(self.column)
@@ -78,23 +78,23 @@ def _require_deadline_column(name: str, stream_schema: pa.Schema, clock: Clock) 
         raise InvalidArgument(f"the deadline column {name!r} is {type_}; give seconds as a number, or a timestamp.")
     if t.is_timestamp(type_) and clock in (time.monotonic, time.perf_counter):
         raise InvalidArgument(
-            f"the deadline column {name!r} is {type_}, and {clock.__name__} does not count from 1970; "
+            f"the deadline column {name!r} is {type_}, but {clock.__name__} does not count from 1970; "
             "give clock=time.time."
         )
 
 
 class Lateness(NamedTuple):
-    """How many tuples were through after their deadline, and by how much the latest."""
+    """Number of tuples finished after their deadline, and the greatest delay in seconds."""
 
     late: int = 0
     worst_s: float = 0.0
 
 
 class Deadlines:
-    """The deadlines of the tuples that wait, in ticks, and the lateness of those that are through.
+    """The deadlines of waiting tuples, counted by tick, and the lateness of finished ones.
 
-    It takes no more than `memory_bytes`: with many different deadlines, ticks are made longer. As they are rounded
-    down, tuples are then thought to be due somewhat before they are.
+    It never exceeds `memory_bytes`: if there are too many distinct deadlines, ticks are made longer. Deadlines are
+    rounded down to ticks, so tuples may be treated as due slightly early, never late.
     """
 
     def __init__(self, rule: DeadlineRule, clock: Clock = time.monotonic) -> None:
@@ -105,22 +105,22 @@ class Deadlines:
 
     @staticmethod
     def rows_at_once(budget_bytes: int) -> int:
-        """Rows that `stamp` may be given at once in a budget of so many bytes."""
+        """Return the most rows to pass to `stamp` at once, in a budget of ``budget_bytes``."""
         return min(max(budget_bytes // 16 // _ROW_BYTES, _LEAST_ROWS), _MOST_ROWS)
 
     @staticmethod
     def memory_bytes(budget_bytes: int) -> int:
-        """Bytes it takes of a budget of so many."""
+        """Return the bytes that deadlines take of a budget of ``budget_bytes``."""
         return _MOST_TICKS * _TICK_BYTES + Deadlines.rows_at_once(budget_bytes) * _ROW_BYTES
 
     def forget(self) -> None:
-        """No tuple waits."""
-        self._length = 1  # of a tick, in the shortest ones
+        """Reset to no waiting tuples."""
+        self._length = 1  # of a tick, in multiples of the shortest
         self._ticks = np.empty(0, np.int64)  # ascending
-        self._rows = np.empty(0, np.int64)  # tuples that wait, by tick
+        self._rows = np.empty(0, np.int64)  # waiting tuples by tick
 
     def stamp(self, batch: pa.RecordBatch, pushed_s: float) -> pa.RecordBatch:
-        """Rows pushed at a time, with a column of their deadlines; from now on they wait."""
+        """Return the rows pushed at ``pushed_s`` with a column of their deadlines, and count them as waiting."""
         deadlines = self.rule.deadlines(batch, pushed_s)
         self._wait(deadlines.to_numpy())
         return batch.append_column(pa.field(DEADLINE_COLUMN, pa.float64(), nullable=False), deadlines)
@@ -137,7 +137,7 @@ class Deadlines:
             self._coarsen()
 
     def leave(self, deadlines: Seconds) -> None:
-        """Tuples with these deadlines are through now."""
+        """Record that tuples with these deadlines are finished now."""
         lateness = self.clock() - deadlines
         self.lateness = Lateness(
             self.lateness.late + int(np.count_nonzero(lateness > 0)),
@@ -148,23 +148,23 @@ class Deadlines:
 
     @property
     def earliest_s(self) -> float:
-        """The first deadline of a tuple that waits, or somewhat before it; infinity if none has one."""
+        """Earliest deadline of a waiting tuple, rounded down to a tick; infinity if none has a deadline."""
         waiting = np.flatnonzero(self._rows)
         return float(self._ticks[waiting[0]]) * self._length * _TICK_S if waiting.size else math.inf
 
     def _by_tick(self, deadlines: Seconds) -> tuple[Int64s, Int64s]:
-        """Deadlines in whole ticks, rounded down, and how many there are of each; those at infinity are left out."""
+        """Return the distinct deadlines in whole ticks, rounded down, and the count of each; infinity is left out."""
         ticks = np.floor(np.clip(deadlines[deadlines < math.inf] / _TICK_S, -_FARTHEST, _FARTHEST)).astype(np.int64)
         return _merged(ticks // self._length, np.ones(ticks.size, np.int64))
 
     def _coarsen(self) -> None:
-        """Make ticks twice as long."""
+        """Double the length of a tick."""
         self._length *= 2
         self._ticks, self._rows = _merged(self._ticks // 2, self._rows)
 
 
 def _merged(ticks: Int64s, rows: Int64s) -> tuple[Int64s, Int64s]:
-    """Each tick once, in ascending order, with all its rows; ticks without rows are left out."""
+    """Return the distinct ticks with rows, in ascending order, and the sum of each tick's rows."""
     ticks, rows = ticks[rows > 0], rows[rows > 0]
     ticks, place = np.unique(ticks, return_inverse=True)
     total = np.zeros(ticks.size, np.int64)
@@ -173,22 +173,23 @@ def _merged(ticks: Int64s, rows: Int64s) -> tuple[Int64s, Int64s]:
 
 
 class DrainCost:
-    """How long it takes to read and join a number of pages: the cost model of SSIJ IV-F.
+    """Expected time to read and join a number of pages: the cost model of SSIJ IV-F.
 
-    At first every page is taken to be a random read. Then the worst of the last drains of about as many pages counts,
-    by the page, and a margin; only of the last, so that a clock that jumped does no lasting harm.
+    Before any measurement, every page counts as a random read. After that, the estimate is the worst time per page of
+    the last drains of about as many pages, plus a margin. Older drains are forgotten, so a jump of the clock does no
+    lasting harm.
     """
 
     def __init__(self, costs: DiskCosts, page_bytes: float) -> None:
         self._page_s = costs.request_s(int(page_bytes), 1)
-        self._seen: dict[int, deque[float]] = {}  # seconds by the page
+        self._seen: dict[int, deque[float]] = {}  # seconds per page, by the bit length of the number of pages
 
     def measured(self, pages: int, seconds: float) -> None:
-        """Note that draining so many pages took so long."""
+        """Record that draining ``pages`` pages took ``seconds``."""
         if pages:
             self._seen.setdefault(pages.bit_length(), deque(maxlen=_KEPT)).append(max(seconds, 0.0) / pages)
 
     def expected_s(self, pages: int) -> float:
-        """Seconds to allow for so many pages."""
+        """Return the seconds to allow for ``pages`` pages."""
         seen = self._seen.get(pages.bit_length())
         return pages * (_MARGIN * max(seen) if seen else self._page_s)

@@ -1,4 +1,4 @@
-"""Builds result batches of bounded size, charged to the budget while they are made and handed out."""
+"""Emitter: builds result batches of bounded size, charged to the budget until they are consumed."""
 
 from __future__ import annotations
 
@@ -21,47 +21,47 @@ from semistream.relation.format.row_sizes import fixed_row_bytes, is_regular, ro
 from semistream.relation.read.row_gatherer import RowGatherer, row_bytes
 
 PairWatcher = Callable[[PageRun, Int32s, Int32s], None]
-"""Is told the run, and page and row of every pair whose code is asked for, before it is checked."""
+"""Called with a run and the page and row of each pair found in it."""
 
 
 class OutputSplit(Protocol):
-    """What an emitter has of the budget."""
+    """An emitter's parts of the budget."""
 
     @property
     def batch_bytes(self) -> int:
-        """Bytes of a batch of results."""
+        """Most bytes of a batch of results."""
 
     @property
     def check_bytes(self) -> int:
-        """Bytes of pairs that are checked together."""
+        """Most bytes of the pairs checked together."""
 
 
 class StreamRows(Protocol):
-    """Stream tuples in memory, named by position."""
+    """Stream tuples in memory, identified by position."""
 
     def take(self, positions: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
-        """Copies of some tuples, one array per column (all, or those asked for)."""
+        """Copy some tuples, one array per column; ``columns`` None means all."""
 
     def row_bytes(self, positions: Int64s) -> Int64s:
-        """Bytes that `take` needs for each of them."""
+        """Return the bytes that `take` needs for each tuple."""
 
 
 @runtime_checkable
 class ByteRows(StreamRows, Protocol):
-    """Stream tuples whose strings can be compared as they stand."""
+    """Stream tuples whose strings can be compared in place."""
 
     def same_bytes(
         self, i: int, positions: Int64s, run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
     ) -> Bools | None:
-        """For each pair, whether column ``i`` has the same bytes as a column of strings of R; None if all have."""
+        """Compare column ``i`` with a string column of R, pair by pair; return None if all pairs are equal."""
 
 
 class Emitter:
-    """Makes the results of one join, in batches of at most ``batch_bytes``, or of one row if that is larger.
+    """Builds the results of one join, in batches of at most ``batch_bytes``, or of a single wider row.
 
-    Pairs are staged run after run and come out when the staging is full or `emit` is called, so that many small runs
-    make few batches. What is staged is charged to the budget until the consumer has asked for more. ``cached`` tells,
-    for rows that are not R's pages but copies of some columns, where each column of R stands in them.
+    Pairs are staged run after run and come out when the staging is full or `emit` is called, so many small runs make
+    few batches. Staged bytes stay charged to the budget until the consumer asks for more. If rows come from copies of
+    some columns instead of R's pages, ``cached`` maps each column of R to its layout there.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Emitter:
         self._null_bytes = fixed_row_bytes(pa.schema([pa.field(c.name, c.type) for c in spec.payload]))
         self._regular_stream = is_regular(spec.stream_schema)
         self._regular_payload = all(c.kind in ("fixed", "bits") for c in spec.payload)
-        self._payload_bytes = sum(c.fixed_bytes for c in spec.payload)  # at least
+        self._payload_bytes = sum(c.fixed_bytes for c in spec.payload)  # without the bytes of strings
         self._least_row_bytes = _least_row_bytes(spec)
         self._capacity = self.capacity(spec, split)
         self._gatherer = RowGatherer(self._payload, self._capacity)
@@ -95,15 +95,15 @@ class Emitter:
 
     @staticmethod
     def capacity(spec: JoinSpec, split: OutputSplit) -> int:
-        """Results that a batch has, at most."""
+        """Return the most results in a batch."""
         return max(split.batch_bytes // _least_row_bytes(spec), 1)
 
     def verified(
         self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
     ) -> npt.NDArray[np.intp] | slice:
-        """Which candidate pairs belong to the join: all of them, unless the condition has something left to check.
+        """Return the candidate pairs that belong to the join: all, unless the condition has a check left.
 
-        What the check reads is gathered in pieces that fit the bytes reserved for it.
+        The values that the check reads are gathered in pieces that fit in the bytes reserved for it.
         """
         if self.watcher is not None:
             self.watcher(run, page, row)
@@ -137,7 +137,7 @@ class Emitter:
     def stage(
         self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s
     ) -> Iterator[pa.RecordBatch]:
-        """Take pairs of a stream tuple and an R-tuple; gives batches as the staging fills up."""
+        """Stage pairs of a stream tuple and an R-tuple, yielding batches as the staging fills up."""
         if not positions.size:
             return
         if self.joined_watcher is not None:
@@ -158,7 +158,7 @@ class Emitter:
             begin = end
 
     def _sizes(self, stream: StreamRows, positions: Int64s, run: PageRun, page: Int32s, row: Int32s) -> Int64s | int:
-        """Bytes of each pair, or of all if they are alike."""
+        """Return the bytes of each pair, or one number if all are equal."""
         if self._regular_payload and self._regular_stream:
             return self._least_row_bytes
         own = stream.row_bytes(positions)
@@ -167,9 +167,9 @@ class Emitter:
         return own + row_bytes(run, self._payload, page, row)
 
     def _fitting(self, sizes: Int64s | int, ends: Int64s | None, begin: int, end: int) -> tuple[int, int]:
-        """How far the staging takes pairs from ``begin`` on, and their bytes; ``ends`` is None if all are alike."""
+        """Return the end of the pairs from ``begin`` that fit, and their bytes; ``ends`` is None if all are equal."""
         room = self._batch_bytes - self._staged_bytes
-        least = 0 if self._positions else 1  # a single row goes out however large it is
+        least = 0 if self._positions else 1  # an empty staging takes one row of any size
         most = min(end - begin, self._capacity - self._gatherer.rows)
         if ends is None:
             rows = min(most, max(room // int(sizes), least))
@@ -180,7 +180,7 @@ class Emitter:
         return end, (int(ends[end - 1]) if end else 0) - before
 
     def emit(self, stream: StreamRows) -> Iterator[pa.RecordBatch]:
-        """Give out what is staged. It must be called before a staged tuple leaves ``stream``."""
+        """Yield the staged results; call it before a staged tuple leaves ``stream``."""
         if not self._positions:
             return
         positions = self._positions[0] if len(self._positions) == 1 else np.concatenate(self._positions)
@@ -191,8 +191,10 @@ class Emitter:
         self._staged_bytes = 0
 
     def finished(self, stream: StreamRows, batch: pa.RecordBatch, matched: Bools) -> Iterator[pa.RecordBatch]:
-        """What is given out of stream tuples that have met all of R, after all that is staged: the unmatched of a left
-        or anti join, the matched of a semi join. Nulls stand in the relation's columns, if they come out.
+        """Yield the staged results, then the unpaired results of stream tuples that have met all of R.
+
+        These are the unmatched tuples of a left or anti join, and the matched tuples of a semi join. In a left join the
+        relation's columns are null.
         """
         yield from self.emit(stream)
         rows = self._alone(matched)
@@ -200,14 +202,14 @@ class Emitter:
             yield from self._unpaired(rows, row_sizes(batch)[rows], lambda some: batch.take(pa.array(some)).columns)
 
     def finished_tuples(self, stream: StreamRows, positions: Int64s, matched: Bools) -> Iterator[pa.RecordBatch]:
-        """Like `finished`, of tuples that stand anywhere; what is staged stays so if none of them comes out."""
+        """Do as `finished` for tuples at any positions; keep the staged results if no tuple comes out unpaired."""
         positions = positions[self._alone(matched)]
         if positions.size:
             yield from self.emit(stream)
             yield from self._unpaired(positions, stream.row_bytes(positions), stream.take)
 
     def _alone(self, matched: Bools) -> npt.NDArray[np.intp]:
-        """Which finished tuples come out without a partner."""
+        """Return the finished tuples that come out unpaired."""
         if self._spec.how == "inner":
             return np.empty(0, np.intp)
         return np.flatnonzero(matched if self._spec.how == "semi" else ~matched)
@@ -224,5 +226,5 @@ class Emitter:
 
 
 def _least_row_bytes(spec: JoinSpec) -> int:
-    """Bytes of a result, but for what its strings have."""
+    """Return the bytes of a result, without those of its strings."""
     return spec.row_bytes + sum(column.fixed_bytes for column in spec.payload)

@@ -1,4 +1,4 @@
-"""Takes stream tuples into an operator as far as its budget allows, and lets them go again."""
+"""Intake: admits stream tuples to an operator as its budget allows, and releases them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHARGE = "stream tuples"
 
 @dataclass(frozen=True)
 class Admitted:
-    """Tuples that were taken in: the rows, their bytes, and the codes that they ask R for."""
+    """Admitted tuples: their rows, the bytes of each, and the codes they ask R for."""
 
     batch: pa.RecordBatch
     sizes: Int64s
@@ -28,9 +28,9 @@ class Admitted:
 
 
 class Taken(NamedTuple):
-    """Rows that were taken, their bytes, and what was charged for each; None if nothing was.
+    """Rows taken, the bytes of each, and the bytes charged for each (None if nothing was charged).
 
-    What rows of nested values take depends on whether any row beside them is null, so it is not worked out again.
+    The charges are kept because the size of a nested value depends on nulls in the rows beside it.
     """
 
     batch: pa.RecordBatch
@@ -39,10 +39,10 @@ class Taken(NamedTuple):
 
 
 class Intake:
-    """Charges stream tuples to the budget when they come and releases them when they leave.
+    """Charges stream tuples to the budget when they come, and releases the charge when they leave.
 
-    ``keeps_batches`` says whether the operator holds on to the rows as they are given to it, and does not copy them,
-    ``columns`` which are charged here, if not all.
+    With ``keeps_batches`` the operator holds on to the batches it is given instead of copying their rows. ``columns``
+    lists the columns to charge, None for all.
     """
 
     def __init__(
@@ -61,27 +61,28 @@ class Intake:
         self._budget = budget
         self._admit_rows = split.admit_rows
         self._payload_bytes = split.payload_bytes
-        self.held_bytes = 0  # of all tuples that are in
+        self.held_bytes = 0  # charged bytes of all admitted tuples
 
     def resize(self, *, admit_rows: int, payload_bytes: int) -> None:
-        """From now on take up to ``admit_rows`` at once and ``payload_bytes`` in all; what is in already stays in."""
+        """Set new limits: ``admit_rows`` at once and ``payload_bytes`` in total; tuples already admitted stay."""
         self._admit_rows = admit_rows
         self._payload_bytes = payload_bytes
 
     def admit(self, batch: pa.RecordBatch, start: int, room: int, most_bytes: int | None = None) -> Admitted | None:
-        """Take up to ``room`` tuples from row ``start`` on; None when none fits now. A row too wide is refused.
+        """Admit up to ``room`` tuples from row ``start`` on; return None if none fits now.
 
-        If ``most_bytes`` is given they have no more bytes than that, unless there is only one.
+        A row too wide for the budget raises `BudgetError`. With ``most_bytes`` the tuples have at most these bytes,
+        unless it is a single one.
         """
         taken = self.take(batch, start, room, most_bytes)
         return None if taken is None else Admitted(taken.batch, taken.sizes, self.ranges(taken.batch))
 
     def ranges(self, batch: pa.RecordBatch) -> CodeRanges:
-        """The codes that tuples ask R for; any thread may find them out."""
+        """Return the codes that tuples ask R for; any thread may call this."""
         return self._condition.ranges(batch)
 
     def take(self, batch: pa.RecordBatch, start: int, room: int, most_bytes: int | None = None) -> Taken | None:
-        """Like `admit`, but without the codes that the rows ask for."""
+        """Take tuples like `admit`, without computing their codes."""
         room = min(room, self._admit_rows)
         if room <= 0:
             return None
@@ -101,25 +102,25 @@ class Intake:
         self._budget.charge(_CHARGE, taken)
         self.held_bytes += taken
         if self._keeps_batches and piece.get_total_buffer_size() > 2 * piece.nbytes:
-            piece = _own_copy(piece)  # else a few rows would keep all of a large batch in memory
+            piece = _own_copy(piece)  # otherwise a few rows would keep a large batch in memory
         return Taken(piece, sizes[:fits], charged[:fits])
 
     def require_narrow(self, batch: pa.RecordBatch) -> None:
-        """Refuse a batch with a row that is too wide."""
+        """Raise `BudgetError` if a row of the batch is too wide for the budget."""
         self._split.require_narrow(widest(row_sizes(batch)), self._budget)
 
     def _charged(self, batch: pa.RecordBatch, sizes: Int64s) -> Int64s | None:
-        """What is charged of rows that have so many bytes; None if it is nothing."""
+        """Return the bytes to charge for each row; None if nothing is charged."""
         if self._columns is None:
             return sizes
         return row_sizes(batch.select(self._columns)) if self._columns else None
 
     def release(self, sizes: Int64s) -> None:
-        """Let tuples of these sizes go."""
+        """Release tuples of these sizes."""
         self.give_back(int(sizes.sum()))
 
     def give_back(self, nbytes: int) -> None:
-        """Let tuples go that were charged with so much."""
+        """Release tuples charged with ``nbytes``."""
         self._budget.release(_CHARGE, nbytes)
         self.held_bytes -= nbytes
 

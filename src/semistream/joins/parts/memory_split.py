@@ -1,4 +1,4 @@
-"""How an operator splits its budget over index, page buffers, matches, stream tuples and output."""
+"""MemorySplit: an operator's budget, split over index, page buffers, matches, stream tuples and output."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from semistream.relation import AnyRelation, RunReader
 from semistream.relation.null_keys import MOST_ROWS
 
 _RUN_BYTES = 4 << 20
-_STAGING_BYTES = 8 << 20  # kept free for output, so that single rows may be as wide; a 16th of a large budget
-_BATCH_BYTES = 1 << 20  # of a batch of results: who takes it apart row by row wants it in its cache
-_MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are ordered and verified
+_STAGING_BYTES = 8 << 20  # kept free for output, so that a single row may be this wide; 1/16 of a large budget
+_BATCH_BYTES = 1 << 20  # most bytes of a result batch: a consumer that reads it by row wants it in the CPU cache
+_MATCH_BYTES = 64  # a pair of tuple and row, its size, and its place while pairs are sorted and verified
 _LEAST_MATCHES = 64
 LEAST_SLOTS = 16
 _MOST_SLOTS = 1 << 32
-_CHECK_BYTES = 4 << 20  # of the values of pairs that are checked together; a 16th of a large budget
-ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and place in the order while it is admitted
-_ADMIT_RANGE_BYTES = 128  # the same with a range, and the bounds that it is made of
-_GROWTH = 16  # what checks and payload get for each part more
+_CHECK_BYTES = 4 << 20  # values of the pairs checked together; 1/16 of a large budget
+ADMIT_ROW_BYTES = 48  # a tuple's code, mask, size, number and sort position while it is admitted
+_ADMIT_RANGE_BYTES = 128  # the same for a range, with the bounds it is computed from
+_GROWTH = 16  # bytes of memory to add for each byte more of checks and payload
 
 
 @dataclass(frozen=True)
 class Shares:
-    """How large some parts of a budget are: one part in so many of it, or of what is to spare."""
+    """Sizes of some parts, as divisors of the budget or of its spare bytes: 12 means one twelfth."""
 
     run: int = 12
     most_run_bytes: int = _RUN_BYTES
     matches: int = 12
-    staging: int = 16  # if that is more than enough for wide rows,
-    least_staging: int = 6  # else this
+    staging: int = 16  # of a large budget
+    least_staging: int = 6  # of a small one, where `_STAGING_BYTES` would be more than this share
     admit: int = 16
-    admit_bytes: int | None = None  # for each tuple that is admitted, if it is not what it mostly takes
+    admit_bytes: int | None = None  # bytes per admitted tuple, if not `admit_row_bytes`
 
 
 @dataclass(frozen=True)
 class MemorySplit:
-    """The parts of a budget, in bytes and in what they hold. Together they never exceed it.
+    """The parts of a budget, in bytes and in items; together they never exceed it.
 
     A run of pages has at most ``run_bytes`` and ``run_pages``. ``slots`` bounds the stream tuples held,
-    ``payload_bytes`` their bytes, ``admit_rows`` how many are taken at once. Results come out in batches of about
-    ``batch_bytes``, and in single rows of up to ``staging_bytes``. ``widest_row`` bounds a row of R: it
-    cannot be wider than the largest page. Pairs are checked in pieces of ``check_bytes``, which are enough for a pair
-    with a stream row of up to ``widest_checked`` (None: of any width).
+    ``payload_bytes`` their bytes, and ``admit_rows`` the tuples admitted at once. Results come out in batches of about
+    ``batch_bytes``, or as single rows of up to ``staging_bytes``. ``widest_row`` bounds a row of R, which is no wider
+    than the largest page. Pairs are checked in pieces of ``check_bytes``, enough for a pair with a stream row of up to
+    ``widest_checked`` bytes (None: any width).
     """
 
     run_bytes: int
@@ -79,12 +79,12 @@ class MemorySplit:
         decoding_bytes: int = 0,
         shares: Shares | None = None,
     ) -> MemorySplit:
-        """Split ``budget`` and charge all that is allocated up front; too small a budget is refused.
+        """Split ``budget`` and charge everything allocated up front; raise `BudgetError` if it is too small.
 
-        ``index_bytes`` is what the operator holds of R's index, ``slots_bytes(n)`` what it needs to find n stream
-        tuples, ``run_buffers`` how many runs of pages it holds at once, ``run_pages`` the size of a run if it is fixed,
-        ``largest_page`` that of pages which are not in R's page table, ``decoding_bytes`` what decoding takes.
-        ``shares`` says how large some parts are.
+        ``index_bytes`` is the size of the operator's index of R, and ``slots_bytes(n)`` that of its index of n stream
+        tuples. It holds ``run_buffers`` runs of pages at once, of ``run_pages`` pages if that is fixed.
+        ``largest_page`` bounds the bytes of pages not in R's page table, and ``decoding_bytes`` is needed for decoding.
+        ``shares`` sets the size of some parts.
         """
         shares = shares or Shares()
         condition = spec.condition
@@ -149,24 +149,24 @@ class MemorySplit:
         )
 
     def require_narrow(self, row_bytes: int, budget: MemoryBudget) -> None:
-        """Refuse a stream row that is too wide to be held and given out."""
+        """Raise `BudgetError` if a stream row is too wide to be held and emitted."""
         most, growth = min(self.payload_bytes, self.staging_bytes - self.widest_row), self.growth
         if self.widest_checked is not None:
             most, growth = min(most, self.widest_checked), 2 * growth  # a check takes twice the row
         if row_bytes > most:
-            least = budget.limit + growth * (row_bytes - most)  # staging, checks and payload each get at least that
+            least = budget.limit + growth * (row_bytes - most)  # enough for staging, checks and payload
             raise BudgetError(
-                f"a stream row of {row_bytes} bytes does not fit a budget of {budget.limit} bytes, which has room for "
-                f"rows of up to {most}. Raise memory to {least} bytes.",
+                f"a stream row of {row_bytes} bytes does not fit in a budget of {budget.limit} bytes, which has room "
+                f"for rows of up to {most}. Raise memory to {least} bytes.",
                 least_bytes=least,
             )
 
 
 def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_bytes: int) -> tuple[int | None, int]:
-    """Bytes of R's part in a check if the stream's part varies (None: it does not), and the least for checks.
+    """Return the bytes of R's part in a check (None if the stream's part has a fixed size), and the least for checks.
 
-    That is enough for a pair of the widest row of R and a stream tuple of ``wide_tuple`` bytes, and for some pairs of
-    ordinary ones at a time.
+    The least suffices for a pair of R's widest row and a stream tuple of ``wide_tuple`` bytes, and for several pairs of
+    ordinary size at a time.
     """
     if check is None:
         return None, 0
@@ -178,28 +178,28 @@ def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_byt
 
 
 def most_run_rows(relation: AnyRelation, run_bytes: int) -> int:
-    """Rows that a run of pages, or a page of rows with null keys, can have."""
+    """Return the most rows in a run of pages or in a page of rows with null keys."""
     clustered = relation.most_rows(run_bytes)
     return max(clustered, MOST_ROWS) if relation.null_key_rows else clustered
 
 
 def _run_pages(run_bytes: int, largest: int) -> int:
-    """Pages that a run may have: twice as many as there would be if all were as large as the largest."""
+    """Return the most pages in a run: twice as many as if all were as large as the largest, plus one."""
     return 2 * run_bytes // max(largest, 1) + 1
 
 
 def page_overhead(relation: AnyRelation) -> int:
-    """Bytes of what is noted of a page in memory: where its segments and their buffers stand."""
+    """Return the bookkeeping bytes of a page in memory: the positions of its segments and buffers."""
     return 8 * relation.layout.num_buffers + 48 + 16 * relation.segments
 
 
 def admit_row_bytes(spec: JoinSpec) -> int:
-    """Bytes that it takes to admit a stream tuple, besides its own."""
+    """Return the bytes needed to admit a stream tuple, besides its own."""
     return ADMIT_ROW_BYTES if spec.condition.single_codes else _ADMIT_RANGE_BYTES
 
 
 def _most(room: int, cost: Callable[[int], int]) -> int:
-    """The most slots whose cost fits ``room``: costs grow nearly in proportion, so a few guesses find it."""
+    """Return the most slots whose cost fits in ``room``; costs are nearly linear, so a few guesses find it."""
     low, high = LEAST_SLOTS, _MOST_SLOTS
     fits, over = cost(low), cost(high)
     if over <= room or fits > room:

@@ -1,4 +1,4 @@
-"""The options of operators: their names, and checks of their values that need no operator."""
+"""Checks of operator options: names and values, without building an operator."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from semistream.errors import InvalidArgument
 
 Check = Callable[[str, Any], None]
-"""Refuses a bad value of the option it is told the name of."""
+"""Called with an option's name and value; raises `InvalidArgument` if the value is bad."""
 
 
 def anything(option: str, value: Any) -> None:
-    """Accept every value; the operator checks it itself."""
+    """Accept every value; the operator itself checks it."""
 
 
 def at_least(least: int) -> Check:
-    """Accept None and numbers from ``least`` on.
+    """Return a check that accepts None and numbers of at least ``least``.
 
     >>> at_least(1)("pages_per_step", 4)
     >>> at_least(1)("pages_per_step", 0)
@@ -32,13 +32,13 @@ def at_least(least: int) -> Check:
 
 
 def positive(option: str, value: Any) -> None:
-    """Accept numbers above 0."""
+    """Accept numbers greater than 0."""
     if not value > 0:
         raise InvalidArgument(f"{option} is {value}; it must be more than 0.")
 
 
 def one_of(*names: str) -> Check:
-    """Accept some words."""
+    """Return a check that accepts the given names."""
 
     def check(option: str, value: Any) -> None:
         if value not in names:
@@ -48,7 +48,7 @@ def one_of(*names: str) -> Check:
 
 
 def require_options(operator: str, known: Mapping[str, Check], options: Mapping[str, Any]) -> None:
-    """Refuse options that an operator does not have, naming those it has, and bad values of those it has."""
+    """Raise `InvalidArgument` for unknown options, listing the known ones, and for bad values."""
     for name, value in options.items():
         if name not in known:
             raise InvalidArgument(f"operator {operator!r} has no option {name!r}; it has {', '.join(known)}.")

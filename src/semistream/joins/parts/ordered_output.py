@@ -1,4 +1,4 @@
-"""Results in the order of the stream (MESH 3.4)."""
+"""OrderedOutput: results in the order of the stream (MESH 3.4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from semistream.relation.format.row_sizes import row_sizes
 
 NUMBER_COLUMN = "_semistream_number"
 _CHARGE = "ordered output"
-_COPIES = 3  # of held results: as they came, put together, and what it takes to put them in order
+_COPIES = 3  # of held results: as they came, concatenated, and sorted
 _NUMBER_BYTES = 8
 _BATCH_BYTES = 1 << 20
 
@@ -22,15 +22,15 @@ Join = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
 
 class OrderedOutput:
-    """Holds the results of a group of tuples until all of them are through, and gives them out in stream order.
+    """Holds the results of a group of tuples until the whole group is joined, and yields them in stream order.
 
-    The tuples of a batch are numbered and joined group by group, each to its end. As many as possible make a group: if
-    the results of one outgrow ``budget``, they are dropped and half as many are tried; while they take less than a
-    third of it, twice as many are tried next. The results of a single tuple have no order among themselves and are not
-    held. So any join comes out in order within the memory, at the price of a pass over R for every group, and of a
-    flush for every batch: push large ones.
+    The tuples of a batch are numbered and joined group by group, each group to its end. Groups are as large as
+    possible: if a group's results outgrow ``budget``, they are dropped and half as many tuples are tried; while they
+    take less than a third of it, the next group is twice as large. The results of a single tuple have no order among
+    themselves and are not held. Any join can thus be ordered within its memory, at the price of a pass over R per group
+    and a flush per batch: push large batches.
 
-    ``join`` joins tuples to their end, and ``forget`` says that those joined last will be joined again.
+    ``join`` joins tuples to their end. ``forget`` is called when the tuples joined last will be joined again.
     """
 
     def __init__(self, budget: MemoryBudget, join: Join, forget: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class OrderedOutput:
         self._group_rows = self._most_rows
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The results of a batch, in the order of its rows."""
+        """Yield the results of a batch in the order of its rows."""
         done = 0
         while done < batch.num_rows:
             group = _numbered(batch.slice(done, self._group_rows))
@@ -59,7 +59,7 @@ class OrderedOutput:
             done += group.num_rows
 
     def _hold(self, group: pa.RecordBatch) -> list[pa.RecordBatch] | None:
-        """All results of a group; None if they are too many, and then the group is joined in vain."""
+        """Return all results of a group, or None if they exceed the budget; the group must then be joined again."""
         held: list[pa.RecordBatch] | None = []
         total = 0
         for result in self._join(group):

@@ -1,4 +1,4 @@
-"""Stream tuples in memory, in the packets they came in."""
+"""Stream tuples in memory, in the packets in which they came."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SMALL_PACKET = 4096
 class Packet:
     """Stream tuples that came together: MESH's ``w`` pointers in Q, and the tuples themselves.
 
-    ``first`` is the position of its first tuple. Where packets leave as a whole, ``entered`` says when they came and
-    ``matchable`` how many of their tuples can be found.
+    ``first`` is the position of the first tuple. In operators whose packets leave as a whole, ``entered`` is the time
+    of entry, and ``matchable`` the number of tuples that can match.
     """
 
     batch: pa.RecordBatch
@@ -32,12 +32,12 @@ class Packet:
 
     @property
     def rows(self) -> int:
-        """Tuples in the packet."""
+        """Number of tuples in the packet."""
         return self.sizes.size
 
 
 class StreamPackets:
-    """Packets of tuples one behind the other; a tuple is named by its position, which ascends from packet to packet.
+    """A queue of packets; a tuple is identified by its position, which ascends from packet to packet.
 
     Small packets are merged, up to ``packet_bytes``.
     """
@@ -48,7 +48,7 @@ class StreamPackets:
         self._budget = budget
 
     def take(self, positions: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
-        """Copies of some tuples."""
+        """Copy the given columns of some tuples, by default all columns."""
         order, parts = self._parts(positions)
         taken = [
             (packet.batch if columns is None else packet.batch.select(columns)).take(pa.array(rows))
@@ -61,7 +61,7 @@ class StreamPackets:
         return list(pa.concat_batches(taken).take(pa.array(back)).columns)
 
     def row_bytes(self, positions: Int64s) -> Int64s:
-        """Bytes of some tuples."""
+        """Return the bytes of each of some tuples."""
         order, parts = self._parts(positions)
         if order is None:
             packet, rows = parts[0]
@@ -71,7 +71,7 @@ class StreamPackets:
         return sizes
 
     def _parts(self, tuples: Int64s) -> tuple[npt.NDArray[np.intp] | None, list[tuple[Packet, Int64s]]]:
-        """Tuples as rows of packets, and the order in which they stand there (None: as they were given)."""
+        """Group tuples by packet; return the sort order (None: unchanged), and each packet with its rows."""
         if len(self.packets) == 1:
             return None, [(self.packets[0], tuples - self.packets[0].first)]
         firsts = np.array([packet.first for packet in self.packets], np.int64)
@@ -86,7 +86,7 @@ class StreamPackets:
         ]
 
     def _merge_small_packets(self) -> None:
-        """Join neighbours that came in the same iteration, smaller ones first: single rows become few packets."""
+        """Merge the last packets while they entered together and are small, so that single rows make few packets."""
         while len(self.packets) > 1:
             last, before = self.packets[-1], self.packets[-2]
             if before.entered != last.entered or before.rows > min(2 * last.rows, _SMALL_PACKET):

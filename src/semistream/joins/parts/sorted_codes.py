@@ -1,4 +1,4 @@
-"""SortedRanges: the codes that stream tuples ask for, in order, to be matched with runs of R."""
+"""SortedRanges: the codes that stream tuples ask for, sorted, to match with runs of R."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from semistream.keys import CodeRanges
 
 @dataclass(frozen=True)
 class SortedRanges:
-    """Ranges of codes in ascending order, and the numbers of the tuples that ask for them.
+    """Ranges of codes in ascending order, and the tuples that ask for them.
 
-    Where each tuple asks for one code, ``low`` is all there is. Else ranges go from ``low`` to ``high``, in the order
-    of both, and ``reach`` is the greatest ``high`` so far: it ascends too, so that the first range that can touch a
-    page is found by binary search, as MESH 3.4 proposes ("the buffered stream tuples may be kept ordered").
+    If each tuple asks for a single code, only ``low`` is set. Otherwise ranges go from ``low`` to ``high``, sorted by
+    both, and ``reach`` is the running maximum of ``high``. It ascends too, so a binary search finds the first range
+    that can touch a page, as MESH 3.4 proposes ("the buffered stream tuples may be kept ordered").
     """
 
     low: Int64s
@@ -30,7 +30,7 @@ class SortedRanges:
 
     @classmethod
     def of(cls, ranges: CodeRanges, tuples: Int64s) -> SortedRanges:
-        """The ranges of tuples that can match, in order."""
+        """Sort the ranges of the tuples that can match."""
         low, high = ranges.low, ranges.high
         if ranges.possible is not None:
             low, tuples = low[ranges.possible], tuples[ranges.possible]
@@ -47,28 +47,28 @@ class SortedRanges:
 
     @staticmethod
     def entry_bytes(single_codes: bool) -> int:
-        """Bytes of a range and its tuple."""
+        """Return the bytes of one range with its tuple."""
         return 2 * 8 if single_codes else 4 * 8
 
     @property
     def size(self) -> int:
-        """How many ranges there are."""
+        """Number of ranges."""
         return self.low.size
 
     @property
     def furthest(self) -> Int64s:
-        """The greatest code that the ranges up to each one ask for; it ascends."""
+        """Greatest code of the ranges up to each one, in ascending order."""
         return self.low if self.reach is None else self.reach
 
     def merged(self, other: SortedRanges) -> SortedRanges:
-        """These ranges and others, in order."""
+        """Merge with other ranges, in order."""
         if self.high is None or other.high is None:
             return SortedRanges(*merge_sorted(self.low, self.tuples, other.low, other.tuples))
         low, high, tuples = merge_ranges(self.low, self.high, self.tuples, other.low, other.high, other.tuples)
         return self._reaching(low, high, tuples)
 
     def kept(self, chosen: Bools) -> SortedRanges:
-        """Some of the ranges."""
+        """Return the ranges chosen by a mask."""
         if self.high is None:
             return SortedRanges(self.low[chosen], self.tuples[chosen])
         return self._reaching(self.low[chosen], self.high[chosen], self.tuples[chosen])
@@ -76,9 +76,9 @@ class SortedRanges:
     def matches(
         self, codes: RunCodes, position: Int64s, page: Int32s, row: Int32s
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Pairs of a tuple and a row (page, row) of the run whose code it asks for.
+        """Yield the pairs of a tuple and a row (page, row) of the run with a code it asks for.
 
-        They come as many at a time as the arrays given can hold, and are valid until the next ones.
+        They come in pieces that fill the given arrays; a piece is valid until the next one.
         """
         cursor = np.array([0, -1, -1], np.int64)
         while cursor[0] < codes.rows.size:

@@ -1,4 +1,4 @@
-"""What a join phase of SSIJ reads: the worst case of SSIJ V, and the expected one, which the paper lacks."""
+"""What a join phase of SSIJ is expected to read; the paper has its worst case alone (SSIJ V)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class IndexModel:
     """SSIJ that looks ``input_rows`` up at once (IB_thresh), has a join phase when ``stream_rows`` wait (SB_thresh),
     keeps ``cached_pages`` of R (CR) and reads up to ``run_bytes`` and ``run_pages`` (maxScan) in a sequence.
 
-    The worst case of SSIJ V has pages that lie as far apart as can be, and a cache that answers nothing. The paper
-    leaves out what a distribution of keys makes of it. If the pages that are cached are those asked for most, their
-    share of the stream is answered at once. The others fill the stream buffer, and ask for as many different pages as
-    their distribution says, which lie anywhere.
+    The worst case of SSIJ V (``experiments/published/ssij.py``) has pages that lie as far apart as can be, and a cache
+    that answers nothing. The paper leaves out what a distribution of keys makes of it. If the pages that are cached are
+    those asked for most, their share of the stream is answered at once. The others fill the stream buffer, and ask for
+    as many different pages as their distribution says, which lie anywhere.
     """
 
     input_rows: float
@@ -54,17 +54,6 @@ class IndexModel:
             hits=hits,
             packets=1 / self.input_rows,
         )
-
-    def worst_rate(self, workload: Workload, costs: DiskCosts) -> float:
-        """WCThr of SSIJ V, tuples per second: no tuple is answered by the cache, each needs a block of its own, and
-        these lie as far apart as can be.
-
-        Then it is best to read each by a seek, or all of R in scans of maxScan blocks. V has as many tuples wait as
-        an online phase may leave (Tup(SB)): those of the threshold, and those of one input buffer.
-        """
-        tuples, pages = self.stream_rows + self.input_rows, workload.num_pages
-        scan_s = costs.request_s(pages * workload.page_bytes, pages, requests=pages / self.run_pages)
-        return max(1 / costs.request_s(workload.page_bytes, 1), tuples / scan_s)
 
     def _reads(self, workload: Workload, costs: DiskCosts, wanted: float) -> ExpectedReads:
         return expected_reads(

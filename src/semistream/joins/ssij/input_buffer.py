@@ -1,4 +1,4 @@
-"""The input buffer of SSIJ: stream tuples that came and were not looked up yet."""
+"""Input buffer of SSIJ: stream tuples not looked up yet."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from semistream.kernels.array_types import Bools, Int64s
 from semistream.keys import CodeRanges
 from semistream.relation.format.row_sizes import carried_sizes
 
-_CODE_BYTES = 8 + 1 + 1 + 72  # a tuple's code and flags; in an online phase, the codes in order, twice, and outcomes
-_RANGE_BYTES = 2 * 8 + 1 + 1 + 136  # the same with a range
+_CODE_BYTES = 8 + 1 + 1 + 72  # a tuple's code and two flags; in an online phase, sorted codes twice and outcomes
+_RANGE_BYTES = 2 * 8 + 1 + 1 + 136  # the same for a range
 
 
 class InputBuffer(StreamPackets):
-    """Up to ``slots`` tuples (IB of SSIJ IV-A). An online phase takes all of them; positions count from zero again.
+    """A buffer of up to ``slots`` tuples (IB of SSIJ IV-A), which an online phase empties; then positions restart at 0.
 
-    ``single_codes`` says whether each tuple asks for one code, and not for a range.
+    With ``single_codes`` each tuple asks for one code, otherwise for a range.
     """
 
     def __init__(self, slots: int, budget: MemoryBudget, packet_bytes: int, *, single_codes: bool) -> None:
@@ -36,11 +36,11 @@ class InputBuffer(StreamPackets):
 
     @staticmethod
     def index_bytes(slots: int, *, single_codes: bool) -> int:
-        """Bytes of the arrays for ``slots`` tuples, and of those that an online phase makes of them."""
+        """Return the bytes of the arrays for ``slots`` tuples, including those that an online phase allocates."""
         return slots * (_CODE_BYTES if single_codes else _RANGE_BYTES)
 
     def append(self, tuples: Admitted) -> None:
-        """Put tuples behind the others."""
+        """Append tuples."""
         some = slice(self.rows, self.rows + tuples.sizes.size)
         self._low[some] = tuples.ranges.low
         if self._high is not None:
@@ -52,7 +52,7 @@ class InputBuffer(StreamPackets):
         self._merge_small_packets()
 
     def in_order(self) -> SortedRanges:
-        """What the tuples that can match ask for, in the order of codes (Algorithm 1, line 1)."""
+        """Return the codes that matchable tuples ask for, sorted (Algorithm 1, line 1)."""
         ranges = self._ranges(slice(0, self.rows), self._possible[: self.rows])
         return SortedRanges.of(ranges, np.arange(self.rows))
 
@@ -60,17 +60,17 @@ class InputBuffer(StreamPackets):
         return CodeRanges(self._low[some], None if self._high is None else self._high[some], possible)
 
     def mark(self, positions: Int64s) -> None:
-        """Remember that these tuples met a partner."""
+        """Flag these tuples as matched."""
         self._matched[positions] = True
 
     def matched(self, positions: Int64s) -> Bools:
-        """Which of these tuples met a partner."""
+        """Return the matched flags of these tuples."""
         return self._matched[positions]
 
     def drain(self, stay: Bools) -> Iterator[tuple[Admitted | None, Int64s]]:
-        """Empty the buffer, packet by packet: gives the tuples to ``stay`` in memory, if any, and the others' sizes.
+        """Empty the buffer packet by packet; yield the tuples that ``stay`` in memory, or None, and the others' sizes.
 
-        It takes the memory of one packet more, in which the tuples that stay stand alone.
+        This needs the memory of one more packet, for a copy of the tuples that stay.
         """
         while self.packets:
             packet = self.packets.popleft()

@@ -1,7 +1,4 @@
-"""Look stream tuples up in the page table, and tell those whose pages are all in memory from those that must wait.
-
-Choose which pages stay in memory, and copy them there.
-"""
+"""Kernels of SSIJ: look up stream tuples in the page table, choose the pages to cache, and copy them."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +7,9 @@ from numba import njit
 from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
 from semistream.kernels.search import find_from
 
-NOWHERE = 0  # no page may hold a partner
-CACHED = 1  # all pages that may hold one are in memory
-WAITS = 2  # one of them is not
+NOWHERE = 0  # no page may hold a match
+CACHED = 1  # all pages that may hold a match are in memory
+WAITS = 2  # at least one of them is not
 
 
 @njit(cache=True, nogil=True)
@@ -26,12 +23,12 @@ def look_up(
     met: Int32s,
     outcome: npt.NDArray[np.int8],
 ) -> int:
-    """For each tuple, which asks for the codes from ``low`` to ``high``, what can be done with it now (SSIJ IV-B).
+    """Set the ``outcome`` of each tuple, which asks for codes ``low`` to ``high``; return the newly awaited pages.
 
-    ``low`` ascends, and so do the pages with ``first_code`` and ``last_code``: one walk over both serves all tuples.
-    ``frame_of[page]`` is negative for a page that is not in memory. A tuple whose pages are all there is counted in
-    ``met`` by their frames, one that must wait in ``waiting`` by its pages, those in memory too: it is joined with all
-    of them later, and with none now. Gives how many pages came to be waited for that were not before.
+    ``low`` ascends, and so do the pages' ``first_code`` and ``last_code``, so one walk over both serves all tuples.
+    ``frame_of[page]`` is negative for a page not in memory. A tuple whose pages are all in memory is counted in
+    ``met`` for each of their frames. A tuple that must wait is counted in ``waiting`` for each of its pages, also those
+    in memory: it is joined with all of them later, and with none now (SSIJ IV-B).
     """
     pages = first_code.size
     page = 0
@@ -59,7 +56,7 @@ def look_up(
 
 @njit(cache=True, nogil=True)
 def next_wanted(waiting: Int32s, begin: int, out: npt.NDArray[np.intp]) -> int:
-    """The pages from ``begin`` on that some tuple waits for, as many as ``out`` holds; gives how many these are."""
+    """Write the pages from ``begin`` on that tuples wait for, as many as ``out`` holds; return their number."""
     found = 0
     for page in range(begin, waiting.size):
         if waiting[page] > 0:
@@ -77,7 +74,7 @@ def _cost(nbytes: int, block: int, least: int, overhead: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _cost_above(worth: Int32s, cut: int, nbytes: Int64s, block: int, least: int, overhead: int) -> int:
-    """What all pages worth more than ``cut`` cost."""
+    """Return the total cost of the pages worth more than ``cut``."""
     total = 0
     for page in range(worth.size):
         if worth[page] > cut:
@@ -98,10 +95,9 @@ def choose_kept(
 ) -> None:
     """Set ``kept`` for the pages of the greatest ``worth`` that together cost no more than ``capacity``.
 
-    Pages with a negative worth do not take part. A page costs its bytes in whole blocks, at least ``least``, and
-    ``overhead``. Of pages that are worth the same and do not all fit, those in memory (``frame_of`` is not negative)
-    come first, then those with lower numbers, as far as they fit. It takes no memory: the worth from which on all pages
-    fit is found by bisection.
+    Pages with a negative worth are ignored. A page costs its bytes in whole blocks, at least ``least``, plus
+    ``overhead``. If pages of equal worth do not all fit, those in memory (``frame_of`` not negative) come first, then
+    those with lower numbers. Bisection finds the worth from which all pages fit, so the kernel allocates nothing.
     """
     low, high = np.int64(-1), np.int64(worth.max()) if worth.size else np.int64(-1)
     while low < high:
@@ -128,7 +124,7 @@ def choose_kept(
 def copy_pages(
     source: Bytes, starts: Int64s, nbytes: npt.NDArray[np.int64], target: Bytes, target_starts: Int64s
 ) -> None:
-    """Copy ranges of one buffer into another."""
+    """Copy byte ranges of one buffer into another."""
     for i in range(starts.size):
         begin, end = starts[i], starts[i] + nbytes[i]
         target[target_starts[i] : target_starts[i] + nbytes[i]] = source[begin:end]

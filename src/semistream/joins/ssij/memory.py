@@ -1,4 +1,4 @@
-"""How SSIJ lays out its memory: what is fixed, and the pool that stream and cached pages share."""
+"""Memory layout of SSIJ: the fixed parts, and the pool shared by stream tuples and cached pages."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from semistream.joins.ssij.page_cache import PageCache
 from semistream.relation import PageSlots, Relation
 from semistream.relation.read.read_plan import plan_memory_bytes
 
-RUN_BUFFERS = 3  # sequences: the one that is joined, the next, and one that is being read
+RUN_BUFFERS = 3  # sequences held: the one being joined, the next, and one being read
 
 _MOST_INPUT = 250_000  # SSIJ, Table II
 _MOST_STREAM = 1_000_000
 _MOST_STREAM_IF_SCARCE = 400_000
-_SCARCE = 0.01  # of R
+_SCARCE = 0.01  # share of R up to which memory is scarce
 _MOST_PACKET_BYTES = 32 << 20
-_PLANNED_PAGE_BYTES = plan_memory_bytes(1) // 2 + 2 * 8  # and the wanted pages, before and after
+_PLANNED_PAGE_BYTES = plan_memory_bytes(1) // 2 + 2 * 8  # plus the wanted pages, before and after planning
 _LEAST_PLANNED = 16
-_FLAG_BYTES = 1  # of a tuple in the stream buffer: whether it met a partner
+_FLAG_BYTES = 1  # of a tuple in the stream buffer: its matched flag
 
 
 @dataclass(frozen=True)
 class IndexMemory:
-    """The parts of SSIJ's memory (IV-A), of which all but ``pool`` are charged.
+    """The parts of SSIJ's memory (IV-A); all but ``pool`` are charged to the budget.
 
-    ``pool`` bytes are for whoever needs them: tuples in the input buffer and in the stream buffer, each with its bytes
-    and ``tuple_bytes`` for finding it, and cached pages. Up to ``input_rows`` (IB_thresh) are looked up at once, and
-    ``stream_rows`` (SB_thresh) that wait start a join phase, which plans for up to ``planned_pages`` at once.
-    ``stream_slots`` bounds the tuples in the stream buffer; ``packet_bytes`` those that are moved there together.
+    The ``pool`` is shared by cached pages and the tuples in the input and stream buffers, each with its own bytes and
+    ``tuple_bytes`` of index. Up to ``input_rows`` (IB_thresh) tuples are looked up at once. ``stream_rows`` (SB_thresh)
+    waiting tuples start a join phase, which plans up to ``planned_pages`` at once. ``stream_slots`` bounds the tuples
+    in the stream buffer, and ``packet_bytes`` the bytes moved there together.
     """
 
     split: MemorySplit
@@ -55,15 +55,17 @@ class IndexMemory:
         stream_threshold: int | None,
         pages_per_read: int | None,
     ) -> IndexMemory:
-        """Lay out ``budget``, of which nothing may be in use. What is not given is derived from it: the stream buffer
-        may come to take half of the pool, the input buffer an eighth, up to the values of SSIJ's Table II.
+        """Lay out ``budget``, which must be unused.
+
+        Thresholds that are None are derived from it: the stream buffer may take half of the pool and the input buffer
+        an eighth, up to the values of SSIJ's Table II.
         """
         pages = relation.num_pages
         single = spec.condition.single_codes
         tuple_bytes = StreamWindow.index_bytes(1, single_codes=single) - _FLAG_BYTES
         input_bytes = InputBuffer.index_bytes(1, single_codes=single)
         slot_bytes = input_bytes + tuple_bytes + _FLAG_BYTES
-        # Numbering the places of pages takes memory once, which then serves the cache's arrays.
+        # `PageSlots` needs temporary memory, which the cache's arrays use afterwards.
         page_bytes = max(PageSlots.memory_bytes(pages), 4 * pages + PageCache.page_index_bytes(pages))
         split = MemorySplit.of(
             budget,
@@ -75,7 +77,7 @@ class IndexMemory:
             run_buffers=RUN_BUFFERS,
             run_pages=pages_per_read,
         )
-        budget.recharge("stream index", 0)  # it is charged by the tuple
+        budget.recharge("stream index", 0)  # charged per tuple instead
         pool = budget.free - split.staging_bytes
         row_bytes = tuple_bytes + spec.expected_row_bytes
         input_cost = row_bytes + input_bytes + admit_row_bytes(spec)
@@ -104,5 +106,5 @@ class IndexMemory:
         )
 
     def waiting_bytes(self, row_bytes: int) -> int:
-        """What the stream takes of the pool when a join phase begins, if a tuple has so many bytes."""
+        """Return the bytes of the pool that the stream takes as a join phase begins, with tuples of ``row_bytes``."""
         return min(self.stream_rows + self.input_rows, self.stream_slots) * (self.tuple_bytes + row_bytes)

@@ -1,4 +1,4 @@
-"""SemiStreamingIndexJoin: SSIJ, which caches R's most useful pages and reads the others for many tuples at once."""
+"""SemiStreamingIndexJoin (SSIJ): caches the most useful pages of R and reads the others for many tuples at once."""
 
 from __future__ import annotations
 
@@ -46,44 +46,77 @@ FindPairs = Callable[[RunCodes, Int64s, Int32s, Int32s], Iterator[tuple[Int64s, 
 
 
 class SemiStreamingIndexJoin(SemiStreamJoin):
-    """SSIJ (SSIJ III, IV): hot pages of R stay in memory, tuples that need others wait, and are served by one plan.
+    """SSIJ: hot pages of R stay in memory; tuples that need other pages wait and share one read plan.
 
-    Tuples gather in an input buffer (pending phase). An online phase looks a batch of them up in R's index and joins
-    those whose pages are cached; the others go to the stream buffer. When enough wait there, a join phase reads the
-    pages they need, each once, by the cheapest plan of seeks and sequential reads, joins them, and keeps those of the
+    Tuples gather in an input buffer (pending phase). An online phase looks them up in R's index and joins those whose
+    pages are cached; the others move to the stream buffer. When enough tuples wait there, a join phase reads the pages
+    they need, each once, by the cheapest plan of seeks and sequential reads. It joins them and keeps the pages of the
     greatest utility in memory. The result is exact. Conditions may be ranges of R's key; a tuple then needs all pages
     in its range.
 
     =====================  ===================================================================================
     SSIJ                   here
     =====================  ===================================================================================
-    DR, its index          ``relation`` and its page table, which is in memory
+    DR, its index          ``relation`` and its page table, held in memory
     IB, IB_thresh          `InputBuffer`, ``input_threshold`` tuples
     SB, SB_thresh          `StreamWindow`, ``stream_threshold`` tuples
-    II                     the codes of SB in their order, over the page table: the tuples that wait for a page
-                           are those in its range of codes. ``PageCache.waiting`` has the lengths of the lists.
+    II                     the sorted codes of SB, over the page table: the tuples waiting for a page are those
+                           in its code range. ``PageCache.waiting`` has the lengths of the lists.
     CR, utility counters   `PageCache`
-    M                      ``memory``. Index, page buffers and output take fixed parts; all the rest is one pool
-                           for IB, SB and CR (`IndexMemory`): what the stream needs it takes from the cache
-    P_u, RP                the pages with ``waiting`` tuples that are not cached, and their ``plan``
+    M                      ``memory``. Index, page buffers and output take fixed parts; the rest is one pool for
+                           IB, SB and CR (`IndexMemory`), in which the stream displaces cached pages
+    P_u, RP                the uncached pages with ``waiting`` tuples, and their ``plan``
     S, T                   the costs of the disk
-    maxScan                ``pages_per_read``, by default up to 4 MB of them
+    maxScan                ``pages_per_read``
     =====================  ===================================================================================
 
-    ``plan`` is "optimal" or "greedy" (SSIJ IV-D), ``cache_policy`` "utility" or "lru", to compare with (VI-D). By
-    default the thresholds are those of Table II, or less if the stream would take more than its share of the memory:
-    half of the pool for SB, an eighth for IB. Memory that runs short starts the phases earlier.
+    The operator departs from the paper in four points:
 
-    Where it departs from the paper:
+    - Algorithm 1 joins a tuple that needs several pages with the cached ones at once (lines 3-4) and with the others
+      later (13-15). A page cached or evicted in between would be met twice or not at all. Here such a tuple waits as a
+      whole if any page is missing, and the join phase joins it with all its pages, cached or read.
+    - Pages are read into separate buffers, and those to keep are copied into the cache. A sequence therefore evicts
+      nothing, and ToRemove is evicted before the reading instead of bit by bit (Algorithm 2, lines 5-7).
+    - The caller drives the operator: no tuple comes during a join phase, so ToKeep is not revised in it (IV-C).
+    - One plan covers all of P_u, unless a sixteenth of the pool cannot hold it. Then consecutive stretches of R are
+      planned one by one, each at the cost of at most one more seek per file.
 
-    - Algorithm 1 joins a tuple that needs several pages with those that are cached at once (lines 3-4), and later with
-      the others (13-15). If a page came or went in between it would be met twice or not at all, so here such a tuple
-      waits as a whole if any page is missing: the join phase joins it with all its pages, cached or read.
-    - Pages are read into buffers of their own, and those to keep are copied into the cache. So a sequence evicts
-      nothing, and ToRemove goes before the reading instead of bit by bit (Algorithm 2, lines 5-7).
-    - An operator is driven: no tuple comes during a join phase, and ToKeep need not be revised in it (IV-C).
-    - A plan is made for all of P_u, unless a sixteenth of the pool cannot hold it: then for stretches of R one after
-      the other, each of which costs a seek more per file at most.
+    Parameters
+    ----------
+    relation : Relation
+        R, stored as pages clustered by key. Plain Parquet is refused.
+    stream : pa.Schema or JoinSpec
+        Columns of the stream.
+    input_threshold : int, optional
+        IB_thresh, tuples that start an online phase. Default: 250,000 (Table II), at most an eighth of the pool.
+    stream_threshold : int, optional
+        SB_thresh, waiting tuples that start a join phase. Default: 1,000,000, or 400,000 if memory is at most 1% of R
+        (Table II), and at most half of the pool. If memory runs short, phases start earlier.
+    pages_per_read : int, optional
+        maxScan, most pages in one sequential read. Default: as many as fit in up to 4 MiB.
+    plan : {"optimal", "greedy"}
+        Read plan of a join phase (SSIJ IV-D).
+    cache_policy : {"utility", "lru"}
+        Rule for the pages to keep: SSIJ's utility, or least recently used for comparison (VI-D).
+
+    Other parameters are those of `SemiStreamJoin`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semistream import Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     stores = Relation.build(pa.table({"id": [1, 2], "city": ["Athens", "Bonn"]}), f"{folder}/r", key="id")
+    ...     sales = pa.record_batch({"store": [2, 3, 2]})
+    ...     with SemiStreamingIndexJoin(stores, sales.schema, on={"store": "id"}, memory="1MB") as join:
+    ...         first = [*join.push(sales), *join.flush()]  # reads the page and caches it
+    ...         again = [*join.push(sales), *join.flush()]
+    ...         again[0].to_pydict(), join.stats.pages_read, join.stats.cache_hits
+    ({'store': [2, 2], 'city': ['Bonn', 'Bonn']}, 1, 2)
+
+    References
+    ----------
+    SSIJ III, IV: Algorithms 1 and 2, Table II.
     """
 
     name = "index"
@@ -117,12 +150,12 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         self._policy: Replacement = POLICIES[cache_policy]()
         self._thresholds = thresholds
         self._plans_greedily = plan == "greedy"
-        self._carried: PageCache | None = None  # what is cached stays so when the join is arranged anew
+        self._carried: PageCache | None = None  # cached pages survive a new arrangement of the join
         super().__init__(relation, stream, **arguments)
 
     @classmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget) -> IndexModel:
-        """SSIJ whose cache has what the pool leaves when a join phase begins: what it keeps is chosen then."""
+        """Return the cost model; its cache has the part of the pool that is free as a join phase begins and chooses."""
         relation, spec = facts.relation, facts.spec
         assert isinstance(relation, Relation)
         layout = IndexMemory.of(
@@ -142,7 +175,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         self._slots = PageSlots.of(relation.table)
         self._cache = self._carried = self._arrange_cache(memory.pool)
         self._pool = memory.pool - self._cache.frame_index_bytes
-        # A tuple must find room when it is alone, however wide.
+        # A single tuple must fit, however wide.
         split = replace(memory.split, payload_bytes=self._pool - memory.tuple_bytes)
         self._layout, self._split = memory, split
         single = self.spec.condition.single_codes
@@ -153,13 +186,13 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         self._intake = Intake(self.spec, split, budget)
         self._position = np.empty(split.matches, np.int64)
         self._page, self._row = (np.empty(split.matches, np.int32) for _ in range(2))
-        self._awaited = 0  # pages that tuples in the stream buffer need
+        self._awaited = 0  # pages needed by the tuples in the stream buffer
 
     def _arrange_cache(self, pool: int) -> PageCache:
-        """The cache with the pages that this version still has, as far as there is room, or a new one."""
+        """Return the previous cache with the pages that this version still has and memory allows, or a new one."""
         relation, budget, cache = self.relation, self._memory, self._carried
         if cache is None or not cache.suits(relation, pool):
-            self._carried = None  # before there is another
+            self._carried = None  # free it before allocating another
             cache = PageCache(relation, pool, budget, self._policy)
         cache.budget = budget
         budget.charge("page index", cache.frame_index_bytes)
@@ -171,16 +204,16 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
 
     @property
     def input_threshold(self) -> int:
-        """IB_thresh: tuples that start an online phase."""
+        """Tuples that start an online phase (IB_thresh)."""
         return self._layout.input_rows
 
     @property
     def stream_threshold(self) -> int:
-        """SB_thresh: waiting tuples that start a join phase."""
+        """Waiting tuples that start a join phase (SB_thresh)."""
         return self._layout.stream_rows
 
     def pages_to_drain(self) -> int:
-        """Pages to read: those awaited, and those of tuples that were not looked up yet, of a single code one each."""
+        """Return the awaited pages plus one for each tuple not looked up yet; all of R if such a tuple has a range."""
         pages = self.relation.num_pages
         if self._input.rows and not self.spec.condition.single_codes:
             return pages
@@ -197,7 +230,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         yield from self._due_phases()
 
     def _due_phases(self) -> Results:
-        """The phases that the thresholds ask for."""
+        """Run phases as long as a threshold is reached."""
         while True:
             if self._window.held >= self.stream_threshold:
                 yield from self._join_phase()
@@ -207,14 +240,14 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
                 return
 
     def turn(self) -> Results:
-        """One phase, whether a threshold is reached or not."""
+        """Run one phase, even if no threshold is reached."""
         if self._input.rows:
             yield from self._online_phase()
         elif self._window.held:
             yield from self._join_phase()
 
     def _admit(self, batch: pa.RecordBatch, start: int) -> int:
-        """Take as many tuples as the input buffer and the pool have room for; cached pages make way (SSIJ IV-C)."""
+        """Admit as many tuples as fit in the input buffer and the pool, evicting cached pages for them (SSIJ IV-C)."""
         rows = min(self._input.slots - self._input.rows, self._split.admit_rows)
         sizes = row_sizes(batch.slice(start, rows))
         self._split.require_narrow(int(sizes.max()), self._memory)
@@ -234,7 +267,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
 
     @property
     def _stream_bytes(self) -> int:
-        """What the stream takes of the pool."""
+        """Bytes of the pool that the stream takes."""
         return self._intake.held_bytes + (self._input.rows + self._window.held) * self._layout.tuple_bytes
 
     def _release(self, sizes: Int64s) -> None:
@@ -242,7 +275,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         self._memory.release(_STREAM_INDEX, sizes.size * self._layout.tuple_bytes)
 
     def _online_phase(self) -> Results:
-        """Algorithm 1: look up what has come, and join what needs no page from disk."""
+        """Look up the input buffer, and join the tuples that need no page from disk (Algorithm 1)."""
         self.stats.steps += 1
         cache, table = self._cache, self.relation.table
         asked = self._input.in_order()
@@ -262,7 +295,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         yield from self._empty_input(wait)
 
     def _empty_input(self, wait: Bools) -> Results:
-        """Move the tuples that have to ``wait`` to the stream buffer, and let the others go."""
+        """Move the tuples that must ``wait`` to the stream buffer, and finish the others."""
         gone = np.flatnonzero(~wait)
         if gone.size:
             matched = self._input.matched(gone)
@@ -275,7 +308,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
             self._release(sizes)
 
     def _join_phase(self) -> Results:
-        """Algorithm 2: join all tuples that wait with their pages, and keep the pages of the greatest utility."""
+        """Join all waiting tuples with their pages, and keep the pages of the greatest utility (Algorithm 2)."""
         self.stats.steps += 1
         cache, window = self._cache, self._window
         window.merge_all()
@@ -295,7 +328,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
             yield from self._expire()
 
     def _sequences(self) -> Iterator[PageSequence]:
-        """The read plan of a join phase, for as many pages at a time as there is memory to plan for."""
+        """Yield the sequences of a join phase's read plan, made for as many pages at a time as memory allows."""
         wanted = np.empty(self._layout.planned_pages, np.intp)
         begin = 0
         while found := next_wanted(self._cache.waiting, begin, wanted):
@@ -306,7 +339,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         costs, most_bytes, most_pages = self._reader.costs, self._split.run_bytes, self._split.run_pages
         if not self._plans_greedily:
             return optimal_plan(self._slots, wanted, costs, most_bytes=most_bytes, most_pages=most_pages)
-        # SSIJ IV-D: reading on to the next wanted page pays if it is less than maxDist = 1 + S / T away.
+        # SSIJ IV-D: reading on to the next wanted page pays if it is less than maxDist = 1 + S / T pages away.
         page_s = costs.request_s(self.relation.nbytes // self.relation.num_pages, 1) - costs.seek_s
         unwanted = math.ceil(costs.seek_s / page_s) - 1 if page_s > 0 else self.relation.num_pages
         return greedy_plan(
@@ -314,7 +347,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         )
 
     def _join(self, stream: InputBuffer | StreamWindow, run: PageRun, find: FindPairs) -> Results:
-        """Give out the pairs of a stream tuple and a row of the run that join, of those that ``find`` finds."""
+        """Verify the candidate pairs that ``find`` yields for a run, mark their tuples, and emit the results."""
         codes = self.spec.condition.codes_of(run)
         for tuples, page, row in find(codes, self._position, self._page, self._row):
             if tuples.size:
@@ -324,7 +357,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
                     yield from self._emitter.stage(stream, tuples[joined], run, page[joined], row[joined])
 
     def _expire(self) -> Results:
-        """Let the oldest packet go: its tuples have met all their pages."""
+        """Finish the oldest packet: its tuples have met all their pages."""
         packet, matched = self._window.packets[0], self._window.oldest_matched()
         yield from self._emitter.finished(self._window, packet.batch, matched)
         self._done(self._window, np.arange(packet.first, packet.first + packet.rows), matched)
@@ -332,5 +365,5 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         self._release(packet.sizes)
 
     def close(self) -> None:
-        """End the background reader and close files."""
+        """Stop the background reader and close the files."""
         self._reader.close()

@@ -1,6 +1,6 @@
-"""The page cache of SSIJ: pages of R in memory, and for every page how many stream tuples ask for it.
+"""Page cache of SSIJ: cached pages of R, and for every page of R the number of tuples that wait for it.
 
-Frames for pages of R in one stretch of memory, which goes back to the system frame by frame.
+The pages are in the frames of a `FrameArena`, one memory mapping that returns memory to the system frame by frame.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from semistream.kernels.array_types import Bools, Bytes, Int64s
 from semistream.relation import PageRun, Relation
 
 BLOCK = mmap.PAGESIZE
-_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.12 on
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # a name in Python only since 3.12
 
 Frames = npt.NDArray[np.integer]
 N = TypeVar("N", int, Int64s)
 
 
 def blocks_bytes(nbytes: N) -> N:
-    """Bytes of the blocks that ``nbytes`` take."""
+    """Round ``nbytes`` up to whole blocks."""
     return -(-nbytes // BLOCK) * BLOCK
 
 
 class FrameArena:
-    """So many ``frames`` of ``frame_bytes``, a multiple of `BLOCK`, each for one page.
+    """An array of ``frames`` frames, each for one page, of ``frame_bytes`` bytes, a multiple of `BLOCK`.
 
-    Addresses are set aside for all of them, but memory is only taken, block by block, by what is written. `give_back`
-    returns it to the system at once: for that the mapping is private (of a shared one the system would keep the
-    blocks), and without huge pages (of which the system keeps the whole while a part is in use).
+    Addresses are reserved for all frames, but memory is taken block by block only when written. `give_back` returns it
+    to the system at once. To make that work, the mapping is private (the system would keep the blocks of a shared one)
+    and has no huge pages (the system keeps a huge page while any part of it is in use).
     """
 
     def __init__(self, frames: int, frame_bytes: int) -> None:
@@ -47,7 +47,7 @@ class FrameArena:
         self.buffer: Bytes = np.frombuffer(self._memory, np.uint8)
 
     def starts(self, frames: Frames) -> Int64s:
-        """Where frames begin in the buffer."""
+        """Return where frames begin in the buffer."""
         return frames.astype(np.int64) * self.frame_bytes
 
     def write(self, run: PageRun, chosen: Bools, frames: Frames) -> None:
@@ -55,10 +55,10 @@ class FrameArena:
         targets = self.starts(frames)
         for starts, nbytes in zip(run.starts[:, chosen], run.nbytes[:, chosen], strict=True):
             copy_pages(run.buffer, starts, nbytes, self.buffer, targets)
-            targets += nbytes  # the segments of a page come one behind the other
+            targets += nbytes  # the segments of a page are contiguous
 
     def give_back(self, frames: Frames) -> None:
-        """Let go of what is in these frames; neighbours are given back together."""
+        """Return the memory of these frames to the system, adjacent frames in one call."""
         frames = np.sort(frames)
         begins = np.flatnonzero(np.diff(frames, prepend=-2) > 1)
         ends = np.append(begins[1:], frames.size)
@@ -67,18 +67,18 @@ class FrameArena:
 
 
 _CHARGE = "cached pages"
-_FRAME_BYTES = 48  # of a frame: its page, worth and count, its place among the free ones, its rank when some must go
-_SPARE_SHARE = 8  # another version of R may leave a little more memory for the cache
-_PAGE_BYTES = 17  # of every page of R: its frame, who waits for it, what it is worth and whether it is kept
+_FRAME_BYTES = 48  # bookkeeping of a frame: page, worth, tuples met, place in the free list, rank for eviction
+_SPARE_SHARE = 8  # frames for 1/8 more memory, as another version of R may leave the cache a little more
+_PAGE_BYTES = 17  # bookkeeping of a page of R: frame, waiting tuples, worth, kept flag
 
 
 class PageCache:
-    """The cached pages CR of SSIJ IV-A, as many as the bytes they are allowed hold, each charged to the budget.
+    """The cached pages of R (CR of SSIJ IV-A), up to a number of bytes, each charged to the budget.
 
     ``waiting[page]`` counts the tuples in the stream buffer that need a page, cached or not: the lengths of the lists
-    of the inverted index. ``frame_of[page]`` is the frame a page is in, or -1. A page is charged in whole blocks of
-    memory, with what it takes to find its rows, and no less than all but the smallest pages take: then ``nbytes`` of
-    frames are always enough. When it goes its memory goes back to the system.
+    of the inverted index. ``frame_of[page]`` is the frame that holds a page, or -1. A page is charged its whole blocks
+    of memory and the overhead of locating its rows, at least as much as the 1% quantile of page sizes, so that the
+    frames allocated for ``nbytes`` always suffice. An evicted page's memory returns to the system.
     """
 
     def __init__(self, relation: Relation, nbytes: int, budget: MemoryBudget, policy: Replacement) -> None:
@@ -93,7 +93,7 @@ class PageCache:
         self._arena = FrameArena(frames, blocks_bytes(int(sizes.max(initial=BLOCK))))
         self._page = np.full(frames, -1, np.int32)
         self._worth = np.zeros(frames, np.int32)
-        self.met = np.zeros(frames, np.int32)  # scratch: tuples by frame, in the online phase at hand
+        self.met = np.zeros(frames, np.int32)  # scratch: tuples per frame in the current online phase
         self._free = np.arange(frames - 1, -1, -1, dtype=np.int32)
         self._held = 0  # pages in frames
         self.nbytes = 0
@@ -101,7 +101,7 @@ class PageCache:
 
     @staticmethod
     def room_beside(relation: Relation, pool: int, other_bytes: int) -> float:
-        """Pages of ordinary size for which a ``pool`` has room that something else takes so many bytes of."""
+        """Return the pages of average size that fit in a ``pool`` beside ``other_bytes`` for something else."""
         page_bytes = blocks_bytes(relation.nbytes // max(relation.num_pages, 1)) + page_overhead(relation)
         frames_bytes = (pool + pool // _SPARE_SHARE) * _FRAME_BYTES / (page_bytes + _FRAME_BYTES)
         return max(pool - frames_bytes - other_bytes, 0.0) / page_bytes
@@ -113,29 +113,29 @@ class PageCache:
 
     @staticmethod
     def page_index_bytes(pages: int) -> int:
-        """Bytes of what is noted of a relation's pages, cached or not."""
+        """Return the bytes of bookkeeping for a relation of ``pages`` pages, cached or not."""
         return pages * _PAGE_BYTES
 
     @property
     def frame_index_bytes(self) -> int:
-        """Bytes of what is noted of all frames, whether a page is there or not."""
+        """Bytes of bookkeeping for all frames, occupied or not."""
         return self._arena.frames * _FRAME_BYTES
 
     @property
     def pages(self) -> int:
-        """Pages that are cached."""
+        """Number of cached pages."""
         return self._held
 
     def suits(self, relation: Relation, nbytes: int) -> bool:
-        """Whether the frames are large and many enough, and not far too many, for a relation and so many bytes."""
+        """Return True if the frames fit a relation's pages and layout, and ``nbytes`` within a factor of two."""
         largest = int(relation.table.nbytes.max(initial=0))
         enough = self._most_bytes // 2 <= nbytes <= self._most_bytes and largest <= self._arena.frame_bytes
         return enough and relation.layout == self.relation.layout
 
     def carry_over(self, relation: Relation, new_numbers: Int64s) -> None:
-        """Go on with another version, in which page p has the number ``new_numbers[p]``, or -1 if it is no more.
+        """Switch to another version, in which page p has the number ``new_numbers[p]``, or -1 if it is gone.
 
-        Pages that are still the same stay cached; `charge` charges them. Nobody may wait.
+        Unchanged pages stay cached; call `charge` to charge them. No tuple may be waiting.
         """
         frames = self._frames()
         numbers = new_numbers[self._page[frames]]
@@ -146,25 +146,25 @@ class PageCache:
         self.frame_of[self._page[kept]] = kept
 
     def charge(self) -> None:
-        """Have the budget charged with what is cached, whatever it was charged with before."""
+        """Set the budget's charge for cached pages to their current bytes."""
         self.budget.recharge(_CHARGE, self.nbytes)
 
     def count_joined(self) -> None:
-        """Count what was noted in ``met`` for the worth of pages, and clear it."""
+        """Add the tuples in ``met`` to the worth of their pages, and clear ``met``."""
         self._policy.joined(self._worth, self.met)
         self.met.fill(0)
 
     def met_pages(self) -> PageRun:
-        """The pages with tuples in ``met``."""
+        """Return the pages with tuples in ``met``."""
         return self._run(np.flatnonzero(self.met))
 
     def awaited_pages(self) -> PageRun:
-        """The cached pages that tuples in the stream buffer need."""
+        """Return the cached pages needed by tuples in the stream buffer."""
         frames = self._frames()
         return self._run(frames[self.waiting[self._page[frames]] > 0])
 
     def _run(self, frames: npt.NDArray[np.integer]) -> PageRun:
-        """The pages in some frames, in the order of their codes."""
+        """Return the pages in some frames, in code order."""
         pages = self._page[frames].astype(np.intp)
         pages.sort()
         table = self.relation.table
@@ -173,7 +173,7 @@ class PageCache:
         return PageRun(self.relation.layout, self._arena.buffer, pages, starts, table.rows[pages], nbytes)
 
     def served(self, pages: npt.NDArray[np.intp]) -> None:
-        """Those who waited for pages have met them (Algorithm 2, line 14)."""
+        """Credit pages with the tuples that waited for them, which have now met them (Algorithm 2, line 14)."""
         frames = self.frame_of[pages]
         cached = frames[frames >= 0]
         worth = self._worth[cached]
@@ -182,10 +182,10 @@ class PageCache:
         self.waiting[pages] = 0
 
     def choose(self, capacity: int) -> Bools:
-        """The pages that are to be cached at the end of a join phase, within ``capacity`` bytes (SSIJ IV-C).
+        """Return a mask of the pages to cache at the end of a join phase, within ``capacity`` bytes (SSIJ IV-C).
 
-        They are those of the greatest worth among all that are cached and all that are going to be read. Those not
-        cached yet are ToKeep; those cached that are not chosen are ToRemove.
+        These have the greatest worth among the cached pages and the pages about to be read. Chosen pages not cached yet
+        are ToKeep; cached pages not chosen are ToRemove.
         """
         frames = self._frames()
         worth = np.zeros(self.frame_of.size, np.int32)
@@ -198,12 +198,12 @@ class PageCache:
         return kept
 
     def keep(self, kept: Bools) -> None:
-        """Let all pages go but these."""
+        """Evict all pages except those in ``kept``."""
         frames = self._frames()
         self._remove(frames[~kept[self._page[frames]]])
 
     def shrink(self, nbytes: int) -> None:
-        """Let the pages of the least worth go until the others take no more than ``nbytes``."""
+        """Evict the pages of the least worth until the others take at most ``nbytes``."""
         surplus = self.nbytes - nbytes
         if surplus <= 0 or self._held == 0:
             return
@@ -211,9 +211,9 @@ class PageCache:
         pages = self._page[frames]
         worth = self._worth[frames]
         self._policy.awaited(worth, self.waiting[pages])
-        rank = (worth.astype(np.int64) << 32) - pages  # of pages that are worth the same, those behind go first
+        rank = (worth.astype(np.int64) << 32) - pages  # among equals, higher page numbers go first
         least = self._least + self._overhead
-        most = min(-(-surplus // least), frames.size)  # pages that can have to go
+        most = min(-(-surplus // least), frames.size)  # upper bound of the pages to evict
         if most < frames.size:
             chosen = np.argpartition(rank, most - 1)[:most]
             frames, rank = frames[chosen], rank[chosen]
@@ -222,7 +222,7 @@ class PageCache:
         self._remove(frames[: int(np.searchsorted(costs, surplus, "left")) + 1])
 
     def put(self, run: PageRun, chosen: Bools) -> None:
-        """Copy the chosen pages of a run, which are not cached, into the cache."""
+        """Copy the chosen pages of a run, none of them cached yet, into the cache."""
         if not chosen.any():
             return
         pages = run.pages[chosen]
@@ -237,15 +237,15 @@ class PageCache:
         self._held += pages.size
 
     def end_phase(self) -> None:
-        """A join phase has ended: utilities count from zero again."""
+        """End a join phase: utilities count from zero again."""
         self._policy.end_phase(self._worth)
 
     def _frames(self) -> npt.NDArray[np.intp]:
-        """The frames that hold a page."""
+        """Return the occupied frames."""
         return np.flatnonzero(self._page >= 0)
 
     def _cost(self, pages: npt.NDArray[np.integer]) -> Int64s:
-        """What pages are charged with: as `choose_kept` has it."""
+        """Return the bytes charged for each page, by the same formula as `choose_kept`."""
         costs: Int64s = np.maximum(blocks_bytes(self.relation.table.nbytes[pages]), self._least) + self._overhead
         return costs
 

@@ -1,4 +1,4 @@
-"""What a cached page is worth: by its utility (SSIJ IV-C), or by when it was last used."""
+"""Replacement policies of the page cache: utility (SSIJ IV-C), or least recently used."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from semistream.kernels.array_types import Int32s
 
 
 class Replacement(Protocol):
-    """A rule for which pages stay when not all can; those of the least worth go first."""
+    """A rule for the worth of cached pages; pages of the least worth are evicted first."""
 
     def joined(self, worth: Int32s, tuples: Int32s, /) -> None:
-        """Pages were joined in an online phase, each with so many ``tuples``; with none it was not used."""
+        """Update the worth of pages joined with ``tuples`` tuples each in an online phase; 0 means not used."""
 
     def awaited(self, worth: Int32s, waiting: Int32s, /) -> None:
-        """Add to the worth of pages that so many tuples are ``waiting`` for, which a join phase joins."""
+        """Update the worth of pages for the tuples ``waiting`` for them, which a join phase joins."""
 
     def end_phase(self, worth: Int32s, /) -> None:
-        """A join phase has ended."""
+        """End a join phase."""
 
 
 class Utility:
-    """SSIJ: a page is worth as much as tuples have joined it, or wait for it, since the last join phase."""
+    """SSIJ's policy: a page is worth the number of tuples that joined it or wait for it since the last join phase."""
 
     def joined(self, worth: Int32s, tuples: Int32s) -> None:
         """Count the tuples (Algorithm 1, line 5)."""
         worth += tuples
 
     def awaited(self, worth: Int32s, waiting: Int32s) -> None:
-        """Count the tuples that wait: the length of the page's list in the inverted index."""
+        """Count the waiting tuples: the length of the page's list in the inverted index."""
         worth += waiting
 
     def end_phase(self, worth: Int32s) -> None:
@@ -37,24 +37,24 @@ class Utility:
 
 
 class LeastRecentlyUsed:
-    """What SSIJ is compared with in VI-D: pages of the latest phase are worth most, whoever asked for them."""
+    """The policy that SSIJ VI-D compares with: a page used in a later phase is worth more, whatever its tuples."""
 
     def __init__(self) -> None:
         self._phase = 1
 
     def joined(self, worth: Int32s, tuples: Int32s) -> None:
-        """Pages that were used are as recent as anything."""
+        """Make the used pages the most recent."""
         worth[tuples > 0] = self._phase
         self._phase += 1
 
     def awaited(self, worth: Int32s, waiting: Int32s) -> None:
-        """What a join phase reads is more recent than all that is cached."""
+        """Make the pages of a join phase more recent than all cached ones."""
         worth[waiting > 0] = self._phase
 
     def end_phase(self, _worth: Int32s) -> None:
-        """From now on everything is older."""
+        """Make all pages older than those used from now on."""
         self._phase += 1
 
 
 POLICIES: dict[str, type[Utility] | type[LeastRecentlyUsed]] = {"utility": Utility, "lru": LeastRecentlyUsed}
-"""The rules by name."""
+"""The policies by name."""

@@ -1,6 +1,7 @@
-"""What a pass of the sweep reads, and how many tuples share it: the engine's model, which no paper has.
+"""Cost model of the sweep, which the engine uses too; no paper has it.
 
-SweepPace: how many tuples come in a pass of the sweep, and how many of them go at a time.
+`SweepModel` predicts the pages that a pass reads and the tuples that share it. `SweepPace` sets how many tuples a pass
+takes in, and for how many levels a trim makes room.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from semistream.costs.workload import Workload
 from semistream.errors import require_numbers
 from semistream.relation.read.disk_costs import DiskCosts
 
-_LEVEL_S = 120e-6  # to take tuples out of a level, however few
-_MOVED_BYTE_S = 0.25e-9  # to move what waits together
-_ROW_S = 15e-9  # of R, that goes by
-_MOST_LEVELS = 3
+_LEVEL_S = 120e-6  # seconds to trim a level, however few tuples leave
+_MOVED_BYTE_S = 0.25e-9  # seconds to move a byte when waiting tuples are compacted
+_ROW_S = 15e-9  # seconds for a row of R in a pass
+_MOST_LEVELS = 3  # most levels to make room for at once
 
 
 @dataclass(frozen=True)
 class SweepPace:
     """The pace of a sweep whose tuples wait in ``buffer_bytes``, in levels of up to ``level_rows``.
 
-    If it ``trims``, tuples go when they have met their pages, before their level, and what is left is moved together.
-    That takes time whether few go or many, but the more are to go at once, the longer they take up room. So they go
-    when there is room for `trimmed_levels`: few if a pass over R, which is to serve as many as can wait, takes long.
+    If it ``trims``, tuples that have met their pages leave before their level, and the rest is compacted. A trim takes
+    the same time whether few or many tuples leave, but a larger trim keeps finished tuples in memory longer. The sweep
+    therefore trims when it frees room for `trimmed_levels`: few if a pass over R takes long (``pass_s``), because then
+    each pass should serve as many tuples as possible.
     """
 
     level_rows: int
@@ -38,14 +40,14 @@ class SweepPace:
 
     @classmethod
     def of(cls, reading_s: float, rows: float, *, level_rows: int, buffer_bytes: int, trims: bool) -> SweepPace:
-        """The pace over a relation of so many rows, all of which are read in ``reading_s``."""
+        """Return the pace over a relation of ``rows`` rows that takes ``reading_s`` seconds to read."""
         return cls(level_rows, buffer_bytes, reading_s + rows * _ROW_S, trims)
 
     def trimmed_levels(self, capacity: int) -> int:
-        """Levels for which room is made at a time, if ``capacity`` tuples can wait.
+        """Return the number of levels that a trim makes room for, if ``capacity`` tuples fit in memory.
 
-        In a pass about two levels come for each that can wait. With room made for k at once, 2 L / k times something is
-        taken from L levels; and as room for k is empty at its end, of L, so much more of passes is needed.
+        With L levels in memory, about 2 L come in a pass. If a trim makes room for k levels, a pass has 2 L / k trims
+        of L levels each. After a trim, k of the L levels are empty, so that proportionally more passes are needed.
 
         >>> fast, slow = (SweepPace(1000, 200_000, pass_s, trims=True) for pass_s in (0.05, 1.0))
         >>> fast.trimmed_levels(20_000), slow.trimmed_levels(20_000)
@@ -57,9 +59,9 @@ class SweepPace:
         return max(min(round(best), _MOST_LEVELS, int(levels) - 2), 1)
 
     def pass_rows(self, capacity: int) -> int:
-        """Tuples that can come in a pass if ``capacity`` can wait, and there is to be room for the next levels.
+        """Return the tuples that a pass takes in, if ``capacity`` fit in memory and the next levels need room too.
 
-        If each goes when it has met its pages, half of those that came in the last pass wait.
+        With trims, half of the tuples of the last pass wait.
         """
         if self.trims:
             return 2 * max(capacity - (1 + self.trimmed_levels(capacity)) * self.level_rows, 1)
@@ -68,25 +70,25 @@ class SweepPace:
 
 @dataclass(frozen=True)
 class SweepModel:
-    """A sweep over R's pages, in runs of up to ``run_bytes``, with ``buffer_bytes`` for stream tuples that wait.
+    """Model of a sweep over R's pages, in runs of up to ``run_bytes``, with ``buffer_bytes`` for waiting tuples.
 
-    They come in levels of up to ``level_rows``, and the sweep keeps pace with them: as many come in a pass as there is
-    room for, if there is to be room for the next levels in time. A tuple takes ``row_bytes``, which may depend on how
-    far those that wait lie apart in the stream: values that count on, such as times, take less if they lie close.
-    Of R, so many ``runs`` are held: the one that is joined, and those that are read ahead of it.
+    Tuples come in levels of up to ``level_rows``, and the sweep keeps pace with them: a pass takes in as many tuples as
+    there is room for, with room for the next levels freed in time. A tuple takes ``row_bytes(spread)`` bytes:
+    increasing values such as times take fewer bytes if waiting tuples lie close together in the stream. ``runs`` runs
+    of R are held: the one being joined and those read ahead.
 
-    It is MESHJOIN's (3) with the pages that are needed instead of all: while the sweep goes round once, `pass_rows`
-    tuples come, so each page is met by those of them that need it, and is read if there are any. Which pages these are
-    follows from the frequencies of the keys, and what they cost from the plan of SSIJ IV-D.
+    The model is MESHJOIN's (3) with the needed pages in place of all pages. In one round of the sweep `pass_rows`
+    tuples come; a page meets those of them that need it, and is read if there are any. The key frequencies give the
+    number of these pages, and the plan of SSIJ IV-D their cost.
 
-    If it ``trims``, a tuple goes when its pages have passed, so half of those that come in a pass wait, if they ask for
-    pages all around R. A share q that asks for one page goes all at once when it passes, and just before that (1 + q) /
-    2 wait. If that is more than can wait, the sweep must hurry there, and fewer tuples come in a pass.
+    If it ``trims``, a tuple leaves when its pages have passed. If tuples ask for pages all around R, half of those that
+    come in a pass wait. A share q of the tuples that asks for one page leaves at once when the page passes; just before
+    that, (1 + q) / 2 wait. If these exceed the memory, the sweep must hurry to that page, and a pass takes in fewer.
 
-    If the stream is drained now and then, tuples gather until there is no room, or the batch ends: one pass is enough
-    for all of a batch that can wait, and it takes one more than those in which the others come.
+    If the stream is drained at the end of each batch, tuples gather until memory is full or the batch ends. One pass
+    serves a batch that fits in memory; a larger batch needs one pass more than those that take in the rest of it.
 
-    Results come out ``batch_rows`` at a time, and before tuples go.
+    Results come out ``batch_rows`` at a time, and before tuples leave.
     """
 
     buffer_bytes: int
@@ -94,14 +96,14 @@ class SweepModel:
     run_bytes: int
     trims: bool
     row_bytes: Callable[[float], int]
-    batch_rows: float = math.inf  # of results that are given out together, at most
+    batch_rows: float = math.inf  # most rows in a batch of results
     runs: int = 3
 
     def __post_init__(self) -> None:
         require_numbers(self, "buffer_bytes", "level_rows", "run_bytes", "runs")
 
     def pass_rows(self, workload: Workload, costs: DiskCosts) -> float:
-        """Tuples that come in a pass while the stream goes on."""
+        """Return the tuples that a pass takes in while the stream continues."""
         capacity, pace = self._capacity(workload), self._pace(workload, costs)
         if not self.trims:
             return pace.pass_rows(capacity)
@@ -110,7 +112,7 @@ class SweepModel:
         return min(pace.pass_rows(capacity), 2 * most_waiting / (1 + workload.frequencies.share(1)))
 
     def work(self, workload: Workload, costs: DiskCosts) -> Work:
-        """What each tuple takes of a pass."""
+        """Return the work per tuple: its share of a pass."""
         rows, batch = self.pass_rows(workload, costs), workload.batch_rows
         if math.isinf(batch):
             total, tuples, gathered = self._reads(workload, costs, rows), rows, 0.0
@@ -118,7 +120,7 @@ class SweepModel:
             total, tuples, gathered = self._drained(workload, costs), batch, min(self._room(workload) / batch, 1.0)
         page_rows = workload.rows_per_page
         packets = 1 / min(self.level_rows, batch)
-        run_pages = max(self.run_bytes // workload.page_bytes, 1.0)  # whole ones
+        run_pages = max(self.run_bytes // workload.page_bytes, 1.0)  # whole pages only
         steps = max(total.seeks, total.pages / run_pages) / tuples
         pass_steps, reads_ahead = steps * min(rows, batch), self.runs > 1
         return Work(
@@ -140,16 +142,17 @@ class SweepModel:
         )
 
     def _drained(self, workload: Workload, costs: DiskCosts) -> ExpectedReads:
-        """What is read for a batch that is drained at its end."""
+        """Return the reads for a batch that is drained at its end."""
         room, batch, passing = self._room(workload), workload.batch_rows, self.pass_rows(workload, costs)
         reads = partial(self._reads, workload, costs)
         if batch <= room:
             return reads(batch)
         if not self.trims:
             return reads(room).times(batch / room)
-        # While those that filled it go, others take their place, n of them until a share x of R has passed: dn/dx =
-        # waiting + n. Such a one meets its page in the same pass, or if that has passed, with P = x, in the next one.
-        # They come when there is room for some levels: on average, half of these late.
+        # As the tuples that filled the buffer leave, others take their place: n of them by the time a share x of R has
+        # passed, with dn/dx = waiting + n. Such a tuple meets its page in the same pass, or in the next one if the page
+        # has passed already, which has probability x. As a trim makes room for several levels at once, tuples come late
+        # by half of these levels on average.
         waiting, capacity = passing / 2, self._capacity(workload)
         more = (batch - room) / waiting
         pause = self._pace(workload, costs).trimmed_levels(capacity) * self.level_rows / (2 * capacity)
@@ -163,11 +166,10 @@ class SweepModel:
         return reads(batch - late).plus(last.times(share + pause))
 
     def _rows_in_levels(self, workload: Workload, passing: float) -> float:
-        """Tuples of all levels that a run meets, with those that have left before their level, if ``passing`` come in a
-        pass.
+        """Return the original rows of all levels that a run meets, trimmed tuples included.
 
-        Those of a batch that is drained are fewer in the first pass, before which they gathered, and in the last: in
-        all, as if two fifths of a pass met none.
+        ``passing`` tuples come in a pass. In a drained batch the first pass, before which tuples gathered, and the last
+        pass have fewer levels: in total, as if two fifths of a pass met none.
         """
         batch, room = workload.batch_rows, self._room(workload)
         if math.isinf(batch) or batch <= room or not self.trims:
@@ -185,18 +187,18 @@ class SweepModel:
         )
 
     def _capacity(self, workload: Workload) -> int:
-        """Tuples that can wait."""
+        """Return the tuples that fit in memory."""
         return max(self.buffer_bytes // self.row_bytes(workload.spread), 1)
 
     def _room(self, workload: Workload) -> int:
-        """Tuples that gather before the first of them is joined, if none is waiting yet.
+        """Return the tuples that an empty buffer gathers before the first of them is joined.
 
-        The last level may be too large for what is left: on average, half of one is.
+        The last level may not fit in the rest of the memory: on average, half a level stays free.
         """
         return max(self._capacity(workload) - self.level_rows // 2, 1)
 
     def _reads(self, workload: Workload, costs: DiskCosts, tuples: float) -> ExpectedReads:
-        """What a pass reads in which so many tuples meet each page that they need."""
+        """Return the reads of a pass in which ``tuples`` tuples meet each page they need."""
         pages = workload.num_pages
         return expected_reads(
             pages,
@@ -209,14 +211,14 @@ class SweepModel:
 
 
 def _fresh_rows(workload: Workload, together: float) -> float:
-    """Rows of R, for each tuple, that so many tuples ask for together."""
+    """Return the distinct rows of R that ``together`` tuples ask for, per tuple."""
     return workload.results_per_tuple * min(workload.frequencies.distinct(together) / together, 1.0)
 
 
 def _clumped(workload: Workload, held: float) -> float:
-    """The share of the tuples that are joined while nothing is read, if there is room for a share ``held`` of a pass.
+    """Return the share of the tuples joined while the disk is idle, if buffers hold a share ``held`` of a pass.
 
-    As long as a key's tuples are joined, no more than that can be read; the rest comes too late.
+    While the tuples of one key are joined, no more than that can be read ahead; the disk idles for the rest.
     """
     keys, share = 1, 0.0
     while keys * held < 1:
@@ -225,14 +227,16 @@ def _clumped(workload: Workload, held: float) -> float:
     return share
 
 
-_EMPTY = 0.75  # of the room that is made for levels behind the next one, when a key that many ask for is near; as seen
-_LEVELS_MISSING = 0.4  # passes, in a batch that is drained
-_STRIPS = ((0.5, 0.75), (0.25, 0.375), (0.125, 0.19), (0.0625, 0.09), (0.0625, 0.03))  # shares, and what is left there
+_EMPTY = 0.75  # measured share of the room for levels after the next one that is empty as a hot key's page comes near
+_LEVELS_MISSING = 0.4  # passes without levels in a drained batch
+_STRIPS = ((0.5, 0.75), (0.25, 0.375), (0.125, 0.19), (0.0625, 0.09), (0.0625, 0.03))  # (width, share of R left there)
 
 
 def _thinning(reads: Callable[[float], ExpectedReads]) -> ExpectedReads:
-    """The last pass, in which ever fewer tuples wait for a page, the later it comes: ``reads`` are those of a pass in
-    which all pages had as many as those with such a share of it left have.
+    """Return the reads of the last pass, in which fewer and fewer tuples wait for a page.
+
+    ``reads(left)`` are the reads of a whole pass whose pages all meet as many tuples as the pages do that come when a
+    share ``left`` of the pass remains. The result is the sum over strips of the pass.
     """
     total = ExpectedReads(0.0, 0.0)
     for share, left in _STRIPS:

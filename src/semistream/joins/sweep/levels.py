@@ -1,4 +1,4 @@
-"""Levels of stream tuples that wait, and a view of them for threads that join them."""
+"""Levels of waiting stream tuples, and a view of them to join against."""
 
 from __future__ import annotations
 
@@ -21,36 +21,38 @@ from semistream.relation.format.page_layout import ColumnLayout
 from semistream.relation.format.row_sizes import add_sizes, fixed_row_bytes
 from semistream.relation.read.row_gatherer import packed_bits
 
-NARROW = 4  # bytes of a code that is stored as a distance
-_TABLE_ROWS = 1 << 12  # that tell where a code may be in a page
+NARROW = 4  # bytes of a code stored as a distance
+_TABLE_ROWS = 1 << 12  # most entries of the table that locates codes in a page
 _ALL_VALID = Packed(0, 0, 1)
 _NO_FLAGS = np.empty(0, np.int64)
 
 
 @dataclass
 class Level:
-    """Tuples that were admitted together: the first ``matchable`` are in the order of their codes, the others can match
-    nothing. ``number`` counts levels since the start. Its tuples meet the pages that are passed from ``enters_at`` to
-    before ``leaves_at``, counted since the start too: all of R once.
+    """Stream tuples admitted together.
+
+    The first ``matchable`` tuples are in code order; the others cannot match. ``number`` counts levels since the
+    start. The tuples meet the pages passed from ``enters_at`` up to, not including, ``leaves_at`` (page counts since
+    the start): all of R once.
     """
 
     rows: int
     matchable: int
     place: Place
-    matched: int  # where its flags stand
+    matched: int  # position of its flags in the block
     codes: Packed
-    ranges: tuple[Packed, ...]  # the ends of ranges, and the furthest end so far
-    columns: Mapping[int, Sequence[Packed]]  # by column, part by part
-    valid: Mapping[int, Packed]  # of columns that have nulls
-    sizes: Int64s | None = field(repr=False)  # of whole tuples, if there are columns that cannot be packed:
-    rest: pa.RecordBatch | None = field(repr=False)  # these, in the same order
+    ranges: tuple[Packed, ...]  # the ends of ranges, and their running maximum
+    columns: Mapping[int, Sequence[Packed]]  # the parts of each column
+    valid: Mapping[int, Packed]  # validity flags of the columns with nulls
+    sizes: Int64s | None = field(repr=False)  # bytes of whole tuples, if some columns are unpacked
+    rest: pa.RecordBatch | None = field(repr=False)  # the unpacked columns, in the same order
     number: int = 0
     enters_at: int = 0
     leaves_at: int = 0
-    charged: int = 0  # bytes of ``rest``
+    charged: int = 0  # bytes charged for ``rest``
 
     def move_to(self, begin: int) -> None:
-        """Its bytes were moved there."""
+        """Update all positions after the level's bytes have moved to ``begin``."""
         by, self.place = begin - self.place.begin, Place(begin, self.place.nbytes)
         if by == 0:
             return
@@ -60,7 +62,7 @@ class Level:
         self.valid = {i: _moved(flags, by) for i, flags in self.valid.items()}
 
     def numbers(self, begin: int, end: int) -> Int64s:
-        """Of tuples from one to before another: see `semistream.kernels.packed`."""
+        """Return the numbers of tuples ``begin`` up to ``end``; `semistream.joins.sweep.kernels.pack` defines them."""
         first = self.number << 32
         return np.arange(first + begin, first + end)
 
@@ -70,9 +72,9 @@ def _moved(packed: Packed, by: int) -> Packed:
 
 
 class LevelView:
-    """Levels as they were at one time, in the order in which they came; tuples are named by their numbers.
+    """A snapshot of the levels, oldest first; methods identify tuples by their numbers.
 
-    It is true until a level leaves or tuples are let go; tuples may be admitted meanwhile.
+    It stays valid while levels are added, until a level leaves or is compacted.
     """
 
     def __init__(
@@ -95,16 +97,17 @@ class LevelView:
         self._first = levels[0].number if levels else 0
         self._codes = PackedLevels.of([level.codes for level in levels])
         self._narrow = self._codes.width == NARROW
-        self._cursors = np.zeros(len(levels), np.int64)  # where each level stood after the last run
+        self._cursors = np.zeros(len(levels), np.int64)  # position in each level after the last run
         self._table = np.empty(_TABLE_ROWS, np.int32)
 
     def probe(
         self, run: PageRun, passed: Int64s, number: Int64s, page: Int32s, row: Int32s, *, marks: bool
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Pairs of a tuple and a row of the run whose code it asks for, as many at a time as the arrays can hold.
+        """Yield the pairs of a tuple and a row of the run with a code it asks for, in pieces that fill the arrays.
 
-        ``passed[i]`` counts the pages of R that were passed when page i of the run is met. A run is read from before a
-        level enters or after, so that its first page tells. If it ``marks`` tuples, each pair is one of the join.
+        ``passed[i]`` is the count of passed pages at page i of the run. A run is requested entirely before or entirely
+        after a level enters, so its first page decides whether the level meets it. With ``marks`` the tuples of all
+        pairs are flagged as matched; the pairs must then need no further check.
         """
         if self._levels and self._levels[0].ranges:
             for pairs in self._probe_ranges(run, passed, number, page, row):
@@ -139,11 +142,11 @@ class LevelView:
                 yield number[:found] + (level.number << 32), page[:found], row[:found]
 
     def mark(self, numbers: Int64s) -> None:
-        """Remember that these tuples met a partner."""
+        """Flag these tuples as matched."""
         mark_tuples(self._block, self._first, self._matched, numbers)
 
     def take(self, numbers: Int64s, columns: list[int] | None = None) -> list[pa.Array]:
-        """Copies of some tuples."""
+        """Copy the given columns of some tuples, by default all columns."""
         wanted = range(len(self._schema)) if columns is None else columns
         rest: dict[int, pa.Array] = {}
         if any(i not in self._columns for i in wanted):
@@ -177,13 +180,13 @@ class LevelView:
     def same_bytes(
         self, i: int, numbers: Int64s, run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
     ) -> Bools | None:
-        """For each pair of a tuple and a row of a run, whether strings of both have the same bytes; None if all do."""
+        """Compare a string column of tuples with a column of R, pair by pair; return None if all pairs are equal."""
         own = self._columns[i]
         assert isinstance(own, PackedBinary)
         return own.same(self._block, self._first, self._parts[i], numbers, run, column, page, row)
 
     def row_bytes(self, numbers: Int64s) -> Int64s:
-        """Bytes of some tuples."""
+        """Return the unpacked bytes of each of some tuples."""
         if all(i in self._columns for i in range(len(self._schema))):
             sizes = np.broadcast_to(np.int64(fixed_row_bytes(self._schema)), numbers.size)
             for i, column in self._columns.items():
@@ -207,7 +210,7 @@ class LevelView:
         return list(pa.concat_batches(taken).take(pa.array(back)).columns)
 
     def _by_level(self, numbers: Int64s) -> tuple[npt.NDArray[np.intp], list[tuple[Level, Int64s]]]:
-        """Tuples as rows of levels, and the order in which they stand there."""
+        """Group tuples by level; return the sort order, and each level with its rows."""
         level = (numbers >> 32) - self._first
         order = np.argsort(level, kind="stable")
         level, numbers = level[order], numbers[order]
@@ -218,5 +221,5 @@ class LevelView:
         ]
 
     def matched(self, level: Level) -> Bools:
-        """Which tuples of a level met a partner."""
+        """Return the matched flags of a level's tuples."""
         return self._block[level.matched : level.matched + level.rows].view(np.bool_)

@@ -1,8 +1,7 @@
-"""How a sweep lays out its memory: runs of pages, levels of stream tuples, small batches, and output.
+"""Memory of a sweep: its layout, the queue of small batches, and the bytes of a waiting tuple.
 
-SmallBatches: holds batches of the stream that are too small to be worth a level of their own.
-
-WaitingRows: how many bytes a stream tuple takes while it waits for a sweep, as far as a sample tells.
+`SweepMemory` divides the budget into runs of pages, levels of stream tuples, small batches and output. `SmallBatches`
+holds batches too small for a level of their own. `WaitingRows` estimates a waiting tuple's bytes from a sample.
 """
 
 from __future__ import annotations
@@ -25,22 +24,24 @@ from semistream.joins.sweep.route import PageSweep
 from semistream.joins.sweep.row_packing import RowPacking
 from semistream.relation import Relation
 
-_RUNS = 3  # that are read ahead or joined at once
-_SCARCE_PAGES = 48  # of R: with less memory one run is read at a time, so that little is enough
-_RUNS_SHARE = 4  # one part in so many of the memory is for runs
-_LEAST_RUN_BYTES = 640 << 10  # rather than shorter runs there are fewer
+_RUNS = 3  # runs held at once: the one being joined and those read ahead
+_SCARCE_PAGES = 48  # with memory for fewer pages than this, hold one run, so that a small budget suffices
+_RUNS_SHARE = 4  # runs get 1/4 of the memory
+_LEAST_RUN_BYTES = 640 << 10  # hold fewer runs rather than shorter ones
 _SHARES = Shares(most_run_bytes=4 << 20, matches=32, staging=24, least_staging=16, admit=9)
-_IN_PLACE_SHARES = replace(_SHARES, admit_bytes=24)  # to sort a tuple whose code is a column of the stream
-_BATCH_BYTES = 8 << 20  # of a batch of results, if that much is kept for them: the larger, the fewer steps
-_SMALL = 10  # one part in so many of what tuples have, at most, is for batches that wait for others
-_LEAST_ROWS = 256  # of a level, for which it is worth it that smaller batches wait for others
-_LEVELS = 4  # at least; but the fewer and larger they are, the faster they are joined
+_IN_PLACE_SHARES = replace(_SHARES, admit_bytes=24)  # for sorting, where the code is a stream column
+_BATCH_BYTES = 8 << 20  # most bytes of a result batch, if staging has them: larger batches mean fewer steps
+_SMALL = 10  # small batches get at most 1/10 of the tuples' memory
+_LEAST_ROWS = 256  # rows of a level from which small batches are gathered
+_LEVELS = 4  # least number of levels; fewer, larger levels are joined faster
 
 
 @dataclass(frozen=True)
 class SweepMemory:
-    """The parts of a sweep's memory, all charged: ``runs`` of pages, and ``buffer_bytes`` for tuples that wait in
-    levels of up to ``level_rows``; of smaller batches up to ``small_rows`` wait for others in ``small_bytes``.
+    """The parts of a sweep's memory, all charged to its budget.
+
+    ``runs`` buffers hold runs of pages, and ``buffer_bytes`` the waiting tuples, in levels of up to ``level_rows``.
+    Small batches gather up to ``small_rows`` rows in ``small_bytes``.
     """
 
     split: MemorySplit
@@ -54,7 +55,7 @@ class SweepMemory:
     def of(
         cls, budget: MemoryBudget, relation: Relation, spec: JoinSpec, packing: RowPacking, *, purpose: str
     ) -> SweepMemory:
-        """Lay out ``budget``, of which nothing may be in use."""
+        """Lay out ``budget``, which must be unused."""
         split_into = partial(
             MemorySplit.of,
             budget,
@@ -78,12 +79,12 @@ class SweepMemory:
             level_rows=level_rows,
             small_rows=small_rows,
             small_bytes=small_bytes,
-            buffer_bytes=packed_bytes + packing.index_bytes(split.slots) - small_bytes,  # the index is charged for
+            buffer_bytes=packed_bytes + packing.index_bytes(split.slots) - small_bytes,  # `split` has charged the index
         )
 
 
 def _split(split_into: partial[MemorySplit], shares: Shares, limit: int, largest_page: int) -> tuple[MemorySplit, int]:
-    """The parts of the budget, and how many runs are held: one if there is not enough for more."""
+    """Return the parts of the budget and the number of runs to hold: one if the budget is too small for more."""
     if limit >= _SCARCE_PAGES * largest_page:
         runs = min(_RUNS, max(limit // _RUNS_SHARE // _LEAST_RUN_BYTES, 2))
         with suppress(BudgetError):
@@ -92,7 +93,7 @@ def _split(split_into: partial[MemorySplit], shares: Shares, limit: int, largest
 
 
 class SmallBatches:
-    """Batches that wait for others, up to ``rows`` in all and ``nbytes``."""
+    """A queue of batches that wait for more rows, up to ``rows`` and ``nbytes`` in total."""
 
     def __init__(self, rows: int, nbytes: int) -> None:
         self._most_rows = rows
@@ -102,31 +103,31 @@ class SmallBatches:
         self.rows = 0
 
     def add(self, batch: pa.RecordBatch) -> bool:
-        """Hold a copy of a batch, if there is room for it."""
-        nbytes = batch.nbytes + batch.num_columns * 8  # rounded up
+        """Hold a copy of a batch and return True, or return False if there is no room."""
+        nbytes = batch.nbytes + batch.num_columns * 8  # buffers are padded
         if self.rows + batch.num_rows > self._most_rows or self._bytes + nbytes > self._most_bytes:
             return False
-        self._batches.append(pa.concat_batches([batch, batch.slice(0, 0)]))  # not the larger one that it may be of
+        self._batches.append(pa.concat_batches([batch, batch.slice(0, 0)]))  # a copy, as the batch may be a slice
         self._bytes += nbytes
         self.rows += batch.num_rows
         return True
 
     def take(self, more: pa.RecordBatch | None = None) -> pa.RecordBatch | None:
-        """All that is held, and ``more`` behind it, as one batch; None if that is nothing."""
+        """Return everything held, followed by ``more``, as one batch; None if there is nothing."""
         batches = self._batches if more is None else [*self._batches, more]
         self._batches, self._bytes, self.rows = [], 0, 0
         return pa.concat_batches(batches) if len(batches) > 1 else next(iter(batches), None)
 
 
-_GROWS = 1.5  # times the span of half of a sample, from which that of all shows that values count on
+_GROWS = 1.5  # a column increases steadily if a sample spans more than 1.5 times its first half
 
 
 @dataclass(frozen=True)
 class WaitingRows:
-    """Bytes of a tuple in a level of ``level_rows``, by how many tuples of the stream there are for each that waits.
+    """Bytes of a tuple in a level of ``level_rows``, as a function of the stream tuples per waiting one.
 
-    ``row_bytes`` are those of the sample. Of each column that counts on there, ``counting`` has the width that it had
-    and how much it counts on from one tuple to the next.
+    ``row_bytes`` is the packed row size of the sample. ``counting`` has a pair for each column that increases steadily
+    (a time, a sequence number): its width in the sample, and its mean increase per tuple.
     """
 
     row_bytes: int
@@ -135,7 +136,7 @@ class WaitingRows:
 
     @classmethod
     def of(cls, facts: JoinFacts, packing: RowPacking, level_rows: int) -> WaitingRows:
-        """Measure the sample. Without one, codes take what R's span needs, and values what their types take."""
+        """Measure the sample. Without one, size codes by the span of R's codes and values by their types."""
         if facts.rows is None:
             narrow = packing.single_codes and not packing.code_shift and _spans_little(facts)
             return cls(packing.most_row_bytes - (8 - NARROW if narrow else 0), level_rows)
@@ -144,13 +145,13 @@ class WaitingRows:
         return cls(row_bytes, level_rows, counting)
 
     def __call__(self, spread: float) -> int:
-        """Bytes of a tuple if the stream has ``spread`` for each that waits."""
+        """Return the bytes of a tuple if ``spread`` stream tuples come for each that waits."""
         rows = min(self.level_rows * spread, 2.0**62)
         return self.row_bytes + sum(max(_width(step * rows) - width, 0) for width, step in self.counting)
 
 
 def _spans_little(facts: JoinFacts) -> bool:
-    """True if R's codes lie so close together that a waiting tuple's code is stored in ``NARROW`` bytes."""
+    """Return True if R's codes span so little that a waiting tuple's code fits in ``NARROW`` bytes."""
     assert isinstance(facts.relation, Relation)
     table = facts.relation.table
     span = facts.once("code span", lambda: int(table.last_code.max(initial=0)) - int(table.first_code.min(initial=0)))
@@ -158,7 +159,7 @@ def _spans_little(facts: JoinFacts) -> bool:
 
 
 def _measure(facts: JoinFacts, packing: RowPacking, rows: int) -> tuple[int, tuple[tuple[int, float], ...]]:
-    """Bytes of a packed row of the sample's first ``rows``, and the columns that count on there."""
+    """Return the bytes of a packed row over the sample's first ``rows``, and its steadily increasing columns."""
     assert facts.rows is not None
     assert facts.ranges is not None
     packed = packing.pack(facts.rows.slice(0, rows), facts.ranges.first(rows))
@@ -167,7 +168,7 @@ def _measure(facts: JoinFacts, packing: RowPacking, rows: int) -> tuple[int, tup
 
 
 def _growth_per_row(values: np.ndarray) -> float:
-    """How much values count on from one to the next, on average; 0 if they do not."""
+    """Return the mean increase from one value to the next; 0 if the values do not increase steadily."""
     half = values.size // 2
     if half == 0:
         return 0.0

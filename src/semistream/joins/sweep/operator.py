@@ -1,4 +1,4 @@
-"""SweepJoin: stream tuples in the order of their keys, met by an endless sweep over the pages that they need."""
+"""SweepJoin: waiting stream tuples, sorted by key code, joined by an endless sweep over the pages they need."""
 
 from __future__ import annotations
 
@@ -28,31 +28,60 @@ from semistream.relation import Relation
 from semistream.relation.read.disk import allocate_buffers
 from semistream.relation.read.run_reader import RunReader
 
-_THREADS = 3  # that read runs and sort tuples
-_LEAST_TRIMMED = 64  # tuples for each level, and in all, for which it is worth it to move those that stay together
+_THREADS = 3  # threads that read runs and sort tuples
+_LEAST_TRIMMED = 64  # trim only if levels hold this many tuples on average, and at least this many tuples leave
 
 
 class SweepJoin(SemiStreamJoin):
-    """The papers' ideas on one path: MESHJOIN's endless scan, but only over pages that are needed, and planned.
+    """MESHJOIN's endless scan, restricted to the pages that waiting tuples need, in the order of SSIJ's read plan.
 
-    Stream tuples wait in the order of their key codes (`StreamBuffer`), in all of the memory that there is. The sweep
-    goes round over the pages of R in the order of the disk (`PageSweep`): tuples enter wherever it stands and leave
-    when it is there again, as in MESHJOIN, so that the disk never waits for the stream, nor the stream for a phase to
-    end. Pages that no tuple needs are passed over by SSIJ's read plan; when most are needed, this is a full scan. Runs
-    are read ahead and tuples are sorted by threads; payload columns are touched only for pairs, once, when they come
-    out. Results come in the order of the sweep.
+    Waiting tuples fill the memory, sorted by key code and packed (`StreamBuffer`). The sweep circles over the pages of
+    R in disk order (`PageSweep`). As in MESHJOIN, a tuple enters wherever the sweep stands and leaves one round later,
+    so neither the disk nor the stream waits for a phase to end. The read plan skips pages that no tuple needs; when
+    most pages are needed, the sweep is a full scan. Threads read runs ahead and sort tuples. Payload columns are
+    touched once, for the pairs that come out. Results come in the order of the sweep.
 
-    Each tuple meets each page that it needs exactly once, so the result is exact: it enters at a count of pages passed,
-    runs asked for before do not meet it, and it leaves when all of R has passed after that. When room is wanted,
-    tuples of which all pages have passed leave before the others of their level, which are moved together. Half of
-    those that came in a pass have left by its end, so nearly twice as many come in a pass as can wait. That takes pages
-    that lie on the disk in the order of their codes, as they do until R is updated, and tuples that ask for one code
-    and have no nested values.
+    The result is exact: each tuple meets each page it needs exactly once. A tuple enters at a count of passed pages.
+    Runs requested earlier do not meet it, and it leaves when all of R has passed since.
 
-    Tuples gather as long as there is room: if they are flushed before it is full, one pass serves all of them. From
-    then on the sweep keeps pace with the stream: for each tuple that comes it goes on by as many pages as there are for
-    each tuple that can come in a pass. So levels of tuples enter all around R and leave one by one, and to sort the
-    next one and to join those before is done at once.
+    When memory runs short, tuples whose pages have all passed leave before the rest of their level, and the rest is
+    compacted. By the end of a pass half of its tuples have left, so a pass takes in nearly twice as many tuples as fit
+    in memory. This requires pages in code order on disk (true until R is updated), tuples that ask for a single code,
+    and no nested columns.
+
+    Tuples gather until memory is full; if they are flushed before that, one pass serves all of them. From then on the
+    sweep keeps pace with the stream: for each new tuple it advances by R's pages divided by the tuples that a pass can
+    take in. Levels thus enter all around R and leave one by one, and a level is sorted while earlier ones are joined.
+
+    Parameters
+    ----------
+    relation : Relation
+        R, stored as pages clustered by key. Plain Parquet is refused.
+    stream : pa.Schema or JoinSpec
+        Columns of the stream.
+    on, where : optional
+        The join condition. It must pin down R's key: equality with the key, or a range of it.
+    memory : int, str or MemoryBudget
+        Budget for everything the operator holds: bytes, text such as "64MB", or a share of R. Default "10%".
+
+    Other parameters are those of `SemiStreamJoin`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semistream import Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rates = Relation.build(pa.table({"day": [1, 2, 3], "rate": [10, 20, 30]}), f"{folder}/r", key="day")
+    ...     stays = pa.record_batch({"guest": [7, 8], "from": [1, 3], "to": [2, 3]})
+    ...     where = "r.day BETWEEN s.from AND s.to"
+    ...     with SweepJoin(rates, stays.schema, where=where, columns=["rate"], memory="1MB") as join:
+    ...         results = [*join.push(stays), *join.flush()]
+    >>> sorted(zip(*pa.Table.from_batches(results).select(["guest", "rate"]).to_pydict().values()))
+    [(7, 10), (7, 20), (8, 30)]
+
+    References
+    ----------
+    MESH 3.1 (the shared scan), SSIJ IV-D (the read plan); docs/architecture.md, "A row's way through a join".
     """
 
     name = "sweep"
@@ -60,7 +89,7 @@ class SweepJoin(SemiStreamJoin):
 
     @classmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget) -> SweepModel:
-        """A sweep whose levels hold rows like those of the sample."""
+        """Return the cost model of a sweep whose levels hold rows like the sample's."""
         relation, spec = facts.relation, facts.spec
         assert isinstance(relation, Relation)
         packing = facts.once("row packing", lambda: RowPacking.of(relation, spec))
@@ -102,10 +131,10 @@ class SweepJoin(SemiStreamJoin):
             memory=run_buffers,
         )
         self._reads_ahead = memory.runs > 1
-        self._asked: deque[Int64s] = deque()  # for each run, the counts at which its pages are passed
-        self._in_before = 0  # tuples that are taken in now and were counted before
-        self._paces = False  # whether it keeps pace with the stream: when there was no room left, until none waits
-        self._met = self._due = 0  # counts of pages: that were met, and that should be before more tuples come in
+        self._asked: deque[Int64s] = deque()  # for each requested run, the counts at which its pages are passed
+        self._in_before = 0  # tuples being admitted that ``stats.rows_in`` already counts
+        self._paces = False  # True while the sweep keeps pace: from the first lack of room until no tuple waits
+        self._met = self._due = 0  # counts of pages: already met, and to be met before more tuples enter
         self._sweep = PageSweep(relation, self._read_costs, run_bytes=split.run_bytes, run_pages=split.run_pages)
         self._pace = SweepPace.of(
             self._read_costs.request_s(relation.nbytes, relation.num_pages),
@@ -114,21 +143,21 @@ class SweepJoin(SemiStreamJoin):
             buffer_bytes=memory.buffer_bytes,
             trims=packing.single_codes and not packing.unpacked and self._sweep.in_key_order,
         )
-        self._trimmed = 0  # the count at which tuples were last let go before their level
+        self._trimmed = 0  # count of passed pages at the last trim
 
     @property
     def capacity(self) -> int:
-        """Stream tuples that can wait at a time, if they are like those that came last."""
+        """Stream tuples that fit in memory at once, at the current row size."""
         return self._buffer.capacity
 
     @property
     def pass_rows(self) -> int:
-        """Stream tuples that can come in a pass over R, if there is to be room for the next ones in time."""
+        """Stream tuples that one pass over R can take in while room for the next level is freed in time."""
         return self._pace.pass_rows(self._buffer.capacity)
 
     @property
     def run_bytes(self) -> int:
-        """The most that is read at once."""
+        """Most bytes read at once."""
         return self._reader.run_bytes
 
     def pages_to_drain(self) -> int:
@@ -138,7 +167,7 @@ class SweepJoin(SemiStreamJoin):
         return self._reader.pages_waiting
 
     def feed(self, batch: pa.RecordBatch) -> Results:
-        """Take tuples in a whole level at a time, however many come: what is left over waits for others."""
+        """Take tuples in by whole levels; rows that do not fill a level wait for more."""
         self._intake.require_narrow(batch)
         while batch.num_rows:
             if self._small.add(batch):
@@ -146,18 +175,18 @@ class SweepJoin(SemiStreamJoin):
                 return
             waiting = self._small.rows
             whole = self._level_rows - waiting if waiting else batch.num_rows // self._level_rows * self._level_rows
-            rows = min(whole or batch.num_rows, batch.num_rows)  # only those are copied that fill a level up
+            rows = min(whole or batch.num_rows, batch.num_rows)  # copy only the rows that complete a level
             self._in_before = waiting
             yield from self._take_in(self._small.take(batch.slice(0, rows)))
             batch = batch.slice(rows)
 
     def _take_in(self, batch: pa.RecordBatch | None) -> Results:
-        """Let tuples wait in levels, and join others until there is room for them."""
+        """Store tuples in levels, joining older ones until there is room."""
         done = 0
         while batch is not None and done < batch.num_rows:
             self._read_ahead()
             left = batch.num_rows - done
-            rows = -(-left // -(-left // self._level_rows))  # levels of the same size
+            rows = -(-left // -(-left // self._level_rows))  # cut the rest into levels of equal size
             place = self._buffer.room(rows)
             if place is None and self._worth_trimming(rows):
                 yield from self._trim()
@@ -173,10 +202,10 @@ class SweepJoin(SemiStreamJoin):
             done += self._enter(level.result(), taken.charged)
 
     def _worth_trimming(self, rows: int) -> bool:
-        """Whether enough tuples have met all their pages since it was last done, and can go before their level.
+        """Return True if enough tuples have met all their pages since the last trim.
 
-        As levels enter all around R, the tuples that wait are half of those that come in a pass. All that wait are
-        moved, however few go, so it may be done for several levels at a time.
+        As levels enter all around R, the waiting tuples are half of those that come in a pass. A trim moves all
+        waiting tuples, however few leave, so it may make room for several levels at once.
         """
         waiting, levels = sum(level.rows for level in self._buffer.levels), len(self._buffer.levels)
         passed = self._joined_to - self._trimmed
@@ -189,11 +218,11 @@ class SweepJoin(SemiStreamJoin):
 
     @property
     def _joined_to(self) -> int:
-        """The count before which all pages that were wanted are joined."""
+        """Count of passed pages up to which every wanted page is joined."""
         return int(self._asked[0][0]) if self._asked else self._sweep.passed
 
     def _trim(self) -> Results:
-        """Let tuples go that have met all pages that may hold their codes."""
+        """Release the tuples that have met every page that may hold their codes."""
         view, kept = self._buffer.view, []
         yield from self._emitter.emit(view)
         for level in self._buffer.levels:
@@ -205,7 +234,7 @@ class SweepJoin(SemiStreamJoin):
         self._trimmed = self._joined_to
 
     def _not_met(self, level: Level) -> RowRanges:
-        """The tuples of a level that have yet to meet a page."""
+        """Return the tuples of a level that still have a page to meet."""
         if self._joined_to <= level.enters_at:
             return [(0, level.matchable)]
         after, before, either = self._sweep.codes_met(level.enters_at, self._joined_to)
@@ -213,13 +242,13 @@ class SweepJoin(SemiStreamJoin):
         end = self._buffer.position(level, before, behind=False)
         if either:
             return [(end, begin)]
-        return [(0, begin), (max(end, begin), level.matchable)]  # a code may have rows in all pages that were passed
+        return [(0, begin), (max(end, begin), level.matchable)]  # end < begin if one code spans all passed pages
 
     def _stored(self, place: Place, taken: Taken) -> Level | None:
         return self._buffer.store(place, taken.batch, taken.sizes, self._intake.ranges(taken.batch))
 
     def _enter(self, level: Level | None, charged: Int64s | None) -> int:
-        """Let tuples that were stored, and charged for, be joined; gives how many these are."""
+        """Admit a stored level to the join, refund the charge for tuples that did not fit, and return its rows."""
         rows = 0 if level is None else level.rows
         if charged is not None and rows < charged.size:
             self._intake.give_back(int(charged[rows:].sum()))
@@ -227,7 +256,7 @@ class SweepJoin(SemiStreamJoin):
             return 0
         level.charged = 0 if charged is None else int(charged[:rows].sum())
         passed, pages = self._sweep.passed, self._sweep.num_pages
-        ahead = self.run_bytes * pages // max(self.relation.nbytes, 1)  # as it goes on by runs
+        ahead = self.run_bytes * pages // max(self.relation.nbytes, 1)  # slack, as the sweep advances by whole runs
         self._due = max(self._due, self._met - ahead) + (rows * pages // self.pass_rows if self._paces else 0)
         self._buffer.enter(level, passed, passed + pages)
         self._sweep.want(*self._buffer.asked(level))
@@ -252,7 +281,7 @@ class SweepJoin(SemiStreamJoin):
             yield from self._iterate()
 
     def _iterate(self) -> Results:
-        """Join the next run, and let tuples go that have met all of R."""
+        """Join the next run, then release the levels that have met all of R."""
         if not self._buffer.levels:
             return
         self.stats.steps += 1
@@ -261,14 +290,14 @@ class SweepJoin(SemiStreamJoin):
             yield from self._join_run()
             self._read_ahead()
         met = int(self._asked[0][0]) if self._asked else self._sweep.peek()
-        if met is None:  # nothing is wanted: all that is left of R is passed over
+        if met is None:  # no page is wanted: skip the rest of R
             met = self._buffer.levels[-1].leaves_at
         self._met = met
         while self._buffer.levels and self._buffer.levels[0].leaves_at <= met:
             yield from self._expire()
 
     def _read_ahead(self) -> None:
-        """Ask for the runs that come next."""
+        """Request the next runs, as long as there are free buffers."""
         while self._reader.room:
             run = self._sweep.next()
             if run is None:
@@ -278,7 +307,7 @@ class SweepJoin(SemiStreamJoin):
             self._reader.ask(sequence)
 
     def _join_run(self) -> Results:
-        """Join the run that was asked for first with the tuples that waited then."""
+        """Join the oldest requested run with the tuples that waited when it was requested."""
         run, passed, view = self._reader.take(), self._asked.popleft(), self._buffer.view
         certain = self.spec.condition.check is None
         for pairs in view.probe(run, passed, self._number, self._page, self._row, marks=certain):
@@ -295,7 +324,7 @@ class SweepJoin(SemiStreamJoin):
         self._reader.give_back()
 
     def _expire(self) -> Results:
-        """Let the oldest level go: its tuples have met all of R."""
+        """Release the oldest level: its tuples have met all of R."""
         level, view = self._buffer.levels[0], self._buffer.view
         yield from self._emitter.emit(view)
         yield from self._let_go(view, level, 0, level.rows)
@@ -303,12 +332,12 @@ class SweepJoin(SemiStreamJoin):
         self._intake.give_back(level.charged)
 
     def _let_go(self, view: LevelView, level: Level, begin: int, end: int) -> Results:
-        """Give out what is to come of tuples of a level that need no page any more, and count them."""
+        """Count tuples ``begin`` to ``end`` of a level, which need no further page, and emit their final results."""
         if begin == end:
             return
         matched = view.matched(level)[begin:end]
         self.stats.expiries += min(end, level.matchable) - min(begin, level.matchable)
-        if self.spec.how == "inner" and self._deadlines is None:  # only pairs come out
+        if self.spec.how == "inner" and self._deadlines is None:  # results are pairs alone, already emitted
             self.stats.count_done(matched)
             return
         numbers = level.numbers(begin, end)
@@ -316,5 +345,5 @@ class SweepJoin(SemiStreamJoin):
         self._done(view, numbers, matched)
 
     def close(self) -> None:
-        """End the threads and close files."""
+        """Stop the threads and close the files."""
         self._reader.close()

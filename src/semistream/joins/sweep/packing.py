@@ -1,6 +1,7 @@
-"""PackedColumn: a column of fixed width as integers that can be stored as distances from the least of them.
+"""Columns of waiting stream tuples, packed into a block of bytes and unpacked again.
 
-PackedBinary: a column of strings or bytes, stored as offsets and bytes one behind the other.
+`PackedColumn` stores fixed-width values as integers relative to the minimum of a level. `PackedBinary` stores strings
+or bytes as offsets and contiguous data, without the prefix common to a level.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from semistream.relation.read.row_gatherer import new_array, packed_bits
 
 _INTEGERS: dict[int, type[np.signedinteger[Any]]] = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _STORED: dict[int, type[np.integer[Any]]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.int64}
-_LONG = 16  # bytes of a value that is stored as two integers
+_LONG = 16  # bytes of a value stored as two integers
 
 RowRanges = Sequence[tuple[int, int]]
-"""Some rows of a level: from the first of each range to before the last, in ascending order."""
+"""Rows of a level as ascending half-open ranges ``(first, end)``."""
 
 
 class Packed(NamedTuple):
-    """Where integers stand in a block of bytes, how wide they are there, and what is to be added to them."""
+    """Integers stored in a block: position, width in bytes, and the base to add to each."""
 
     at: int
     width: int
@@ -46,7 +47,7 @@ class Packed(NamedTuple):
 
 
 class PackedLevels(NamedTuple):
-    """`Packed` of each level, as arrays."""
+    """The `Packed` of all levels, as arrays."""
 
     at: Int64s
     width: Int64s
@@ -54,12 +55,12 @@ class PackedLevels(NamedTuple):
 
     @classmethod
     def of(cls, levels: list[Packed]) -> PackedLevels:
-        """One entry for each level."""
+        """Build the arrays, with one entry per level."""
         return cls(*np.array(levels, np.int64).reshape(-1, 3).T.copy())
 
 
 def is_packable(type_: pa.DataType) -> bool:
-    """Whether values of a type have a width that integers can be made of."""
+    """Return True if values of a type have a fixed width of 1, 2, 4, 8 or 16 bytes, or are booleans."""
     if isinstance(type_, pa.BaseExtensionType) or pa.types.is_nested(type_) or pa.types.is_dictionary(type_):
         return False
     return pa.types.is_boolean(type_) or (
@@ -68,10 +69,10 @@ def is_packable(type_: pa.DataType) -> bool:
 
 
 class PackedColumn:
-    """How values of a type are taken apart into integers and put together again.
+    """Converter between the values of a fixed-width type and integers.
 
-    Any value of 1 to 8 bytes is one integer, one of 16 bytes two. Times, numbers that count on, codes of few values and
-    the upper halves of decimals lie close together in a level, and take a fraction of their bytes.
+    A value of 1 to 8 bytes is one integer, a value of 16 bytes two. Times, sequence numbers, codes with few distinct
+    values and the upper halves of decimals lie close together within a level, so they take a fraction of their bytes.
     """
 
     def __init__(self, type_: pa.DataType) -> None:
@@ -82,11 +83,11 @@ class PackedColumn:
         self._integer = _INTEGERS[min(width, 8)]
 
     def keep(self, writer: PackedWriter, parts: Sequence[Packed], kept: RowRanges) -> list[Packed]:
-        """Store some rows of a level once more, further in front."""
+        """Store the kept rows of a level again, at the position of the writer."""
         return [writer.keep(part, kept) for part in parts]
 
     def integers(self, column: pa.Array) -> list[npt.NDArray[Any]]:
-        """The values of a column, part by part. Where there is none, it is any number."""
+        """Return the values of a column as integers, part by part; a null has an arbitrary value."""
         if self._bits:
             return [column.fill_null(False).to_numpy(zero_copy_only=False).view(np.int8)]
         width = self.parts * np.dtype(self._integer).itemsize
@@ -101,7 +102,7 @@ class PackedColumn:
         numbers: Int64s,
         validity: pa.Buffer | None,
     ) -> pa.Array:
-        """The values of some tuples; ``validity`` says which have one, if not all do."""
+        """Return the values of some tuples; ``validity`` is their bitmap, None if there are no nulls."""
         values = new_array(self.parts * numbers.size, self._integer)
         for part, packed in enumerate(levels):
             take_packed(block, first, packed.at, packed.width, packed.base, numbers, values[part :: self.parts])
@@ -110,7 +111,7 @@ class PackedColumn:
 
 
 class PackedValues(NamedTuple):
-    """Integers that are to be stored, how wide that makes them, and the base."""
+    """Integers to store, with the width in bytes and the base to store them with."""
 
     values: npt.NDArray[Any]
     width: int
@@ -118,14 +119,14 @@ class PackedValues(NamedTuple):
 
     @classmethod
     def of(cls, values: npt.NDArray[Any], *, widths: tuple[int, ...] = (0, 1, 2, 4, 8)) -> PackedValues:
-        """As narrow as they can be, of some widths of which the last is 8."""
+        """Choose the narrowest of ``widths`` that holds the values; the last width must be 8."""
         least, span = value_span(values)
         width = next(width for width in widths if width == 8 or int(span) < 1 << (8 * width))
         return cls(values, width, int(least) if width < 8 else 0)
 
 
 class PackedWriter:
-    """Stores things one behind the other in a block of bytes, from ``at`` on."""
+    """Writes values one after the other into a block of bytes, starting at ``at``."""
 
     def __init__(self, mover: ByteMover, at: int) -> None:
         self.block = mover.block
@@ -133,32 +134,32 @@ class PackedWriter:
         self._mover = mover
 
     def reserve(self, nbytes: int) -> tuple[int, int]:
-        """Room for some bytes: where it begins and ends."""
+        """Reserve ``nbytes`` and return where they begin and end."""
         begin, end = self.at, self.at + nbytes
         self.at = aligned(end)
         return begin, end
 
     def put(self, values: PackedValues, order: npt.NDArray[Any]) -> Packed:
-        """Store the rows ``order`` of some integers."""
+        """Store integers in the given order of rows."""
         begin, end = self.reserve(values.width * order.size)
         if values.width:
             pack_rows(values.values, order, values.base, self.block[begin:end].view(_STORED[values.width]))
         return Packed(begin, values.width, values.base)
 
     def keep(self, stored: Packed, kept: RowRanges) -> Packed:
-        """Store some rows once more that stand at ``at`` or behind it."""
+        """Store the kept rows of integers again, which lie at or after the writer's position."""
         begin, _ = self.reserve(stored.width * sum(end - first for first, end in kept))
         self.move(stored.at, [(first * stored.width, end * stored.width) for first, end in kept], begin)
         return Packed(begin, stored.width, stored.base)
 
     def move(self, at: int, ranges: RowRanges, to: int) -> None:
-        """Move ranges of bytes, counted from ``at``, to where they stand one behind the other, not behind ``at``."""
+        """Move byte ranges, given relative to ``at``, one after the other to ``to``, which must not be after ``at``."""
         for first, end in ranges:
             self._mover.move(at + first, end - first, to)
             to += end - first
 
     def clear(self, nbytes: int) -> int:
-        """Store zeros; gives where."""
+        """Store ``nbytes`` zeros and return their position."""
         begin, end = self.reserve(nbytes)
         self.block[begin:end] = 0
         return begin
@@ -168,8 +169,9 @@ _OFFSET_BYTES = 4
 
 
 class PackedStrings:
-    """The strings or bytes of a column that are to be stored: without what all begin with, and without their lengths
-    if all have the same.
+    """The strings or bytes of a column to store, without their common prefix.
+
+    If all have the same length, offsets are not stored either.
     """
 
     def __init__(self, offsets: npt.NDArray[Any], data: Bytes, prefix: int, own_bytes: int) -> None:
@@ -180,7 +182,7 @@ class PackedStrings:
 
     @classmethod
     def of(cls, column: pa.Array) -> PackedStrings:
-        """Those of a column."""
+        """Measure the values of a column."""
         buffers = column.buffers()
         data = np.empty(0, np.uint8) if buffers[2] is None else np.frombuffer(buffers[2], np.uint8)
         offsets = string_offsets(column)
@@ -188,22 +190,22 @@ class PackedStrings:
 
     @property
     def varying(self) -> bool:
-        """Whether they have different lengths."""
+        """True if the values differ in length."""
         return self._own_bytes < 0
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of each, besides those of `own_ends`."""
+        """Fixed bytes of each row: its offset, or its bytes after the prefix if all lengths are equal."""
         return _OFFSET_BYTES if self.varying else self._own_bytes
 
     @property
     def own_ends(self) -> Int64s:
-        """Where each would end if they stood one behind the other."""
+        """End of each value, without its prefix, if stored one after the other."""
         ends: Int64s = self._offsets[1:] - np.int64(self._offsets[0])
         return ends - self.prefix * np.arange(1, ends.size + 1)
 
     def put(self, writer: PackedWriter, order: npt.NDArray[Any]) -> list[Packed]:
-        """Store the rows ``order``, which are the first ones in any order."""
+        """Store the rows ``order``, which are a permutation of the first rows."""
         starts, ends = writer.reserve(_OFFSET_BYTES * (order.size + 1) if self.varying else 0)
         own = int(self.own_ends[order.size - 1]) if self.varying else self._own_bytes * order.size
         begin, end = writer.reserve(self.prefix + own)
@@ -216,7 +218,7 @@ class PackedStrings:
 
 
 def string_offsets(column: pa.Array) -> npt.NDArray[Any]:
-    """Where each value of a column starts, and the last one ends."""
+    """Return the offsets of a column: the start of each value, and the end of the last."""
     offset_type = _offset_type(column.type)
     return np.frombuffer(column.buffers()[1], offset_type, len(column) + 1, column.offset * offset_type().itemsize)
 
@@ -227,14 +229,14 @@ def _offset_type(type_: pa.DataType) -> type[np.signedinteger[Any]]:
 
 
 class PackedBinary:
-    """How strings or bytes are copied out of levels again: see `PackedStrings`."""
+    """Reader of the strings or bytes that `PackedStrings` stores in levels."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
         self._offset_type = _offset_type(type_)
 
     def keep(self, writer: PackedWriter, parts: Sequence[Packed], kept: RowRanges) -> list[Packed]:
-        """Store some rows of a level once more, further in front."""
+        """Store the kept rows of a level again, at the position of the writer."""
         (at, width, base), (data_at, prefix, _) = parts
         if width == 0:
             starts, _ = writer.reserve(0)
@@ -247,7 +249,7 @@ class PackedBinary:
 
     @staticmethod
     def _keep_offsets(writer: PackedWriter, at: int, kept: RowRanges) -> tuple[int, list[tuple[int, int]]]:
-        """Where the offsets of some rows stand now, and which ranges of bytes these rows have."""
+        """Store the offsets of the kept rows again; return their new position and the byte ranges of these rows."""
         rows = sum(end - first for first, end in kept)
         starts, ends = writer.reserve(_OFFSET_BYTES * (rows + 1))
         offsets = writer.block[at:].view(np.uint32)
@@ -261,7 +263,7 @@ class PackedBinary:
         return starts, ranges
 
     def lengths(self, block: Bytes, first: int, levels: list[PackedLevels], numbers: Int64s) -> Int64s:
-        """Bytes of some tuples' values; one number for all, that takes no memory, if it is the same in all levels."""
+        """Return the bytes of some tuples' values; if all are equal, a broadcast number, which takes no memory."""
         whole = levels[0].base + levels[1].width
         if not levels[0].width.any() and whole.size and (whole == whole[0]).all():
             return np.broadcast_to(whole[0], numbers.size)
@@ -280,7 +282,7 @@ class PackedBinary:
         page: Int32s,
         row: Int32s,
     ) -> Bools | None:
-        """For each pair of a tuple and a row of a run, whether they have the same bytes; None if all do."""
+        """Compare the values of tuples with a column of R, pair by pair; return None if all pairs are equal."""
         offsets = run.view(np.int32 if column.width == 4 else np.int64)
         starts = run.positions[:, column.first_buffer + 1] // column.width
         data_starts = run.positions[:, column.first_buffer + 2]
@@ -296,7 +298,7 @@ class PackedBinary:
         numbers: Int64s,
         validity: pa.Buffer | None,
     ) -> pa.Array:
-        """The values of some tuples."""
+        """Return the values of some tuples, with ``validity`` as their bitmap."""
         offsets = new_array(numbers.size + 1, self._offset_type)
         total = take_lengths(block, first, *levels[0], levels[1].width, numbers, offsets)
         data = new_array(int(total), np.uint8)

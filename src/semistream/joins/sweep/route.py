@@ -1,4 +1,4 @@
-"""The way of a sweep: over the pages that tuples wait for, in the order of the disk, round and round."""
+"""PageSweep: the route of a sweep over the wanted pages of R, in disk order, round after round."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from semistream.relation import PageSequence, PageSlots, Relation, optimal_plan
 from semistream.relation.read.disk_costs import DiskCosts
 from semistream.relation.read.read_plan import plan_memory_bytes
 
-_PLANNED = 1024  # wanted pages at most; the last sequence is planned again, as it may go on behind them
+_PLANNED = 1024  # most wanted pages to plan at once; the last sequence is planned again, as it may continue
 
 
 class PageSweep:
-    """Which pages are wanted, and what is to be read next.
+    """The set of wanted pages, and the plan of what to read next.
 
-    Places are positions in the order of the disk, and ``passed`` counts the places that were read or passed over since
-    the start: a tuple that comes at some count has met all of R when ``num_pages`` more have passed. Pages that nobody
-    waits for are read along only where that is cheaper than a seek (SSIJ IV-D); a sequence has at most ``run_bytes``
-    and ``run_pages``, and the next one goes on where it ended if the disk's head can.
+    A place is a page's position in disk order. ``passed`` counts the places read or skipped since the start: a tuple
+    that enters at some count has met all of R when ``num_pages`` more have passed. The plan reads an unwanted page
+    only where that is cheaper than a seek (SSIJ IV-D). A sequence has at most ``run_bytes`` and ``run_pages``;
+    one that is adjacent to its predecessor costs less than a seek.
     """
 
     def __init__(self, relation: Relation, costs: DiskCosts, *, run_bytes: int, run_pages: int) -> None:
@@ -38,16 +38,18 @@ class PageSweep:
         self._places = np.empty(self._order.size, np.int32)
         self._places[self._order] = np.arange(self._order.size, dtype=np.int32)
         self._wanted = np.zeros(self._order.size, np.bool_)  # by place
-        self._plan: deque[tuple[PageSequence, Int64s]] = deque()  # and the counts at which its pages are passed
+        self._plan: deque[tuple[PageSequence, Int64s]] = deque()  # with the count at which each page is passed
 
     @staticmethod
     def memory_bytes(pages: int) -> int:
-        """Bytes it takes for a relation of so many pages."""
+        """Return the bytes needed for a relation of ``pages`` pages."""
         return PageSlots.memory_bytes(pages) + pages * (8 + 4 + 1) + plan_memory_bytes(min(pages, _PLANNED))
 
     def want(self, codes: npt.NDArray[Any], base: int, shift: int, ends: Int64s | None) -> None:
-        """Tuples wait that ask for these codes: ascending, without their lowest ``shift`` bits, and to which ``base``
-        is to be added; where there are ``ends``, for all from each of them to its end.
+        """Add the pages that may hold some codes to the wanted pages.
+
+        ``codes`` are ascending distances from ``base``, without their lowest ``shift`` bits. If there are ``ends``,
+        each code starts a range, which includes its end; ``base`` and ``shift`` are then unused.
         """
         first, last = self._table.first_code, self._table.last_code
         if ends is None:
@@ -60,10 +62,11 @@ class PageSweep:
         self._plan.clear()
 
     def codes_met(self, since: int, met: int) -> tuple[int | None, int, bool]:
-        """Codes of which all pages were passed between two counts, less than ``num_pages`` apart: those after the
-        first, if it is not None, and before the second; or, if the third says so, those that are either.
+        """Return ``(after, before, either)``: the codes whose pages were all passed between two counts.
 
-        Pages must be in the order of their codes on the disk.
+        These are the codes greater than ``after`` (None: no bound) and less than ``before``; if ``either`` is True,
+        the codes that satisfy one of the two. The counts must be less than ``num_pages`` apart, and pages must lie on
+        disk in code order.
         """
         begin, end = since % self.num_pages, met % self.num_pages
         after = int(self._table.last_code[begin - 1]) if begin else None
@@ -71,28 +74,31 @@ class PageSweep:
 
     @property
     def pages_wanted(self) -> int:
-        """Pages that tuples wait for and that are not asked for yet."""
+        """Pages that tuples wait for and that have not been requested yet."""
         return int(np.count_nonzero(self._wanted))
 
     def next(self) -> tuple[PageSequence, Int64s] | None:
-        """What to read next, and the count at which each of its pages is passed; None if nothing is wanted."""
+        """Return the next sequence to read and the count at which each of its pages is passed; None if none is wanted.
+
+        The sweep moves on past it.
+        """
         if not self._plan and not self._look_ahead():
             return None
         sequence, counts = self._plan.popleft()
         first, last = int(counts[0]), int(counts[-1])
         begin = first % self.num_pages
-        self._wanted[begin : begin + last - first + 1] = False  # what is not wanted in between stays so
+        self._wanted[begin : begin + last - first + 1] = False  # pages between are unwanted already
         self.passed = last + 1
         return sequence, counts
 
     def peek(self) -> int | None:
-        """The count at which the next wanted page is passed; None if nothing is wanted."""
+        """Return the count at which the next wanted page is passed; None if no page is wanted."""
         if not self._plan and not self._look_ahead():
             return None
         return int(self._plan[0][1][0])
 
     def _look_ahead(self) -> bool:
-        """Plan the way over the wanted pages that come next: to the end of the disk, else from its beginning."""
+        """Plan the next wanted pages up to the end of the disk, or else from its beginning; False if there are none."""
         at = self.passed % max(self.num_pages, 1)
         for begin, end, start in ((at, self.num_pages, self.passed - at), (0, at, self.passed - at + self.num_pages)):
             places = np.flatnonzero(self._wanted[begin : min(end, begin + 2 * _PLANNED)]) + begin

@@ -1,4 +1,4 @@
-"""RowPacking: how stream tuples are packed while they wait for a sweep, and the bytes that this takes."""
+"""RowPacking: the packed layout of waiting stream tuples, and their sizes in bytes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from semistream.keys import CodeRanges
 from semistream.relation import Relation
 from semistream.relation.format.row_sizes import fixed_row_bytes, is_binary
 
-_HASH_SHIFT = 32  # bits of a hash that are not stored: pairs are checked anyway
+_HASH_SHIFT = 32  # low bits of a hash that are not stored, as pairs are checked anyway
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """A batch ready to be stored: its codes, and its columns as narrow as their values allow.
+    """A batch ready to be stored: its codes, and its columns in the narrowest widths that hold their values.
 
-    ``row_bytes`` is the average for a row, ``padding`` what a level takes besides its rows. ``ends`` has the bytes up
-    to the end of each row if rows differ in size.
+    ``row_bytes`` is the mean row size, and ``padding`` the bytes of a level besides its rows. If rows differ in size,
+    ``ends`` has the cumulative bytes up to the end of each row.
     """
 
     codes: PackedValues
@@ -36,19 +36,19 @@ class PackedRows:
     ends: np.ndarray | None
 
     def fitting(self, rows: int, nbytes: int) -> int:
-        """Number of rows, from the first on, that fit in ``nbytes``."""
+        """Return the number of leading rows that fit in ``nbytes``."""
         if self.ends is None:
             return max(min(rows, nbytes // self.row_bytes), 0)
         return int(np.searchsorted(self.ends, nbytes, "right"))
 
 
 class RowPacking:
-    """The layout of waiting stream tuples of one join.
+    """The layout of one join's waiting stream tuples.
 
-    A tuple's key code is stored in the stream's ``code_column`` where that column is the code itself. The lowest
-    ``code_shift`` bits of a hash are left out: 4 of 8 bytes tell nearly all keys apart, and pairs are checked anyway.
-    With ``single_codes`` each tuple asks for one code, else for a range. Columns that are neither numbers nor strings
-    cannot be packed (``unpacked``) and stay in an Arrow batch.
+    If the stream column ``code_column`` equals the key code, code and column are stored once. The lowest
+    ``code_shift`` bits of a hash are dropped: 4 of its 8 bytes distinguish nearly all keys, and pairs are checked
+    anyway. With ``single_codes`` each tuple asks for one code, otherwise for a range. Columns other than fixed-width
+    values and strings cannot be packed (``unpacked``); they stay in an Arrow batch.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RowPacking:
 
     @classmethod
     def of(cls, relation: Relation, spec: JoinSpec) -> RowPacking:
-        """The packing for a join with R."""
+        """Return the packing for a join with ``relation``."""
         condition, codec, schema = spec.condition, relation.codec, spec.stream_schema
         single = condition.single_codes
         shift = _HASH_SHIFT if single and not codec.ordered else 0
@@ -79,12 +79,12 @@ class RowPacking:
         return cls(schema, column, single_codes=single, code_shift=shift)
 
     def index_bytes(self, rows: int) -> int:
-        """Bytes of the codes and flags of ``rows``, if nothing can be made narrower."""
+        """Return the bytes of the codes, range ends and flags of ``rows`` at full width."""
         code_bytes = 0 if self.code_column is not None else NARROW if self.code_shift >= 32 else 8
         return rows * (code_bytes + 1 + (0 if self.single_codes else 16))
 
     def pack(self, batch: pa.RecordBatch, ranges: CodeRanges) -> PackedRows:
-        """Find out how narrow the rows of a batch can be stored; nothing is copied yet."""
+        """Choose the narrowest widths for the rows of a batch, without copying them."""
         values = {
             i: [PackedValues.of(part) for part in column.integers(batch.column(i))]
             for i, column in self.integers.items()
@@ -99,7 +99,7 @@ class RowPacking:
         return PackedRows(codes, values, nulls, strings, padding, *_row_bytes(batch.num_rows, sum(widths), strings))
 
     def _codes(self, ranges: CodeRanges) -> PackedValues:
-        """The codes that tuples ask for, or the first of each range."""
+        """Return the codes that tuples ask for, or the first code of each range."""
         if not self.single_codes:
             return PackedValues(ranges.low, 8)
         codes = ranges.low >> self.code_shift if self.code_shift else ranges.low
@@ -108,7 +108,7 @@ class RowPacking:
 
 
 def _row_bytes(rows: int, width: int, strings: Sequence[PackedStrings]) -> tuple[int, np.ndarray | None]:
-    """Bytes of a row on average, and the end of each if they differ."""
+    """Return the mean bytes of a row, and the cumulative end of each row if they differ in size."""
     width += sum(some.row_bytes for some in strings)
     varying = [some for some in strings if some.varying]
     if not varying or not rows:

@@ -1,4 +1,4 @@
-"""StreamBuffer: waiting stream tuples in key order, level by level, packed into one block of bytes."""
+"""StreamBuffer: waiting stream tuples in sorted levels, packed into one block of bytes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from semistream.kernels.array_types import Bytes, Int64s
 from semistream.kernels.sort import CodeSorter
 from semistream.keys import CodeRanges
 
-_OVERHEAD = 24  # bytes for each column of a level, at most, besides the tuples'
+_OVERHEAD = 24  # most bytes of a level per column, besides its tuples
 
 
 class StreamBuffer:
-    """Waiting stream tuples in levels of ascending codes; they leave level by level, or before their level (`keep`).
+    """A buffer of waiting stream tuples, in levels sorted by code; tuples leave by level, or earlier through `keep`.
 
-    A tuple costs its packed values, its code and a flag: no pointer, no hash table, no second copy. Values of a level
-    are stored as distances from the least of them: a code mostly takes 4 bytes and a time 2 or 4, so that many more
-    tuples than would fit unpacked meet each page of R. Strings are stored without the prefix that a level has in
-    common. Nested values stay in one Arrow batch per level. ``memory``, if given, is the block to use: ``nbytes`` in
-    whole words.
+    A tuple costs its packed values, its code and a flag: no pointer, no hash table, no second copy. Integers of a
+    level are stored as distances from the level's minimum. A code mostly takes 4 bytes and a time 2 or 4, so each page
+    of R meets many more tuples than would fit unpacked. Strings are stored without the level's common prefix. Nested
+    values stay in one Arrow batch per level. ``memory``, if given, is the block to use: ``nbytes`` rounded up to whole
+    words.
     """
 
     def __init__(self, packing: RowPacking, nbytes: int, level_rows: int, *, memory: Bytes | None = None) -> None:
@@ -44,24 +44,24 @@ class StreamBuffer:
 
     @property
     def widest(self) -> int:
-        """The widest tuple that there is always room for."""
+        """Bytes of the widest tuple that fits in the empty buffer."""
         return int(self._ring.block.size) - _OVERHEAD * (len(self.packing.schema) + 2)
 
     @property
     def capacity(self) -> int:
-        """Tuples like those that came last for which there is room in all."""
+        """Capacity in tuples, at the current row size."""
         return max(self._ring.block.size // self._row_bytes, 1)
 
     def room(self, rows: int) -> Place | None:
-        """Where a level of ``rows`` can go, if they are like those before; None if others must leave first."""
+        """Return a place for a level of ``rows`` at the current row size; None if older levels must leave first."""
         wanted = rows * self._row_bytes + self._padding
         place = self._ring.room(wanted)
         return place if place.nbytes >= wanted or not self.levels else None
 
     def store(self, place: Place, batch: pa.RecordBatch, sizes: Int64s, ranges: CodeRanges) -> Level | None:
-        """Write as many tuples, from the first on, as ``place`` has room for; None if there is not enough for any.
+        """Write the leading tuples of ``batch`` that fit in ``place`` as a level; return None if none fits.
 
-        Any thread may do it, one at a time. If nothing else is stored there is always enough for some.
+        Any thread may call this, one at a time. An empty buffer has room for at least one tuple.
         """
         packing, packed = self.packing, self.packing.pack(batch, ranges)
         self._padding, self._row_bytes = packed.padding, packed.row_bytes
@@ -97,7 +97,7 @@ class StreamBuffer:
         )
 
     def _in_order(self, ranges: CodeRanges) -> tuple[npt.NDArray[np.integer[Any]], int]:
-        """Rows in the order of their codes, then those that can match nothing; and how many can."""
+        """Return the rows in code order, followed by those that cannot match, and the number of rows that can."""
         possible = None if ranges.possible is None else np.flatnonzero(ranges.possible)
         low, high = ranges.low, ranges.high
         if possible is not None:
@@ -109,7 +109,7 @@ class StreamBuffer:
         return np.concatenate([possible[order], np.flatnonzero(~ranges.possible)]), possible.size
 
     def enter(self, level: Level, enters_at: int, leaves_at: int) -> None:
-        """Let a level that was stored be joined from now on."""
+        """Make a stored level part of the join from now on."""
         level.number, level.enters_at, level.leaves_at = self._next, enters_at, leaves_at
         self._next += 1
         self._ring.take(*level.place)
@@ -117,23 +117,23 @@ class StreamBuffer:
         self._view = None
 
     def leave(self) -> None:
-        """Let the oldest level go."""
+        """Remove the oldest level."""
         self._view = None
         self._ring.free()
         self.levels.popleft()
 
     def position(self, level: Level, code: int, *, behind: bool) -> int:
-        """How many tuples of a level ask for less than a code, or for less or just it if that is to be ``behind``."""
+        """Return the number of tuples in a level whose codes are less than ``code``, or equal to it if ``behind``."""
         at, width, base = level.codes
         sought, narrow = (code >> self.packing.code_shift) - base, width == NARROW
         if narrow:
-            sought = min(max(sought, -1), 1 << 8 * NARROW)  # it may be further from the base than 64 bits can tell
+            sought = min(max(sought, -1), 1 << 8 * NARROW)  # the distance may not fit in 64 bits
         return int(position_of(self._ring.block, at, narrow, level.matchable, sought, behind))
 
     def keep(self, kept: Sequence[RowRanges]) -> None:
-        """Let all tuples go but some of each level, and have all that is free in one place.
+        """Drop all tuples but the rows ``kept`` of each level, and compact the levels so that free space is contiguous.
 
-        Levels must not have ranges or columns that cannot be packed. All that was named by number before has new ones.
+        Levels must have neither ranges nor unpacked columns. Tuple numbers from before are no longer valid.
         """
         for level, rows in zip(self.levels, kept, strict=True):
             self._keep(level, rows)
@@ -143,7 +143,7 @@ class StreamBuffer:
         self._view = None
 
     def _keep(self, level: Level, kept: RowRanges) -> None:
-        """Move some tuples of a level together, in the order in which `store` has written their columns."""
+        """Compact the kept tuples of a level, column by column in the order in which `store` wrote them."""
         writer = PackedWriter(self._ring.mover, level.place.begin)
         level.codes = writer.keep(level.codes, kept)
         own = [i for i in level.columns if i != self.packing.code_column]
@@ -158,7 +158,7 @@ class StreamBuffer:
 
     @property
     def view(self) -> LevelView:
-        """The levels as they are now."""
+        """View of the current levels."""
         if self._view is None:
             self._view = LevelView(
                 self._ring.block,
@@ -170,8 +170,9 @@ class StreamBuffer:
         return self._view
 
     def asked(self, level: Level) -> tuple[npt.NDArray[Any], int, int, Int64s | None]:
-        """What a level asks for, ascending: codes, the base that is to be added to them, how many of their bits are
-        left out, and where ranges end.
+        """Return a level's ascending codes, their base and shift, and the ends of ranges, as `PageSweep.want` takes.
+
+        A code is a stored one plus the base; its lowest ``shift`` bits are not stored. Ends are None for single codes.
         """
 
         def stored(at: int, width: int) -> npt.NDArray[Any]:

@@ -134,7 +134,7 @@ class JoinPlan:
         if not self.holds_small or self.access == "scan":
             return self.operator
         try:
-            ResidentJoin.check(relation, spec, self.memory_bytes, {})
+            ResidentJoin.check(relation, spec, self.memory_bytes, {"disk": dict(self.arguments)["disk"]})
         except BudgetError:
             return self.operator
         return ResidentJoin

@@ -11,8 +11,8 @@ from semistream.pipelines.spec.durations import parse_duration
 from semistream.pipelines.spec.part import SpecPart, as_value_error
 
 StrategyName = Literal["keep_w", "sample_w", "top_w", "cluster_sampling"]
-"""Shedding strategies for pipelines. ``cost_aware_top_w`` is not among them: the cost of a row depends on the contents
-of the workers' caches, which a replay finds in another state."""
+"""Shedding strategies for pipelines. None weighs the cost of a row: it depends on the contents of the workers' caches,
+which a replay finds in another state."""
 
 _SAMPLES = ("sample_w", "cluster_sampling")
 

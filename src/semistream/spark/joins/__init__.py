@@ -1,1 +1,1 @@
-"""`semistream.spark.join`: the plan, the routing, and the operator kept in each worker."""
+"""`semistream.spark.join` and `semistream.spark.explain`: joins of a DataFrame with a relation."""

@@ -1,4 +1,4 @@
-"""explain() on Spark: what a join will do in each Python worker, and what all of them make together."""
+"""explain() on Spark: predict the performance of a join in each Python worker, and in all of them together."""
 
 from __future__ import annotations
 
@@ -24,10 +24,34 @@ from semistream.tuning.wording import rate_text
 
 @dataclass(frozen=True)
 class SparkExplanation:
-    """What a ``worker`` is expected to do with its part of each micro-batch, of ``slots`` that run at a time.
+    """Prediction for a join on Spark, made by `explain`; ``str()`` of it is a report.
 
-    ``memory`` is what each has, so all of them have `total_memory_bytes`. They share the disk, while each has a core of
-    its own: `rate` is what they take together. ``routed`` is the same for workers that each have a range of R's keys.
+    Workers share the disk, while each has a core of its own. `rate` is their rate together.
+
+    Parameters
+    ----------
+    worker : Explanation
+        Prediction for one worker with its share of each micro-batch, with ``route="none"``.
+    routed : Explanation
+        The same with ``route="range"``, where the worker reads only its part of R.
+    slots : int
+        Tasks that Spark runs at a time, each in a worker of its own.
+    batch_rows : int
+        Rows of a micro-batch.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa
+    >>> from semistream import Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     products = Relation.build(pa.table({"id": range(50_000)}), f"{folder}/r", key="id")
+    ...     found = explain(spark.range(3), products, on="id", memory="1MB")
+    >>> found.total_memory_bytes == found.slots * 1_000_000, found.routed_rate >= found.rate
+    (True, True)
+
+    References
+    ----------
+    docs/tuning.md, "Ask before you run".
     """
 
     worker: Explanation
@@ -37,7 +61,7 @@ class SparkExplanation:
 
     @property
     def total_memory_bytes(self) -> int:
-        """What all workers hold that run at a time."""
+        """Bytes of all workers together."""
         return self.slots * self.worker.memory_bytes
 
     @property
@@ -59,9 +83,9 @@ class SparkExplanation:
         return "\n".join(
             [
                 f"{self.slots} task slots with {memory} each: {total} in all",
-                f"micro-batches of {rows} rows: {rate_text(self.rate)} without Spark's own work",
+                f"micro-batches of {rows} rows: {rate_text(self.rate)}, not counting Spark's own work",
                 f"route='range' would give {rate_text(self.routed_rate)}: each worker reads and caches "
-                f"{1 / self.slots:.0%} of R, for a shuffle of the stream",
+                f"{1 / self.slots:.0%} of R, at the cost of a shuffle of the stream",
                 "each worker:",
                 *(f"  {line}" for line in str(self.worker).splitlines()),
             ]
@@ -82,13 +106,44 @@ def explain(
     zipf: float = 0.0,
     machine: Machine | None = None,
 ) -> SparkExplanation:
-    """What `semistream.spark.join` with these arguments is expected to do, before anything runs.
+    """Predict the performance of `semistream.spark.join` with these arguments, before anything runs.
 
-    ``batch_rows`` is how many rows a micro-batch has, each of which is drained; ``rate`` how many rows come in a
-    second, and ``zipf`` the skew of their keys. The costs are those of the driver's machine: its profile
-    (`semistream.calibrate` with R's path), or the defaults. ``memory`` is that of each Python worker, as in `join`.
+    No row is read and nothing is written. Costs come from the profile of the driver's machine (`semistream.calibrate`
+    with R's path), or from defaults without one; workers are assumed to be like the driver.
 
-    >>> print(explain(orders, "warehouse/products", on={"product": "id"}, memory="256MB"))  # doctest: +SKIP
+    Parameters
+    ----------
+    df : DataFrame
+        The stream; only its columns matter.
+    relation, on, how, memory, columns, suffix
+        As in `join`.
+    batch_rows : int
+        Rows of a micro-batch, all of which are joined before the next one begins.
+    rate : float, optional
+        Rows per second of the stream, to learn whether the join keeps up.
+    zipf : float
+        Skew of the stream's keys; 0 if all are equally frequent.
+    machine : Machine, optional
+        Costs to assume instead of the driver's.
+
+    Returns
+    -------
+    SparkExplanation
+        Predictions for each worker and for all of them, with and without routing.
+
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa
+    >>> from semistream import Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     products = Relation.build(pa.table({"id": range(50_000)}), f"{folder}/r", key="id")
+    ...     print(explain(spark.range(3), products, on="id", memory="1MB"))
+    2 task slots with 1 MB each: 2 MB in all
+    ...
+
+    References
+    ----------
+    docs/tuning.md, "Ask before you run".
     """
     require_rate(rate)
     df = require_classic(df)
@@ -117,7 +172,7 @@ def explain(
 def explain_workers(
     relation: Relation, worker: Callable[[Relation], Explanation], slots: int, batch_rows: int
 ) -> SparkExplanation:
-    """What all workers do, by what a ``worker`` does with the whole relation, and with the part that it would own."""
+    """Combine the predictions that ``worker`` makes for all of R, and for the part of R that one worker would own."""
     cuts = cut_codes(relation, slots)
     return SparkExplanation(
         worker=worker(relation),

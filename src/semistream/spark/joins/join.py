@@ -1,6 +1,6 @@
-"""join() on Spark: a DataFrame, batch or streaming, with a relation far larger than memory.
+"""join() on Spark: join a DataFrame, batch or streaming, with a relation far larger than memory.
 
-What a Spark task does in a Python worker: join the rows of a partition, drained to the last.
+Each task joins the rows of its partition in a Python worker, with an operator that the worker keeps between tasks.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from semistream.spark.session import require_classic, worker_interpreter
 def join_partition(
     plan: JoinPlan, batches: Iterator[pa.RecordBatch], kept: WorkerJoins = WORKER_JOINS
 ) -> Iterator[pa.RecordBatch]:
-    """All results of a partition's rows with one version of R, and none of any other task.
+    """Join the rows of a partition with one version of R; yield all of their results.
 
-    Nothing waits in the operator when the task ends, so Spark's own replay of a task or of a micro-batch gives the
-    same results again, in this worker or another.
+    No row stays in the operator when the task ends. Spark's replay of a task or micro-batch therefore gives the same
+    results, in this worker or another.
     """
     with kept.lend(plan) as worker_join:
         for batch in _join_all(RoutedJoin(worker_join), plan, batches):
@@ -70,46 +70,69 @@ def join(
 ) -> DataFrame:
     """Join a DataFrame, batch or streaming, with a relation, exactly, within ``memory`` per Python worker.
 
-    Every task drains what it was given, so Spark's own replay makes a streaming query exactly-once. The operator lives
-    on in its Python worker from one micro-batch to the next, with its caches, as soft state: if the worker is lost, the
-    next one starts cold and gives the same rows. Every task opens the version of R that is current when it starts and
-    joins with that one as a whole: an update is seen by the next micro-batch, without a restart.
+    The result is the exact join. Every task joins all of its rows before it ends, so Spark's own replay makes a
+    streaming query exactly-once. The operator stays in its Python worker between micro-batches, with its caches. This
+    is soft state: if the worker is lost, the next one starts cold and gives the same rows.
+
+    Every task joins with the version of R that is current when it starts. An update of R takes effect with the next
+    micro-batch, without a restart. Invalid arguments raise a `SemistreamError` here, on the driver.
 
     Parameters
     ----------
-    df
-        The stream: rows of any types that Arrow carries.
-    relation
-        R, or its path: one that the driver and all executors see.
-    on
-        A column, several, or a mapping from the stream's columns to the relation's, which must be equal.
-    where
-        What else must hold, with or without ``on``: ``"s.at BETWEEN r.since AND r.until"``, ``"s.x < r.k"``,
-        ``"abs(s.at - r.at) <= 5 minutes"``, several with AND between, an Arrow expression over the joined row, or a
-        sequence of these.
-    how
+    df : DataFrame
+        The stream, with columns of any types that Arrow supports.
+    relation : Relation, str or Path
+        R, or its path. The driver and all executors need access to this path.
+    on : str, sequence of str or mapping, optional
+        Columns that must be equal: one name, several, or a mapping from the stream's columns to the relation's.
+    where : str, Arrow expression or sequence of these, optional
+        Further conditions, with or without ``on``: ``"s.at BETWEEN r.since AND r.until"``, ``"s.x < r.k"``,
+        ``"abs(s.at - r.at) <= 5 minutes"``, several joined by AND, or an Arrow expression over the joined row.
+    how : str
         ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``. Nulls match nothing.
-    memory
-        All that the operator may use in each Python worker: bytes, ``"64MB"``, or a share of the whole of R. It is
-        resolved now: R may grow later, the bytes stay. A worker that serves several joins holds the memory of each, of
-        at most four.
-    operator
-        ``"auto"``, an operator's name, or its class. ``options`` go to it.
-    route
-        ``"none"`` leaves rows in their partitions, and every worker reads all of R. ``"range"`` sends each row to the
-        task that owns its range of keys, and each reads and caches its part of R only: it costs a shuffle of the stream
-        and saves reads. There are as many parts as Spark has task slots. It needs an equality on R's key: a range of
-        keys can lie in several parts, and other columns in all of them.
-    columns, suffix
-        R's columns to give out (all but those that ``on`` names), and what is added to a name that the stream has too.
-    disk
-        How R is read: ``"direct"``, past the system's page cache, so that ``memory`` is all that the join uses;
-        ``"buffered"``, through it, where the machine has memory to spare, as Spark reads its own files; ``"auto"``,
-        direct where the file system can.
+    memory : int or str
+        Memory of the operator in each Python worker: bytes, text such as ``"64MB"``, or a share of R such as
+        ``"10%"``. A share is converted to bytes now, and does not grow with R. A worker keeps the operators of up to
+        four joins, each with its own memory.
+    operator : str or type
+        ``"auto"``, the name of an operator, or its class.
+    route : str
+        ``"none"``: rows stay in their partitions, and every worker reads all of R. ``"range"``: a shuffle sends each
+        row to the task that owns its range of keys, which reads and caches only its part of R. R is divided into as
+        many parts as Spark has task slots. This needs an equality on R's key.
+    columns : sequence of str, optional
+        Columns of R in the result; by default all that ``on`` does not name.
+    suffix : str
+        Appended to the names of R's columns that the stream has too.
+    disk : str
+        Access to R: ``"direct"`` bypasses the page cache, so that the join uses no memory beyond ``memory``;
+        ``"buffered"`` uses the page cache, for machines with memory to spare; ``"auto"`` is direct where the file
+        system supports it.
+    **options
+        Options of the operator: strings, numbers or booleans.
 
-    All that can be wrong with the arguments is found here, on the driver, and raised as a `SemistreamError`.
+    Returns
+    -------
+    DataFrame
+        The stream's columns with those of R; a streaming DataFrame if ``df`` is one.
 
-    >>> enriched = join(orders, "warehouse/products", on={"product": "id"}, memory="256MB")  # doctest: +SKIP
+    Examples
+    --------
+    >>> import tempfile, pyarrow as pa
+    >>> from semistream import Relation
+    >>> orders = spark.createDataFrame([(2, 5), (9, 4)], "product long, amount long")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     products = Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), f"{folder}/r", key="id")
+    ...     join(orders, products, on={"product": "id"}, memory="1MB").show()
+    +-------+------+----+
+    |product|amount|name|
+    +-------+------+----+
+    |      2|     5|cola|
+    +-------+------+----+
+
+    References
+    ----------
+    docs/operators.md; docs/architecture.md, "On Spark".
     """
     df = require_classic(df)
     if route not in ROUTES:
@@ -133,23 +156,19 @@ def join(
         if plan.access != "equality":
             raise InvalidArgument(
                 f"route='range' sends rows to the part of R that holds their key, but the condition does not equate "
-                f"R's key ({', '.join(plan.key)}). Use route='none', or equate the key by on=."
+                f"R's key ({', '.join(plan.key)}). Use route='none', or equate the key with on=."
             )
         plan = replace(plan, cuts=cut_codes(opened, df.sparkSession.sparkContext.defaultParallelism))
         stream = route_rows(df, plan)
     with worker_interpreter(df.sparkSession):
-        # By position: mapInArrow cannot take columns whose names have a dot or a backtick in them.
+        # Named by position: mapInArrow rejects column names with a dot or a backtick.
         numbered = stream.toDF(*(f"c{i}" for i in range(len(df.columns))))
-        joined = numbered.mapInArrow(partial(_join, plan), from_arrow_schema(plan.spark_schema))
+        joined = numbered.mapInArrow(partial(join_partition, plan), from_arrow_schema(plan.spark_schema))
     return _with_types_of(df, joined)
 
 
-def _join(plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return join_partition(plan, batches)
-
-
 def _with_types_of(df: DataFrame, joined: DataFrame) -> DataFrame:
-    """The stream's columns in their own types where Arrow knows only a wider one: ``time(3)``, ``interval hour``."""
+    """Cast the stream's columns back to Spark types that Arrow widens, such as ``time(3)`` and ``interval hour``."""
     wanted: StructType = df.schema
     given: StructType = joined.schema
     casts = {

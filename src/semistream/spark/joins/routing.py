@@ -1,4 +1,4 @@
-"""Routing: rows sent to the partition that owns their key range, by key codes computed in the JVM."""
+"""Routing: send rows to the partition that owns their key range, by key codes computed in the JVM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from semistream.spark.key_code import key_code
 
 
 def partition_id(code: Column, cuts: tuple[int, ...]) -> Column:
-    """The part of a key code as a Spark expression: a binary search, written out."""
+    """Return the part of a key code as a Spark expression: an unrolled binary search in ``cuts``."""
     return _search(code, cuts, 0, len(cuts))
 
 
@@ -24,7 +24,10 @@ def _search(code: Column, cuts: tuple[int, ...], low: int, high: int) -> Column:
 
 
 def route_rows(df: DataFrame, plan: JoinPlan) -> DataFrame:
-    """Send each row to the partition that owns its key: a matter of speed only, since workers split rows again."""
+    """Repartition rows by the owner of their key range.
+
+    Results do not depend on it: workers look up the part of each row again (`split_rows`).
+    """
     columns = [sf.col(quoted(name)) for name in plan.stream_keys]
     codec = KeyCodec.of(plan.key, plan.key_types)
     code = key_code(columns, [df.schema[name].dataType for name in plan.stream_keys], codec)
@@ -34,5 +37,5 @@ def route_rows(df: DataFrame, plan: JoinPlan) -> DataFrame:
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's expressions have it."""
+    """Quote a column name with backticks for a Spark expression."""
     return "`" + name.replace("`", "``") + "`"

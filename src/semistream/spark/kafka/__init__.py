@@ -1,1 +1,1 @@
-"""Kafka as a connector and as a target table."""
+"""Kafka: checks of Spark's connector, offsets of topics, and topics as target tables."""

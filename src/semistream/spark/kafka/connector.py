@@ -1,7 +1,4 @@
-"""Spark's connector for Kafka: whether it is there, and what to do if it is not.
-
-Where a topic of Kafka begins and ends now, without reading it.
-"""
+"""Spark's Kafka connector: check that it is installed, and ask brokers for the offsets of a topic."""
 
 from __future__ import annotations
 
@@ -17,26 +14,26 @@ from semistream.errors import PipelineError
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 FAILURES = (PySparkException, Py4JJavaError)
-"""What comes out of Spark when it has trouble with Kafka."""
+"""Exceptions that Spark raises when Kafka fails."""
 
 FOR_KAFKA = "kafka."
-"""What names of options begin with that the connector hands to the Kafka client."""
+"""Prefix of options that the connector passes to the Kafka client."""
 
 
 def require_connector(spark: SparkSession) -> None:
-    """Refuse a Spark that does not know Kafka. No broker is asked anything."""
+    """Raise `PipelineError` if Spark has no Kafka connector. No broker is contacted."""
     options = {"kafka.bootstrap.servers": "localhost", "subscribe": "any"}
     try:
         spark.read.format("kafka").options(**options).load()
     except FAILURES as error:
         raise PipelineError(
-            "Spark has no connector for Kafka on its class path. Start it with "
+            "Spark has no Kafka connector on its class path. Start it with "
             f"`--packages {CONNECTOR}:{spark.version}`, or set spark.jars.packages to that."
         ) from error
 
 
 def client_settings(servers: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a Kafka client among the options of Spark's connector.
+    """Return the Kafka client's settings among the options of Spark's connector.
 
     >>> client_settings("a:9092", {"kafka.security.protocol": "SSL", "minPartitions": "4"})
     {'bootstrap.servers': 'a:9092', 'security.protocol': 'SSL'}
@@ -46,7 +43,7 @@ def client_settings(servers: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def failure_text(error: Exception) -> str:
-    """The line that says what went wrong: of an error in Java, that of its first cause."""
+    """Return the first line of an error's message; for a Java error, that of its root cause."""
     if not isinstance(error, Py4JJavaError):
         return str(error).splitlines()[0]
     cause = error.java_exception
@@ -57,16 +54,16 @@ def failure_text(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class TopicRange:
-    """The offsets that a partition has messages from, and up to which they are committed."""
+    """Offsets of a partition: its ``first`` message, and the ``end`` of the committed ones (exclusive)."""
 
     first: int
     end: int
 
 
 def topic_ranges(spark: SparkSession, servers: str, topic: str, options: Mapping[str, str]) -> dict[int, TopicRange]:
-    """The ranges of all partitions by their numbers, in order.
+    """Return the offset range of every partition, by number, in ascending order.
 
-    Messages of a transaction that is not ended are not counted, nor those behind them. It asks by the Kafka client that
+    Ranges end before the first message of an open transaction. The brokers are asked through the Kafka client that
     comes with Spark's connector.
     """
     jvm: Any = spark._jvm
@@ -81,7 +78,7 @@ def topic_ranges(spark: SparkSession, servers: str, topic: str, options: Mapping
             admin.close()
     except FAILURES as error:
         raise PipelineError(
-            f"the topic {topic!r} of {servers} cannot be used: {failure_text(error)}. Make it, or give the right "
+            f"the topic {topic!r} of {servers} cannot be used: {failure_text(error)}. Create it, or correct "
             "`servers` and `topic`."
         ) from error
 

@@ -1,4 +1,4 @@
-"""A topic of Kafka as a table: rows are sent as JSON, with headers by which a reader tells those that come twice."""
+"""A Kafka topic as a target table: rows are sent as JSON, with headers that identify repeated messages."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _AS_JSON = {"ignoreNullFields": "false", "timeZone": "UTC"}
 
 
 class KafkaTable(OutboxTable):
-    """Sends the rows of each batch to a topic, at least once: a batch that is killed on its way is sent again.
+    """Table that sends the rows of each batch to a topic, at least once: an interrupted batch is sent again.
 
-    The value of a message is the row as a JSON object with all its columns, nulls too, and times in UTC. Its headers
-    are texts: ``pipeline`` (the name of the pipeline and the token of its checkpoint), ``table`` (the outcome of the
-    row: joined, unmatched, ...), ``batch_id``, and ``row``, the number of the row in its batch. Messages with the same
-    four headers are the same row: a reader that keeps one of each has every row exactly once.
+    The value of a message is the row as a JSON object with all its columns, including nulls, and times in UTC. Its
+    headers are strings: ``pipeline`` (the pipeline's name and its checkpoint's token), ``table`` (the outcome of the
+    row: joined, unmatched, ...), ``batch_id``, and ``row``, the row's number within the batch. Messages with equal
+    headers are the same row: a reader that keeps one of each has every row exactly once.
     """
 
     def open(self) -> None:
-        """Refuse columns that Spark cannot send, a Spark without the connector, and a topic that is not there."""
+        """Raise `PipelineError` for a column type that Spark cannot send, a missing connector or a missing topic."""
         super().open()
         for field in self.schema:
             if pa.types.is_time(field.type) or pa.types.is_null(field.type):
                 raise PipelineError(
-                    f"the column {field.name!r} is {field.type}, which cannot be sent to {self.spec.place}. Leave it "
-                    "out with `columns` of its join, or build the relation with the column cast to a string."
+                    f"the column {field.name!r} is {field.type}, which cannot be sent to {self.spec.place}. Drop it "
+                    "with `columns` of its join, or build the relation with the column cast to a string."
                 )
         spark = SparkSession.active()
         require_connector(spark)
         topic_ranges(spark, str(self.spec.servers), str(self.spec.topic), self.spec.options)
 
     def hand_over(self, batch: int, files: Sequence[OutboxFile]) -> None:
-        """Send the rows, and return when the brokers have them."""
+        """Send the rows; return once the brokers have acknowledged them."""
         frame = SparkSession.active().read.parquet(*(str(file.path) for file in files))
         place = frame.metadataColumn("_metadata")
         firsts = [part for file in files for part in (sf.lit(file.path.name), sf.lit(file.first_row).cast("bigint"))]
@@ -54,7 +54,7 @@ class KafkaTable(OutboxTable):
             messages.write.format("kafka").options(**options).save()
         except FAILURES as error:
             raise PipelineError(
-                f"rows of batch {batch} cannot be sent to {self.spec.place}: {failure_text(error)}. They wait in "
+                f"rows of batch {batch} cannot be sent to {self.spec.place}: {failure_text(error)}. They stay in "
                 f"{self.path}, and are sent when the pipeline is started again."
             ) from error
 
@@ -71,4 +71,4 @@ class KafkaTable(OutboxTable):
 
 
 KINDS: dict[str, type[Table]] = {"kafka": KafkaTable}
-"""The kinds of tables that need Spark to be written."""
+"""Table kinds that need Spark to be written."""

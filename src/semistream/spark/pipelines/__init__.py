@@ -1,1 +1,1 @@
-"""How Spark drives a pipeline: micro-batches, phases, overload, reports."""
+"""Pipelines on Spark: the query, its batches, and the tasks of each phase."""

@@ -1,4 +1,4 @@
-"""BatchRunner: takes each batch through the ledger, from its plan over its phases to the tables."""
+"""BatchRunner: take each batch through the ledger, from its plan to the commit of its tables."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from semistream.spark.sources.base import BatchSource
 from semistream.spark.updates.relation_updates import all_updates
 
 ROWS = "rows"
-"""The folder in the checkpoint that holds waiting rows."""
+"""Folder of waiting rows in the checkpoint."""
 
 
 class BatchRunner:
-    """Takes batches through the ledger, one at a time, and resumes each where it was.
+    """Runner of a pipeline's batches: one at a time, each resumed at the stage that the ledger has recorded.
 
-    `BatchPlanner` decides a batch, `BatchWork` runs it on Spark, `BatchCommitter` publishes it, `Housekeeping` cleans
-    up and `BatchReporter` reports. Batches of the source come from Spark; others only take up waiting rows.
+    `BatchPlanner` plans a batch, `BatchWork` runs it on Spark, `BatchCommitter` publishes it, `Housekeeping` cleans
+    up and `BatchReporter` reports. Spark triggers the source's batches. Other batches only join waiting or shed rows.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class BatchRunner:
         self._on_its_way = RLock()
         self._ended = False
         self.triggers: PipelineListener | None = None
-        """Who knows what Spark says of batches."""
+        """Listener with Spark's reports of batches."""
 
     @property
     def has_run(self) -> bool:
@@ -71,9 +71,9 @@ class BatchRunner:
         return self._ledger.last_plan is not None
 
     def run(self, df: DataFrame, source_batch: int) -> None:
-        """Take a batch of the source from where it is to its end."""
+        """Run a batch of the source from its last recorded stage to its end."""
         with self._on_its_way:
-            if self._ended:  # not done: Spark must not take it for that, and gives it again the next time
+            if self._ended:  # the error keeps Spark from marking the batch done: it runs at the next start
                 raise PipelineError(f"the pipeline {self._spec.name!r} was stopped before this batch began.")
             self._begin()
             plan = self._ledger.plan_of(source_batch)
@@ -84,15 +84,15 @@ class BatchRunner:
                 self._finish(plan, df, df.sparkSession)
 
     def end(self) -> None:
-        """Wait for the batch at hand, and let no other begin."""
+        """Wait for the current batch to finish, and let no other begin."""
         with self._on_its_way:
             self._ended = True
 
     def recover(self, spark: SparkSession) -> None:
-        """Finish a batch that only takes up rows that wait; one of the source is given again by Spark.
+        """Finish an unfinished batch without source rows; Spark triggers an unfinished batch of the source again.
 
-        Of a batch that is done, what is needed no longer is removed, as that may not have been: rows of updates that
-        were no use would go to the quarantine again.
+        Clean up after a finished batch, in case the process died before it did: otherwise rejected update rows would
+        go to the quarantine again.
         """
         with self._on_its_way:
             plan = self._ledger.last_plan
@@ -105,9 +105,10 @@ class BatchRunner:
                 self._finish(plan, None, spark)
 
     def catch_up(self, spark: SparkSession, *, all_deferred: bool = False) -> None:
-        """Take up rows that wait if some can go on, in a batch of their own, unless one is on its way.
+        """Run a batch of waiting rows if some can go on, unless another batch is running.
 
-        Rows that were shed are repaired if the pipeline is idle, and is to use such times.
+        With ``all_deferred``, all deferred rows go on. With ``repair: idle``, also repair as many shed rows as there is
+        spare time for.
         """
         repairs = self._overload if self._overload is not None and self._overload.repairs_idle else None
         if not (self._ledger.waiting or (repairs and self._ledger.archived)):
@@ -128,11 +129,11 @@ class BatchRunner:
 
     @property
     def repairs_idle(self) -> bool:
-        """Whether rows that were shed are repaired when there is time."""
+        """True if shed rows are repaired in idle times."""
         return self._overload is not None and self._overload.repairs_idle
 
     def reconcile(self, spark: SparkSession, stopping: Callable[[], bool]) -> None:
-        """Repair all rows that were shed, in batches of their own, until none is left or somebody says so."""
+        """Repair shed rows, in batches of their own, until none is left or ``stopping`` returns True."""
         assert self._overload is not None
         with self._on_its_way:
             plan = self._ledger.open_plan
@@ -149,18 +150,18 @@ class BatchRunner:
                 self._finish(self._planner.plan(None, [], repaired=files), None, spark)
 
     def _begin(self) -> None:
-        """A batch begins: what follows is counted as its time."""
+        """Start the clock of a batch."""
         if self._overload is not None:
             self._overload.controller.begin()
 
     def _update(self, spark: SparkSession) -> None:
-        """Apply what has come to change relations, unless a batch is half done."""
+        """Apply new updates of relations, unless a batch is unfinished."""
         if self._ledger.open_plan is None:
             for updates in self._updates:
                 updates.apply(spark)
 
     def _finish(self, plan: Plan, df: DataFrame | None, spark: SparkSession) -> None:
-        """Take a batch from where the ledger says it is to its end."""
+        """Run a batch from the stage recorded in the ledger to its end."""
         ledger, start = self._ledger, time.perf_counter()
         manifest = ledger.prepared(plan.batch)
         remarks: list[str] = []

@@ -1,4 +1,4 @@
-"""BatchWork: the phases of a batch, run on Spark's workers."""
+"""BatchWork: run the phases of a batch on Spark."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from semistream.spark.pipelines.worker_task import PipelineTask
 from semistream.spark.planning.computed_columns import ComputedColumns
 from semistream.spark.sources.base import BatchInput, BatchSource
 
-_ROWS_IN_MEMORY = 64  # of the widest that a join of a pipeline takes
+_ROWS_IN_MEMORY = 64  # rows of the largest valid size that fit into the memory of a join
 
 
 @dataclass(frozen=True)
 class _SparkRows:
-    """The rows of a batch of the source as Spark sees them (`BatchRows`)."""
+    """Rows of a source's batch on Spark; implements `BatchRows`."""
 
     spark: SparkSession
     rows: DataFrame | None
@@ -49,19 +49,19 @@ class _SparkRows:
         return self.rows is not None
 
     def count_by_offsets(self) -> int | None:
-        """Return the number of rows Spark reads, by the source's offsets; None if they do not tell."""
+        """Return the number of rows that Spark reads, by the source's offsets; None if unknown."""
         return None if self.source_batch is None else rows_by_offsets(self.offsets, self.source_batch)
 
     def summarize(self, shedding: TaskShedding, strategy: str, splits: Sequence[Split]) -> list[PartSummary]:
-        """Sum up each part of the batch for a shedding strategy."""
+        """Summarize each part of the batch for a shedding strategy."""
         return summarize_parts(self.spark, shedding, strategy, self.rows, splits)
 
 
 class BatchWork:
-    """Works a planned batch through its phases; phases that the ledger has are not repeated.
+    """Runner of a planned batch's phases; phases recorded in the ledger are not repeated.
 
-    A phase sends rows through the joins of the workers. Rows whose key is not in a relation of keys yet stall; when all
-    of the batch is known, their keys enter the relation, and the rows go on in another phase.
+    A phase sends rows through the joins of the workers. Rows with a key that a key relation does not have yet stall.
+    When the whole batch has been read, their keys are added to the relation, and the rows go on in another phase.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BatchWork:
         self._rows_folder, self._writer = rows_folder, writer
 
     def run(self, plan: Plan, df: DataFrame | None, spark: SparkSession) -> tuple[TaskResult, list[str]]:
-        """Run all phases of a batch that the ledger does not have; return the total, and remarks for the operator."""
+        """Run the phases of a batch that the ledger does not have; return the total result and remarks for the user."""
         staged = self._ledger.staged(plan.batch)
         remarks: list[str] = []
         versions = [plan.versions[path] for path in self._steps.paths]
@@ -157,7 +157,7 @@ class BatchWork:
         return run_phase(spark, task, rows, splits, computed)
 
     def _with_deleted(self, plan: Plan, work: TaskResult) -> TaskResult:
-        """The work for a snapshot with the rows that are no longer there; other work as it is."""
+        """Add the deleted rows to the result of a snapshot; return other results unchanged."""
         changes = self._steps.changes
         if changes is None or plan.source_batch is None:
             return work
@@ -166,7 +166,7 @@ class BatchWork:
         return end_snapshot(before, changes, work, self._rows_folder, self._tables["joined"].layout, prefix)
 
     def _splits(self, files: Sequence[WaitingFile], first: dict[str, str] | None = None) -> list[RowsSplit]:
-        """Files of rows by their origin, with those that tell which are the first of their key."""
+        """Group files of rows by origin into splits, with the files that flag the ``first`` rows of a key."""
         origins: dict[str, list[WaitingFile]] = {}
         for file in files:
             origins.setdefault(file.origin, []).append(file)
@@ -179,6 +179,6 @@ class BatchWork:
 
 def _withheld(work: TaskResult) -> str:
     return (
-        f"{work.outcomes['invalid']} rows of the snapshot are invalid, so {work.counts[WITHHELD]} rows that it does "
-        "not have are not taken for deleted: they may be these. The next snapshot without invalid rows tells."
+        f"{work.outcomes['invalid']} rows of the snapshot are invalid, so {work.counts[WITHHELD]} rows missing from it "
+        "are not reported as deleted: they may be these. The next snapshot without invalid rows decides."
     )

@@ -1,4 +1,4 @@
-"""PipelineListener: what Spark says of a pipeline's query, next to our own line for each batch."""
+"""PipelineListener: collect Spark's reports of a pipeline's query, in addition to the pipeline's own metrics."""
 
 from __future__ import annotations
 
@@ -18,13 +18,40 @@ from semistream.pipelines.batch.batch_report import Trigger
 
 _LOG = logging.getLogger(__name__)
 SPARK_METRICS = "spark.jsonl"
-"""The file in the checkpoint folder that has a JSON line for each batch that Spark has triggered."""
+"""File in the checkpoint folder with a JSON line for each batch that Spark has triggered."""
 
 
 class PipelineListener(StreamingQueryListener):  # type: ignore[misc]
-    """Collects the triggers of the query ``name``, and appends each to a file as a JSON line, once.
+    """Spark listener that collects the triggers of one query, and appends each to a file as a JSON line.
 
-    Spark tells of a batch when it is over, a little after the pipeline's own report of it, from a thread of its own.
+    `Pipeline` registers one for its own query. Register one with ``spark.streams.addListener`` for another query. Each
+    batch is recorded once; batches without work are not. Spark reports a batch from a thread of its own, a little
+    after the pipeline's own report; `collect` is thread-safe.
+
+    Parameters
+    ----------
+    name : str
+        Name of the query; reports of other queries are ignored.
+    file : Path
+        File to append to, in an existing folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     listener = PipelineListener("orders", Path(folder) / "spark.jsonl")
+    ...     writer = rows.writeStream.format("noop").option("checkpointLocation", folder).queryName("orders")
+    ...     query = writer.trigger(availableNow=True).start()
+    ...     finished = query.awaitTermination(60)
+    ...     listener.collect(query.recentProgress)
+    >>> listener.last.rows
+    5
+
+    References
+    ----------
+    docs/pipelines.md, "Metrics".
     """
 
     def __init__(self, name: str, file: Path) -> None:
@@ -34,34 +61,34 @@ class PipelineListener(StreamingQueryListener):  # type: ignore[misc]
 
     @property
     def triggers(self) -> list[Trigger]:
-        """All that were told of, in their order."""
+        """All recorded triggers, in the order of their batches."""
         with self._lock:
             return [self._triggers[number] for number in sorted(self._triggers)]
 
     @property
     def last(self) -> Trigger | None:
-        """The last batch that Spark has told of."""
+        """Trigger of the last recorded batch; None before the first."""
         with self._lock:
             return self._triggers[max(self._triggers)] if self._triggers else None
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 (Spark's name)
-        """A query was started."""
+        """Log the start of the query."""
         if event.name == self._name:
             _LOG.info("Spark has started the query %s, run %s", event.name, event.runId)
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """A batch is over."""
+        """Record a finished batch of the query."""
         if event.progress.name == self._name:
             self.collect([event.progress])
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing has come."""
+        """Do nothing: an idle trigger has no batch."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """A query has ended."""
+        """Do nothing."""
 
     def collect(self, reports: Iterable[Any]) -> None:
-        """Take in reports of batches; those that had no work, or were told of before, are passed over."""
+        """Record progress reports; skip batches without work, and those recorded before."""
         with self._lock:
             for progress in reports:
                 if "addBatch" in progress.durationMs and progress.batchId not in self._triggers:
@@ -72,7 +99,7 @@ class PipelineListener(StreamingQueryListener):  # type: ignore[misc]
 
 @contextmanager
 def listening(spark: SparkSession, listener: PipelineListener) -> Iterator[None]:
-    """Spark tells a listener of its queries within the block."""
+    """Register a listener with Spark for the block."""
     spark.streams.addListener(listener)
     try:
         yield

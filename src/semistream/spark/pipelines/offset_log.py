@@ -1,4 +1,4 @@
-"""Spark's offset log: how many rows a batch of the source has, before it is read."""
+"""Row counts of batches from Spark's offset log, before the rows are read."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def rows_by_offsets(checkpoint: Path, source_batch: int) -> int | None:
-    """Offsets of a batch beyond those of the batch before, for sources that number their rows.
+    """Return the number of offsets in a batch, an upper bound of its rows, for sources that number their rows.
 
-    A topic may have offsets without a message: there are no more rows than that. None if it is not known, as of the
-    first batch; ``checkpoint`` is Spark's folder.
+    A topic may have offsets without a message. None if the number is unknown, as for the first batch. ``checkpoint``
+    is Spark's folder.
     """
     now = _offsets(checkpoint / "offsets" / str(source_batch))
     before = _offsets(checkpoint / "offsets" / str(source_batch - 1))
@@ -21,7 +21,7 @@ def rows_by_offsets(checkpoint: Path, source_batch: int) -> int | None:
 
 
 def _offsets(path: Path) -> dict[str, int] | None:
-    """The numbers of an entry of Spark's log, by where they stand in it."""
+    """Return the offsets in an entry of Spark's log, by their path in its JSON; None if it cannot be read."""
     try:
         *_, last = path.read_text().strip().splitlines()
         return dict(_numbers(json.loads(last), ""))

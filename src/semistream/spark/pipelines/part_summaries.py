@@ -1,4 +1,4 @@
-"""A first, cheap pass over a batch that is too large: each task sums up its parts, for the driver to decide."""
+"""First, cheap pass over a batch with too many rows: tasks summarize its parts, so that the driver can shed."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def summarize_parts(
     rows: DataFrame | None,
     splits: Sequence[Split],
 ) -> list[PartSummary]:
-    """What is to be known of the parts of a batch: Spark's ``rows``, and the source's among the ``splits``.
+    """Summarize the parts of a batch for a shedding strategy: Spark's ``rows``, and the source's ``splits``.
 
-    Parts are cut as phase 0 will cut them. If matches make no difference (``shedding`` values no rows) and tasks read
-    all rows themselves, what files say of themselves is enough. Else only the columns that tell matches are read.
+    Parts are cut as phase 0 will cut them. If rows are not valued by their matches and tasks read all rows themselves,
+    the row counts in the files' metadata suffice. Otherwise tasks read only the columns that determine the matches.
     """
     if rows is None and shedding.valued is None:
         parts = [each for each in splits if isinstance(each, SourceSplit) and each.part is not None]
@@ -58,7 +58,7 @@ def summarize_parts(
 
 
 def _only(rows: DataFrame, wanted: Sequence[str]) -> DataFrame:
-    """Rows with nulls for all columns but some: what is not asked for need not be parsed."""
+    """Replace all columns but the ``wanted`` ones by nulls, so that Spark need not parse them."""
     columns = [
         sf.col(quoted(field.name)) if field.name in wanted else sf.lit(None).cast(field.dataType).alias(field.name)
         for field in rows.schema

@@ -1,8 +1,8 @@
-"""The work of one phase of a batch on all executors: inputs to tasks, and what they came to."""
+"""Run one phase of a batch on all executors: distribute its inputs to tasks, and collect their results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -32,7 +32,7 @@ _SPLIT = "__split"
 
 @dataclass(frozen=True)
 class Computed:
-    """Columns that Spark computes of rows that were joined: expressions by name, and where rows are then written."""
+    """Expressions, by column name, that Spark computes over joined rows, and the table that the rows are written to."""
 
     expressions: dict[str, str]
     layout: TableLayout
@@ -41,9 +41,9 @@ class Computed:
 def run_phase(
     spark: SparkSession, task: PipelineTask, rows: DataFrame | None, splits: Sequence[Split], computed: Computed | None
 ) -> TaskResult:
-    """Run a phase: Spark's ``rows`` and the ``splits`` that tasks read themselves.
+    """Run a phase over Spark's ``rows`` and the ``splits`` that tasks read themselves; return the total result.
 
-    There are as many tasks as Spark has slots, since each of them makes a pass over R, or one for each part of it.
+    There is one task per slot, since every task makes a pass over R, or one task per part of R.
     """
     slots, owners = spark.sparkContext.defaultParallelism, task.plan.routed
     shared = share_out(splits, slots) if owners is None else share_among_owners(splits, owners.num_parts)
@@ -55,7 +55,7 @@ def run_phase(
     task = replace(task, splits=tuple(shared))
     with worker_interpreter(spark):
         if computed is None:
-            done = frame.mapInArrow(partial(_run, task), WORK_SCHEMA)
+            done = frame.mapInArrow(partial(run_partition, task), WORK_SCHEMA)
         else:
             done = _computed(frame, task, computed)
         return TaskResult.total(read_work(row[WORK]) for row in done.collect())
@@ -64,9 +64,10 @@ def run_phase(
 def inputs_of(
     spark: SparkSession, rows: DataFrame | None, shares: int, slots: int, routed: JoinPlan | None = None
 ) -> DataFrame | None:
-    """Rows by position with a last column that is null, and a row for each share of splits with its number there.
+    """Return the input of a phase: ``rows`` with a null last column, and one row per share of splits with its number.
 
-    Rows are in the partitions that own their keys if they are ``routed`` for a join.
+    Columns are named by position. With ``routed``, rows are in the partitions that own their keys. None if there is
+    no input.
     """
     numbers = spark.range(0, shares, 1, max(shares, 1)).select(sf.col("id").alias(_SPLIT)) if shares else None
     if rows is None:
@@ -81,20 +82,12 @@ def inputs_of(
 
 
 def _computed(frame: DataFrame, task: PipelineTask, computed: Computed) -> DataFrame:
-    """Joined rows go back to Spark, which computes columns of them, and then to tasks that write them."""
+    """Join rows in tasks, let Spark compute columns over the results, and write them in further tasks."""
     assert task.given_out is not None
     given = from_arrow_schema(carried_schema(task.given_out).append(pa.field(WORK, pa.binary())))
-    joined = frame.mapInArrow(partial(_run, task), given)
+    joined = frame.mapInArrow(partial(run_partition, task), given)
     own = [sf.col(quoted(name)) for name in task.given_out.names]
     made = [sf.expr(text).alias(name) for name, text in computed.expressions.items()]
     rows = joined.select(*own, *made, sf.col(WORK))
     numbered = rows.toDF(*(f"c{i}" for i in range(len(rows.columns))))
-    return numbered.mapInArrow(partial(_write, computed.layout, task.plan.prefix), WORK_SCHEMA)
-
-
-def _run(task: PipelineTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return run_partition(task, batches)
-
-
-def _write(layout: TableLayout, prefix: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return write_partition(layout, prefix, batches)
+    return numbered.mapInArrow(partial(write_partition, computed.layout, task.plan.prefix), WORK_SCHEMA)

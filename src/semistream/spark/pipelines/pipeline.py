@@ -1,4 +1,4 @@
-"""Pipeline: rows of a source through joins to tables of the warehouse, each exactly once, whatever is killed."""
+"""Pipeline: load rows of a source through joins into tables of the warehouse, exactly once."""
 
 from __future__ import annotations
 
@@ -30,23 +30,47 @@ from semistream.spark.sources.open_batches import open_source
 _POLL_S = 0.2
 
 Watch = Callable[[BatchReport], None]
-"""Is told of each batch that is done."""
+"""Callback with the report of each finished batch."""
 
 
 def _unwatched(report: BatchReport) -> None:
-    """Nobody looks."""
+    """Ignore the report."""
 
 
 class Pipeline:
-    """A pipeline on Spark Structured Streaming.
+    """A pipeline on Spark Structured Streaming: from a source through joins to tables, exactly once.
 
-    Each micro-batch goes through the ledger in the checkpoint folder: before any work it is decided which version of
-    each relation it is joined with; the Python workers join the rows and write the results themselves; when all are
-    written, that is recorded, then each table is committed once by the batch's number, and the batch is done. Killed at
-    any point and started again, it goes on from there: nothing is lost, and nothing is doubled.
+    Each micro-batch goes through the ledger in the checkpoint folder. The versions of the relations to join with are
+    recorded before any work. Python workers join the rows and write the result files. When all files are written, this
+    is recorded; then each table is committed once, by the batch's number, and the batch is done. If the process is
+    killed at any point, the next start resumes there: no row is lost, and none is added twice.
 
-    >>> pipeline = Pipeline.from_yaml("orders.yaml")  # doctest: +SKIP
-    >>> pipeline.run(spark, once=True)  # doctest: +SKIP
+    Parameters
+    ----------
+    spec : PipelineSpec
+        The validated settings. Build one with `from_yaml` or `from_dict`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, pyarrow as pa
+    >>> from semistream import Relation
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     folder, console = pathlib.Path(name), {"format": "console"}
+    ...     products = Relation.build(pa.table({"id": [1, 2], "price": [3, 5]}), folder / "products", key="id")
+    ...     spark.range(1, 3, numPartitions=1).write.json(f"{folder}/orders")
+    ...     source = {"format": "json", "path": folder / "orders", "schema": {"id": "bigint"}}
+    ...     join = {"relation": folder / "products", "on": "id", "unmatched": "null"}
+    ...     tables = {"sink": console, "quarantine": console, "checkpoint": folder / "checkpoint"}
+    ...     pipeline = Pipeline.from_dict({"name": "orders", "source": source, "steps": [{"join": join}], **tables})
+    ...     pipeline.run(spark, once=True)
+    batch 0: 2 rows
+    id  price
+    1   3
+    2   5
+
+    References
+    ----------
+    docs/pipelines.md; docs/architecture.md, "Pipelines".
     """
 
     def __init__(self, spec: PipelineSpec) -> None:
@@ -54,12 +78,12 @@ class Pipeline:
 
     @classmethod
     def from_yaml(cls, path: Path | str) -> Pipeline:
-        """The pipeline of a file."""
+        """Read a pipeline from a YAML file; relative paths are relative to the file."""
         return cls(read_spec(path))
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Pipeline:
-        """The pipeline of nested mappings, as a file has them."""
+        """Build a pipeline from nested mappings, with the settings of a YAML file."""
         return cls(make_spec(content))
 
     def run(
@@ -70,9 +94,10 @@ class Pipeline:
         watch: Watch = _unwatched,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Run until the source has nothing new (``once``), or until ``stopping`` says so; ``watch`` is told of batches.
+        """Run the pipeline until ``stopping`` returns True; with ``once``, until all available rows are processed.
 
-        What stops it, an interrupt too, lets the batch at hand finish.
+        ``watch`` is called with the report of each finished batch. The current batch finishes before the pipeline
+        stops, also after an interrupt.
         """
         with self._opened(spark, watch) as batches, self._query(spark, batches, once) as query:
             try:
@@ -88,9 +113,9 @@ class Pipeline:
     def reconcile(
         self, spark: SparkSession, *, watch: Watch = _unwatched, stopping: Callable[[], bool] = lambda: False
     ) -> None:
-        """Join all rows that were shed, exactly, and let them leave the archive; the source is not read.
+        """Join all shed rows, exactly, and remove them from the archive, without reading the source.
 
-        Killed at any point and started again, it goes on from there: each row comes to its table once.
+        If the process is killed at any point, the next start resumes there: each row is added to its table once.
         """
         if self.spec.overload is None:
             raise PipelineError(f"the pipeline {self.spec.name!r} sheds no rows: it has no `overload`.")
@@ -101,16 +126,16 @@ class Pipeline:
     def started(
         self, spark: SparkSession, *, once: bool = False, watch: Watch = _unwatched
     ) -> Iterator[StreamingQuery]:
-        """The running query, which is stopped at the end of the block, between two batches.
+        """Start the query for the block, and stop it afterwards, between two batches.
 
-        Rows that wait go on only with rows that come: `run` sees to the others too.
+        Waiting rows go on only with batches of new rows; `run` also gives them batches of their own.
         """
         with self._opened(spark, watch) as batches, self._query(spark, batches, once) as query:
             yield query
 
     @contextmanager
     def _opened(self, spark: SparkSession, watch: Watch) -> Iterator[BatchRunner]:
-        """The pipeline's ledger and tables, for this process alone."""
+        """Open the pipeline's ledger and tables, exclusively for this process, and recover from a crash."""
         spec = self.spec
         computed = ComputedColumns.of(spec, spark)
         steps = plan_steps(spec, computed.entering, spark.sparkContext.defaultParallelism)
@@ -128,8 +153,8 @@ class Pipeline:
         location = spec.checkpoint / "spark"
         if batches.has_run and not (location / "offsets").exists():
             raise PipelineError(
-                f"{location}, where Spark keeps how far the source was read, is gone, but the ledger beside it is not: "
-                "all rows would come twice. Restore it, or give the pipeline a new checkpoint and new tables."
+                f"{location}, Spark's record of the source's offsets, is missing, but the ledger next to it is not: "
+                "all rows would be added twice. Restore it, or give the pipeline a new checkpoint and new tables."
             )
         listener = PipelineListener(spec.name, spec.checkpoint / SPARK_METRICS)
         writer = batches.source.stream(spark).writeStream.foreachBatch(batches.run)
@@ -143,4 +168,4 @@ class Pipeline:
             finally:
                 batches.end()
                 query.stop()
-                listener.collect(query.recentProgress)  # what Spark had no time to tell
+                listener.collect(query.recentProgress)  # reports that Spark has not delivered yet

@@ -1,4 +1,4 @@
-"""What a Spark task does in a Python worker for a pipeline: its rows to their tables, and a report to the driver."""
+"""Task of a pipeline in a Python worker: join rows, write them to their tables, and report to the driver."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ from semistream.pipelines.task.batch_task import BatchTask, TaskPlan
 from semistream.pipelines.task.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoin, WorkerJoinCounts, WorkerJoins
 
 WORK = "__work"
-"""The column of what a task came to."""
+"""Column with the pickled `TaskResult` of a task."""
 WORK_SCHEMA = f"{WORK} binary"
 
 
 @dataclass(frozen=True)
 class PipelineTask:
-    """A phase of a batch: the joins with their links, and what tasks read themselves, by number.
+    """A phase of a batch, as sent to its tasks.
 
-    ``plan`` has the versions of R that the whole phase is joined with.
+    ``plan`` has the versions of R that the whole phase joins with, ``joins`` the joins with their links. ``splits``
+    lists, by share, the inputs that tasks read themselves. With ``defers``, rows may wait to share a pass over R.
+    ``changes`` compares snapshots. ``given_out`` is the schema of joined rows that return to Spark; None if tasks
+    write them.
     """
 
     plan: TaskPlan
@@ -48,9 +51,9 @@ class PipelineTask:
 def run_partition(
     task: PipelineTask, batches: Iterator[pa.RecordBatch], kept: WorkerJoins = WORKER_JOINS
 ) -> Iterator[pa.RecordBatch]:
-    """Take the rows of a partition as far as they come; the last row that it gives out is what that came to.
+    """Send the rows of a partition through the joins to their tables; the last row yielded is the task's report.
 
-    A partition without rows gives none. Each attempt writes files of its own, and only those of the attempt whose
+    A partition without rows yields nothing. Each attempt writes files of its own, and only those of the attempt whose
     report Spark keeps are committed.
     """
     first = next((batch for batch in batches if batch.num_rows), None)
@@ -77,7 +80,10 @@ def run_partition(
 def _class_rows(
     task: PipelineTask, changes: ChangesPlan, worker_join: WorkerJoin, inputs: Iterator[pa.RecordBatch | Split]
 ) -> TaskResult:
-    """Rows of a snapshot to their tables, those that are new also aside, and which rows of R they have met."""
+    """Compare the rows of a snapshot with R, and write them to their tables.
+
+    New and changed rows are also written aside, for R's next version, with flags for the rows of R that were matched.
+    """
     plan, folder = task.plan, Path(task.plan.rows_folder)
     upserts = TableWriter(TableLayout(str(folder), plan.source), f"{plan.prefix}-{UPSERTS}")
     join, met = worker_join.operator(0), MetRows(worker_join.relation)
@@ -101,9 +107,9 @@ def _class_rows(
 
 
 def write_partition(layout: TableLayout, prefix: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write rows that went through Spark after they were joined, and add the files to what their task came to.
+    """Write joined rows that returned from Spark, and add the files to the reports of their tasks.
 
-    A batch has the table's columns by position, and behind them what the task came to, in a row of its own.
+    A batch has the table's columns by position, and then the report column: null, except in a report's own row.
     """
     writer = TableWriter(layout, prefix)
     works: list[TaskResult] = []
@@ -125,14 +131,14 @@ def write_partition(layout: TableLayout, prefix: str, batches: Iterator[pa.Recor
 
 
 def read_work(content: bytes) -> TaskResult:
-    """What a task has sent; it comes from this pipeline's own code, on this cluster."""
+    """Deserialize a task's report. Unpickling is safe: only this pipeline's own tasks send it."""
     work = pickle.loads(content)
     assert isinstance(work, TaskResult)
     return work
 
 
 def partition_number() -> int:
-    """Which partition the task at hand has; 0 outside of Spark."""
+    """Return the partition number of the current task; 0 outside of Spark."""
     context = TaskContext.get()
     return 0 if context is None else context.partitionId()
 
@@ -140,7 +146,7 @@ def partition_number() -> int:
 def read_inputs(
     splits: Sequence[Sequence[Split]], first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch | Split]:
-    """What a task has to read: rows, and splits of its own by the number in the last column."""
+    """Yield the inputs of a task: rows from Spark, and the splits of the shares numbered in the last column."""
     for batch in _all(first, others):
         numbers = batch.column(batch.num_columns - 1)
         for number in numbers.drop_null().to_pylist():
@@ -174,7 +180,7 @@ def _packed(work: TaskResult) -> pa.RecordBatch:
 
 
 def _count(work: TaskResult, joins: Sequence[WorkerJoin], before: Sequence[WorkerJoinCounts]) -> None:
-    """Add what the joins of a task have counted since ``before``."""
+    """Add the joins' counts since ``before``, and their peak memory, to the result of a task."""
     for worker_join, then in zip(joins, before, strict=True):
         now = worker_join.counts
         for name in ("rows_in", "cache_hits", "bytes_read"):

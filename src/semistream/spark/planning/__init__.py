@@ -1,1 +1,1 @@
-"""What a pipeline would do, checked on the driver before anything runs."""
+"""Check, plan and explain a pipeline on the driver, without running it."""

@@ -1,4 +1,4 @@
-"""Columns that Spark computes, of rows as they come or of rows that were joined: SQL expressions by name."""
+"""Columns that Spark computes by SQL expressions, before the first join or after the last."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from semistream.pipelines.task.batch_task import RAW
 
 @dataclass(frozen=True)
 class ComputedColumns:
-    """Expressions ``before`` the first join and ``after`` the last, and the columns of rows ``entering`` the joins."""
+    """SQL expressions by column name, ``before`` the first join and ``after`` the last.
+
+    ``entering`` is the schema of rows that enter the first join.
+    """
 
     before: dict[str, str]
     after: dict[str, str]
@@ -26,7 +29,7 @@ class ComputedColumns:
 
     @classmethod
     def of(cls, spec: PipelineSpec, spark: SparkSession) -> ComputedColumns:
-        """Those of a pipeline; expressions over the source's columns are checked."""
+        """Collect the expressions of a pipeline, and check those over the source's columns."""
         joins = [step.compute is None for step in spec.steps]
         first, last = joins.index(True), len(joins) - joins[::-1].index(True)
         before = {name: text for step in spec.steps[:first] for name, text in (step.compute or {}).items()}
@@ -34,7 +37,7 @@ class ComputedColumns:
         return cls(before, after, _with(spark, spec.source.arrow_schema, before))
 
     def applied(self, rows: DataFrame) -> DataFrame:
-        """The rows of a source with the columns computed before; the text of rows and what is behind it stay last."""
+        """Add the ``before`` columns to source rows, in front of the raw text column and those behind it."""
         if not self.before:
             return rows
         at = rows.columns.index(RAW)
@@ -45,23 +48,23 @@ class ComputedColumns:
         return columns.select(*own, *self.before, *last)
 
     def leaving(self, joined: pa.Schema, spark: SparkSession) -> pa.Schema:
-        """The columns of rows that leave, from those that were joined."""
+        """Return the schema of the results: the ``joined`` columns and the ``after`` columns."""
         return _with(spark, carried_schema(joined), self.after) if self.after else joined
 
 
 def _with(spark: SparkSession, schema: pa.Schema, expressions: dict[str, str]) -> pa.Schema:
-    """Columns, and behind them those of expressions over these and the expressions before."""
+    """Append computed columns to a schema; each expression may use the columns computed before it."""
     if not expressions:
         return schema
     frame = spark.createDataFrame([], from_arrow_schema(schema))
     for name, text in expressions.items():
         if name in frame.columns:
-            raise PipelineError(f"compute makes a column {name!r}, which is there already; give it another name.")
+            raise PipelineError(f"compute adds a column {name!r}, but there is one already; give it another name.")
         try:
             frame = frame.withColumn(name, sf.expr(text))
         except (AnalysisException, ParseException) as error:
             raise PipelineError(
-                f"compute: {name} is {text!r}, which Spark cannot make of the columns {', '.join(frame.columns)}: "
+                f"compute: {name} is {text!r}, which Spark cannot compute from the columns {', '.join(frame.columns)}: "
                 f"{str(error).splitlines()[0]}"
             ) from error
     made = to_arrow_schema(frame.schema, timezone="UTC")

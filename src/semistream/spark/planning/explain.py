@@ -1,4 +1,4 @@
-"""What to expect of a pipeline's joins before it runs: of each in its part of the memory, on all workers."""
+"""Predict the performance of a pipeline's joins before it runs, each in its share of the memory, on all workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from semistream.tuning.explanation import Explanation, require_rate
 
 @dataclass(frozen=True)
 class StepExplanation:
-    """What to expect of a step that joins; where that cannot be said, a ``note`` says why."""
+    """Prediction for a joining step; if there is none, ``note`` says why."""
 
     step: str
     relation: Path
@@ -29,9 +29,9 @@ class StepExplanation:
 
 @dataclass(frozen=True)
 class PipelineExplanation:
-    """All steps of a pipeline that join, ``memory_bytes`` in each of the ``slots`` workers for all of them.
+    """Predictions for all joining steps, which share ``memory_bytes`` in each of the ``slots`` workers.
 
-    ``route`` is how the pipeline sends rows to workers: with ``range`` the first step is as its ``routed`` says.
+    ``route`` is the pipeline's routing: with ``range``, the ``routed`` prediction of the first step applies.
     """
 
     pipeline: str
@@ -43,17 +43,17 @@ class PipelineExplanation:
 
     @property
     def total_memory_bytes(self) -> int:
-        """What all workers hold that run at a time."""
+        """Bytes of all workers together."""
         return self.slots * self.memory_bytes
 
     @property
     def rate(self) -> float | None:
-        """Rows per second through all steps that something can be said of, one after the other in each worker."""
+        """Rows per second through all steps with a prediction, which each worker runs one after the other."""
         return _in_a_row(self._rates(routed=self.route == "range"))
 
     @property
     def routed_rate(self) -> float | None:
-        """The same with ``route: range``."""
+        """Rows per second with ``route: range``."""
         return _in_a_row(self._rates(routed=True))
 
     def _rates(self, *, routed: bool) -> list[float]:
@@ -69,10 +69,10 @@ def explain_pipeline(
     rate: float | None = None,
     zipf: float = 0.0,
 ) -> PipelineExplanation:
-    """What a pipeline is expected to do on ``slots`` workers with micro-batches of ``batch_rows`` rows.
+    """Predict the performance of a pipeline on ``slots`` workers with micro-batches of ``batch_rows`` rows.
 
-    ``rate`` is how many rows come in a second, and ``zipf`` the skew of their keys, which is taken to be the same for
-    all joins. Nothing is written.
+    ``rate`` is the input in rows per second. ``zipf`` is the skew of the keys, assumed to be the same for all joins.
+    Nothing is written.
     """
     require_rate(rate)
     with dry_plan(spec, slots=slots) as plan:
@@ -84,7 +84,7 @@ def explain_pipeline(
 def _explain_step(step: DryStep, slots: int, batch_rows: int, rate: float | None, zipf: float) -> StepExplanation:
     label = step.plan.link.label
     if not step.relation.num_pages:
-        return StepExplanation(label, step.path, None, "it has no rows yet: nothing is read")
+        return StepExplanation(label, step.path, None, "the relation has no rows yet, so nothing is read")
     try:
         found = explain_workers(step.relation, _of_worker(step, slots, batch_rows, rate, zipf), slots, batch_rows)
     except InvalidArgument as error:
@@ -116,7 +116,7 @@ def _of_worker(
 
 
 def _in_a_row(rates: list[float]) -> float | None:
-    """The rate of work that is done one after the other: times add up.
+    """Return the rate of consecutive steps: their times per row add up.
 
     >>> _in_a_row([2.0, 2.0])
     1.0

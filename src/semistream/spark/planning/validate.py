@@ -1,7 +1,4 @@
-"""What can be said of a pipeline without running it, and all that is wrong with it.
-
-A pipeline planned as a run would plan it, without writing anything.
-"""
+"""Validate a pipeline: plan it as a run would, without reading its source or writing anything that stays."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from semistream.spark.sources.files import require_folder
 
 @dataclass(frozen=True)
 class DryStep:
-    """A step that joins, with the relation that it would join with; one that is ``new`` would be made, without rows."""
+    """A joining step and its relation. A ``new`` relation does not exist yet: a run would create it at ``path``."""
 
     plan: StepPlan
     relation: Relation
@@ -39,7 +36,7 @@ class DryStep:
 
 @dataclass(frozen=True)
 class DryPlan:
-    """The steps of a pipeline, and the columns of rows that have been through all of them."""
+    """Joining steps of a pipeline, the columns of its results, and the memory of one worker."""
 
     spec: PipelineSpec
     steps: tuple[DryStep, ...]
@@ -49,10 +46,10 @@ class DryPlan:
 
 @contextmanager
 def dry_plan(spec: PipelineSpec, *, slots: int = 1) -> Iterator[DryPlan]:
-    """Check a pipeline as far as it goes without running it: its source, relations, columns, memory and packages.
+    """Check the source, relations, columns, memory and packages of a pipeline without running it.
 
-    Relations of keys that are not there yet are made aside, and gone after the block. Spark is started only for a
-    pipeline with columns that it computes.
+    Missing key relations are created in a temporary folder and removed after the block. Spark starts only for a
+    pipeline with computed columns.
     """
     if isinstance(spec.source, FileSource):
         require_folder(spec.source.path)
@@ -86,7 +83,7 @@ def _planned(spec: PipelineSpec, slots: int) -> tuple[StepPlans, pa.Schema]:
 
 
 def _made_aside(spec: PipelineSpec, folder: Path) -> PipelineSpec:
-    """The pipeline with relations of keys in a folder, for those that are not there."""
+    """Return the pipeline with its missing key relations moved to ``folder``."""
     content: dict[str, Any] = spec.model_dump(by_alias=True, exclude_unset=True)
     for number, (step, given) in enumerate(zip(spec.steps, content["steps"], strict=True)):
         if step.keyed is not None and not (step.keyed.relation / "CURRENT").exists():
@@ -97,7 +94,7 @@ def _made_aside(spec: PipelineSpec, folder: Path) -> PipelineSpec:
 
 @dataclass(frozen=True)
 class PipelineFacts:
-    """What a valid pipeline is: its source, its relations with the operator and memory of each, and what comes out."""
+    """Summary of a valid pipeline: source, relations with their operators and memory, result columns and tables."""
 
     name: str
     source: str
@@ -108,7 +105,7 @@ class PipelineFacts:
 
 
 def validate_pipeline(file: Path) -> PipelineFacts:
-    """Check a pipeline's file, and say what it is. Nothing is written."""
+    """Check a pipeline's file and summarize it, without writing anything."""
     spec = read_spec(file)
     with dry_plan(spec) as plan:
         relations = [
@@ -128,7 +125,7 @@ def validate_pipeline(file: Path) -> PipelineFacts:
 
 
 def check_without_spark(spec: PipelineSpec) -> None:
-    """Refuse a pipeline for what can be seen before Spark runs: not what it computes, and what is joined by that."""
+    """Check a pipeline before Spark starts. One with computed columns is not checked: their types need Spark."""
     if all(step.compute is None for step in spec.steps):
         with dry_plan(spec):
             pass

@@ -1,1 +1,1 @@
-"""`semistream.spark.window_join`: two streams joined in a window, with bounded state."""
+"""`semistream.spark.window_join`: a join of two streams within a window, with bounded state."""

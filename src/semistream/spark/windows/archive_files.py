@@ -1,4 +1,4 @@
-"""Rows that left a window join on Spark: Parquet files by micro-batch and key partition, and the missing results."""
+"""Archive of a window join on Spark: rows that left its memory, in Parquet files, and the repair of missing results."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _PLAN = "window_join.json"
 
 
 class Departures(MemoryArchive):
-    """Keeps the tuples that left since they were last taken."""
+    """Archive in memory of the tuples that left since the last `take`."""
 
     def take(self) -> tuple[list[pa.RecordBatch], list[pa.RecordBatch]]:
-        """Those of both streams; they are not kept any longer."""
+        """Return the tuples of both streams, and forget them."""
         taken, self._batches = self._batches, ([], [])
         return taken
 
 
 def write_rows(folder: str, query: str, side: int, partition: int, batch: int, rows: list[pa.RecordBatch]) -> None:
-    """Put the rows of one key partition and micro-batch into a file of their own; it is there as a whole or not at all.
+    """Write the rows of one key partition and micro-batch to a file of their own, atomically.
 
-    A micro-batch that is done again writes the same file, and removes it if there is nothing to be written: however
-    often a task or a query is restarted, each row is there once.
+    A repeated micro-batch writes the same file, or removes it if there are no rows. Each row is therefore there once,
+    however often a task or query restarts.
     """
     path = Path(folder) / query / SIDES[side] / f"{partition:05d}-{batch:010d}.parquet"
     if not rows:
@@ -48,7 +48,7 @@ def write_rows(folder: str, query: str, side: int, partition: int, batch: int, r
 
 
 def begin_archive(plan: WindowPlan) -> None:
-    """Note in the archive's folder what join it is of, so that it can be repaired; another join's is refused."""
+    """Record the join in the archive's folder, as `repair_window_join` needs it; refuse the archive of another join."""
     assert plan.archive is not None
     folder = Path(plan.archive)
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,26 +65,52 @@ def begin_archive(plan: WindowPlan) -> None:
         replace_file(path, json.dumps(noted).encode())
     elif json.loads(path.read_text()) != noted:
         raise InvalidArgument(
-            f"{folder} has the archive of another window join: its columns, its windows or its partitions are not "
-            "these. Give another folder, or call window_join() as before."
+            f"{folder} has the archive of another window join: its columns, windows or partitions differ. Give another "
+            "folder, or call window_join() as before."
         )
 
 
 def repair_window_join(archive: str | Path) -> Iterator[pa.RecordBatch]:
-    """The results that a window join on Spark has missed, of the rows that are in its archive.
+    """Compute the results that a window join on Spark has missed, from the rows in its archive.
 
-    With what the query gave they are the exact result, each row once, as soon as all rows have left the memory: a
-    result of which one row is still there comes when that row has left. Rows that came late are in neither. A key
-    partition is read and joined in memory at a time (`semistream.windows.repair`).
+    Once all rows have left the memory, these and the query's own results together are the exact result, each once. A
+    missed result appears only after both of its rows have left. Late rows are in neither. One key partition at a time
+    is read and joined in memory (`semistream.windows.repair`).
 
-    >>> missing = pa.Table.from_batches(repair_window_join("warehouse/left-the-memory"))  # doctest: +SKIP
+    Parameters
+    ----------
+    archive : str or Path
+        The folder passed to `window_join` as ``archive``.
+
+    Returns
+    -------
+    iterator of pyarrow.RecordBatch
+        The missing results, with the columns of the query's results.
+
+    Examples
+    --------
+    Before any row has left, nothing is missing:
+
+    >>> import tempfile
+    >>> from semistream.spark import window_join
+    >>> rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    >>> spark.conf.set("spark.sql.streaming.stateStore.providerClass", rocksdb)
+    >>> left, right = (spark.readStream.format("rate").load().withWatermark("timestamp", "1 second") for _ in range(2))
+    >>> with tempfile.TemporaryDirectory() as archive:
+    ...     joined = window_join(left, right, on="value", window="1 minute", memory=1000, archive=archive)
+    ...     list(repair_window_join(archive))
+    []
+
+    References
+    ----------
+    WINDOW 2.2 (archives: semantic load smoothing); docs/windows.md, "On Spark".
     """
     folder = Path(archive)
     try:
         noted: dict[str, Any] = json.loads((folder / _PLAN).read_text())
     except FileNotFoundError:
         raise InvalidArgument(
-            f"{folder} has no archive of a window join: there is no {_PLAN} in it. Give the folder that archive= named."
+            f"{folder} has no archive of a window join: {_PLAN} is missing. Give the folder passed to it as archive=."
         ) from None
     left, right = (pa.ipc.read_schema(pa.py_buffer(base64.b64decode(noted[side]))) for side in SIDES)
     for query in sorted(path for path in folder.iterdir() if path.is_dir()):
@@ -94,7 +120,7 @@ def repair_window_join(archive: str | Path) -> Iterator[pa.RecordBatch]:
 
 
 class _PartitionFiles(Archive):
-    """The files of one key partition."""
+    """Archived files of one key partition."""
 
     def __init__(self, folder: Path, partition: int, windows: list[list[Any]]) -> None:
         super().__init__()
@@ -105,7 +131,7 @@ class _PartitionFiles(Archive):
         raise AssertionError("it is only read")
 
     def read(self, side: int, schema: pa.Schema) -> pa.Table:
-        """All that has left of one stream."""
+        """Return all rows of one stream that have left."""
         wanted = archived_schema(schema)
         files = sorted((self._folder / SIDES[side]).glob(f"{self._partition:05d}-*.parquet"))
         return pa.concat_tables([wanted.empty_table(), *(pq.read_table(file).cast(wanted) for file in files)])

@@ -1,4 +1,4 @@
-"""Key partitions: which part of a window join a key belongs to, and the number that Spark groups the part by."""
+"""Key partitions of a window join: the partition of each key, and the number that Spark groups it by."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ UInt32s = npt.NDArray[np.uint32]
 
 _SPARK_SEED = np.uint32(42)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
-_CANDIDATES = 16  # numbers tried at once, for each part
+_CANDIDATES = 16  # numbers tried at once, per partition
 
 
 def partition_of(codes: Int64s, possible: Mask | None, partitions: int) -> Int64s:
-    """The part of each key code, from 0: spread evenly whatever the codes are (64-bit finalizer of MurmurHash3).
+    """Return the partition of each key code, from 0, by the 64-bit finalizer of MurmurHash3: evenly for any codes.
 
-    Rows that can match nothing are dealt out in turn, so that many null keys do not make one part large.
+    Rows that can match nothing go to the partitions in turn, so that many null keys do not overload one of them.
 
     >>> partition_of(np.array([7, 8, 7, 0]), np.array([True, True, True, False]), 4).tolist()
     [1, 3, 1, 3]
@@ -36,10 +36,10 @@ def partition_of(codes: Int64s, possible: Mask | None, partitions: int) -> Int64
 
 
 def group_numbers(partitions: int) -> tuple[int, ...]:
-    """For each part the number to group it by: Spark sends the numbers to as many tasks, one to each.
+    """Return a number for each partition to group it by, such that Spark sends each to a task of its own.
 
-    Spark puts a group into the task ``pmod(hash(number), tasks)``. Of numbers from 0 on several would fall into one
-    task, and leave others without work.
+    Spark sends a group to the task ``pmod(hash(number), tasks)``. With consecutive numbers from 0, several groups
+    would share a task, and other tasks would have no work.
 
     >>> group_numbers(4)
     (12, 6, 2, 0)
@@ -57,7 +57,7 @@ def group_numbers(partitions: int) -> tuple[int, ...]:
 
 
 def spark_hash(numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Spark's ``hash`` of a column of 32-bit integers: MurmurHash3 with the seed 42.
+    """Return Spark's ``hash`` of 32-bit integers: MurmurHash3 with the seed 42.
 
     >>> spark_hash(np.array([0, 1, -7], np.int32)).tolist()
     [933211791, -559580957, -1618159745]

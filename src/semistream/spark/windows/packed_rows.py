@@ -1,9 +1,9 @@
-"""Rows of a window join on their way between Spark's tasks: packed as Arrow messages, many rows in one value.
+"""Packed rows: many rows of a window join in one binary value, for the way between Spark's tasks.
 
-State is kept by `transformWithState`, which takes pandas in and gives pandas out, row by row in places: 0.2 million
-rows/s. So each of its rows is a whole record batch: tasks with the streams' rows cut them by key partition, and each
-part travels as one binary value; results come back the same way, and are unpacked behind it. Types are Arrow's all the
-way, and a state can be made of what came as it came.
+`transformWithState` keeps the state, but converts its input and output to pandas, in places row by row, at 0.2 million
+rows/s. Each of its rows is therefore a whole record batch. Tasks divide the streams' rows by key partition, and send
+each part as one Arrow IPC message; results return the same way, and are unpacked afterwards. Arrow types are preserved
+throughout, and the state log stores the messages unchanged.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ from semistream.spark.windows.window_plan import WindowPlan
 
 PACKED = pa.schema(
     [
-        ("group", pa.int32()),  # of the key partition
+        ("group", pa.int32()),  # group number of the key partition
         ("side", pa.int32()),
-        ("task", pa.int32()),  # that packed them
-        ("number", pa.int32()),  # of what the task packed
-        ("rows", pa.binary()),  # null: there are none
+        ("task", pa.int32()),  # task that packed them
+        ("number", pa.int32()),  # number of the message within its task
+        ("rows", pa.binary()),  # null: no rows
     ]
 )
-"""What packed rows of the streams travel in."""
+"""Schema of packed rows."""
 
 PACK_BYTES = 16_000_000
-"""Rows that are cut by partition at once."""
+"""Bytes of rows that are divided by partition at once."""
 
 
 def pack_rows(plan: WindowPlan, side: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of a task by key partition. Each partition gets at least one message, without rows if there are none:
-    so each is called in every micro-batch that has data, and can say how it stands."""
+    """Pack the rows of a task by key partition.
+
+    Each partition gets at least one message, empty if it has no rows. Spark therefore calls every partition in each
+    micro-batch with data, and all of them report their counts.
+    """
     schema, waiting, nbytes, number = plan.schemas[side], [], 0, 0
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
@@ -55,7 +58,7 @@ def _packed(plan: WindowPlan, side: int, batches: list[pa.RecordBatch], task: in
         codes = plan.condition.codes(side, rows)
         parts = partition_of(codes.code, codes.possible, plan.partitions)
         if plan.partitions > 1:
-            order = np.argsort(parts.astype(np.int32), kind="stable")  # the stream's order stays within each part
+            order = np.argsort(parts.astype(np.int32), kind="stable")  # keeps the stream's order within each part
             rows = rows.take(pa.array(order))
         ends = np.cumsum(np.bincount(parts, minlength=plan.partitions))
         for part, end in enumerate(ends.tolist()):
@@ -71,7 +74,7 @@ def _packed(plan: WindowPlan, side: int, batches: list[pa.RecordBatch], task: in
 
 
 def unpack_rows(plan: WindowPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of results that were packed, as Spark takes them."""
+    """Unpack results, and cast them to types that Spark has."""
     for batch in batches:
         for message in batch.column(0):
             if message.is_valid:
@@ -79,7 +82,7 @@ def unpack_rows(plan: WindowPlan, batches: Iterator[pa.RecordBatch]) -> Iterator
 
 
 def write_message(batch: pa.RecordBatch) -> bytes:
-    """A batch as an Arrow IPC stream.
+    """Serialize a batch as an Arrow IPC stream.
 
     >>> read_message(write_message(pa.record_batch({"k": [1, 2]}))).to_pydict()
     {'k': [1, 2]}
@@ -92,6 +95,6 @@ def write_message(batch: pa.RecordBatch) -> bytes:
 
 
 def read_message(content: pa.Buffer | bytes) -> pa.RecordBatch:
-    """A batch from its Arrow IPC stream, without a copy."""
+    """Read a batch from its Arrow IPC stream, without a copy."""
     with pa.ipc.open_stream(content) as reader:
         return reader.read_next_batch()

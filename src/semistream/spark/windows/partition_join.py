@@ -1,4 +1,4 @@
-"""KeptJoin: the operator of a key partition, with where in the partition's history it stands."""
+"""KeptJoin: the operator of a key partition, and its position in the partition's log."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BySide = tuple[list[pa.RecordBatch], list[pa.RecordBatch]]
 
 
 class KeptJoin:
-    """An operator that has taken in all entries before ``next``, of the history whose last one ``stamp`` names.
+    """Operator that has applied all log entries before ``next``, the last of which has the ``stamp``.
 
-    Rows without a time never come to the operator: they are handed out with those that are late, and counted so.
+    Rows without a time do not enter the operator. They are returned and counted as late.
     """
 
     def __init__(self, plan: WindowPlan) -> None:
@@ -38,9 +38,9 @@ class KeptJoin:
 
     @classmethod
     def of(cls, plan: WindowPlan, header: LogHeader, log: WindowLog) -> KeptJoin:
-        """The operator of a partition from its log: the snapshot, and what came since, joined again.
+        """Rebuild the operator of a partition from its log: restore the snapshot, and join the entries since again.
 
-        Results, departures and late rows of that were given out when it came.
+        Results, departures and late rows of these entries are dropped: they were output before.
         """
         kept = cls(plan)
         if header.chunks:
@@ -54,13 +54,13 @@ class KeptJoin:
         return kept
 
     def stands_at(self, stamp: str, number: int) -> bool:
-        """Whether the next entry is ``number``, and ``stamp`` that of the one before."""
+        """True if the next entry is ``number``, and the last one has the ``stamp``."""
         return (self.stamp, self.next) == (stamp, number)
 
     def apply(self, entry: LogEntry) -> Iterator[pa.RecordBatch]:
-        """Take in what a micro-batch brought; gives the results.
+        """Apply the entry of a micro-batch; yield the results.
 
-        Rows are pushed before the watermark moves, so that what it passes in this micro-batch is not late in it.
+        Rows are pushed before the watermark advances, so that it makes no row of its own micro-batch late.
         """
         for side, content in entry.rows:
             rows = read_message(content)
@@ -70,21 +70,21 @@ class KeptJoin:
                 self._untimed_rows[side] += times.null_count
                 rows = rows.filter(pc.is_valid(times))
             yield from self._join.push(SIDES[side], rows)
-        if entry.watermark_ms > 0:  # 0: Spark knows of none yet
+        if entry.watermark_ms > 0:  # 0: Spark has no watermark yet
             yield from self._join.advance(self._instant(entry.watermark_ms))
         self._join.expire()
 
     def take_late(self) -> BySide:
-        """Rows that came too late, or without a time, since this was last called."""
+        """Return the rows that came late, or without a time, since the last call."""
         untimed, self._untimed = self._untimed, ([], [])
         return [*self._join.take_late("left"), *untimed[0]], [*self._join.take_late("right"), *untimed[1]]
 
     def take_departed(self) -> BySide:
-        """Rows that left since this was last called, if they are to be archived."""
+        """Return the rows that left since the last call; none without an archive."""
         return ([], []) if self._departures is None else self._departures.take()
 
     def stats(self) -> WindowStats:
-        """What became of every row; those without a time are late."""
+        """Return the operator's statistics, with rows without a time counted as late."""
         stats = self._join.stats
         for counts, untimed in zip((stats.left, stats.right), self._untimed_rows, strict=True):
             counts.late += untimed
@@ -92,7 +92,7 @@ class KeptJoin:
         return stats
 
     def written(self) -> bytes:
-        """All that the operator knows, as bytes."""
+        """Serialize the operator's state."""
         return write_tables({**self._join.state(), "untimed": pa.table({"rows": np.array(self._untimed_rows)})})
 
     def _restore(self, content: bytes) -> None:
@@ -101,14 +101,14 @@ class KeptJoin:
         self._join.restore(tables)
 
     def _instant(self, watermark_ms: int) -> datetime:
-        """A watermark as a time of the streams: these have a zone, or have none."""
+        """Convert a watermark to a datetime, with a time zone if the streams' times have one."""
         time = _EPOCH + timedelta(milliseconds=watermark_ms)
         has_zone = self._plan.left.field(self._plan.times["left"]).type.tz is not None
         return time if has_zone else time.replace(tzinfo=None)
 
 
 def write_tables(tables: dict[str, pa.Table]) -> bytes:
-    """Tables by name as one value: a line of JSON with names and lengths, and an Arrow IPC stream for each.
+    """Serialize tables by name: a line of JSON with names and lengths, then an Arrow IPC stream for each.
 
     >>> read_tables(write_tables({"a": pa.table({"x": [1]}), "b": pa.table({"y": ["z"]})}))["b"].to_pydict()
     {'y': ['z']}
@@ -119,11 +119,11 @@ def write_tables(tables: dict[str, pa.Table]) -> bytes:
 
 
 def read_tables(content: bytes) -> dict[str, pa.Table]:
-    """What `write_tables` has written."""
+    """Read tables from the output of `write_tables`."""
     end = content.index(b"\n")
     at, tables = end + 1, {}
     for name, length in json.loads(content[:end]).items():
-        tables[name] = pa.ipc.open_stream(content[at : at + length]).read_all()  # a copy, which is aligned
+        tables[name] = pa.ipc.open_stream(content[at : at + length]).read_all()  # the slice is an aligned copy
         at += length
     return tables
 

@@ -1,4 +1,4 @@
-"""WindowProcessor: what Spark calls for each key partition in every micro-batch; it joins, and keeps the state."""
+"""WindowProcessor: the `StatefulProcessor` that joins the rows of each key partition in every micro-batch."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ OUTPUT = StructType(
         StructField(RESULTS, BinaryType()),
     ]
 )
-"""What comes out: packed results with zeros for all counts, and then a row of counts without results."""
+"""Output columns. Rows of packed results have zero counts; the last row has the counts and no results."""
 
 _NOTHING = {**dict.fromkeys(COLUMNS, 0), ESTIMATE: None}
 
 
 class WindowProcessor(StatefulProcessor):  # type: ignore[misc]
-    """Joins what a micro-batch brings a key partition.
+    """Processor that joins the rows of a key partition in each micro-batch.
 
-    The state store has all that it takes to go on (`WindowLog`). The operator itself stays in a worker between
-    micro-batches, and is checked against the store before it is used (`semistream.spark.window_homes`). Everything that
-    is given out depends on the state and on the rows only, in an order that Spark's shuffles cannot change: a task or a
-    query that is started again gives the same.
+    The state store holds everything needed to resume (`WindowLog`). The operator itself stays in a worker between
+    micro-batches, and is checked against the store before use (`JoinHomes`). The output depends only on the state and
+    the rows, which are sorted into an order that Spark's shuffles cannot change. A repeated task or query therefore
+    gives the same output.
     """
 
     def __init__(self, plan: WindowPlan) -> None:
         self._plan = plan
 
     def init(self, handle: Any) -> None:
-        """Spark's handle to the state is there."""
+        """Open the log on Spark's handle to the state."""
         self._handle = handle
         self._log = WindowLog(handle)
 
@@ -55,7 +55,7 @@ class WindowProcessor(StatefulProcessor):  # type: ignore[misc]
         rows: Iterator[pd.DataFrame],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[pd.DataFrame]:
-        """Rows have come for a key partition, packed, or at least word that there are none."""
+        """Join the packed rows of a key partition, of which there may be none."""
         packed = pd.concat(list(rows)).sort_values(["side", "task", "number"])
         messages = [
             (int(side), bytes(content))
@@ -70,13 +70,13 @@ class WindowProcessor(StatefulProcessor):  # type: ignore[misc]
         timerValues: Any,  # noqa: N803
         expiredTimerInfo: Any,  # noqa: ARG002, N803
     ) -> Iterator[pd.DataFrame]:
-        """The watermark has moved; if rows came in this micro-batch too, that was seen to with them."""
+        """Advance a partition to the new watermark, unless `handleInputRows` has done so in this micro-batch."""
         header = self._log.header()
         if header is not None and header.batch != _batch_number():
             yield from self._handle_batch(int(key[0]), [], timerValues.getCurrentWatermarkInMs())
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""
 
     def _handle_batch(self, group: int, messages: list[tuple[int, bytes]], watermark_ms: int) -> Iterator[pd.DataFrame]:
         plan, query, batch, log = self._plan, _query(), _batch_number(), self._log
@@ -99,14 +99,14 @@ class WindowProcessor(StatefulProcessor):  # type: ignore[misc]
             after = log.append(header, entry, turn.stamp, batch)
         else:
             after = log.replace(header, outcome.snapshot, turn.stamp, batch)
-        # Called again as soon as the watermark moves, also if no rows come.
+        # Have Spark call again as soon as the watermark moves, even without rows.
         self._handle.registerTimer(max(watermark_ms, 0) + 1)
         reached("after a window batch")
         counts = {**outcome.counts, "state_bytes": after.state_bytes, "restored": int(outcome.restored)}
         yield _output({**counts, ESTIMATE: outcome.missing_estimate}, None)
 
     def _write_out(self, outcome: Outcome, query: str, group: int, batch: int) -> None:
-        """Rows that came late, and rows that have left, to their folders."""
+        """Write late rows and departed rows to their folders."""
         plan, partition = self._plan, self._plan.groups.index(group)
         for folder, rows in ((plan.late, outcome.late), (plan.archive, outcome.departed)):
             for side in range(2):
@@ -125,10 +125,10 @@ def _property(name: str) -> str | None:
 
 
 def _batch_number() -> int:
-    """The micro-batch at hand."""
+    """Return the number of the current micro-batch."""
     return int(_property("streaming.sql.batchId") or 0)
 
 
 def _query() -> str:
-    """The query at hand, by the id that its checkpoint keeps."""
+    """Return the id of the current query, which its checkpoint keeps."""
     return _property("sql.streaming.queryId") or "batch"

@@ -1,12 +1,12 @@
-"""WindowLog: the durable state of a key partition, in Spark's state store: a snapshot, and what came since.
+"""WindowLog: durable state of a key partition in Spark's state store, a snapshot and the rows since.
 
-A window join is deterministic: its state is that of an earlier moment and the rows and watermarks that came since. So a
-micro-batch writes its own rows, packed as they came, and what it costs depends on them and not on the window. When the
-log has grown as large as the snapshot was, it is replaced by a new snapshot: over time a row is written about twice,
-and to restore a partition takes a snapshot and the joining of at most as many bytes.
+A window join is deterministic: an earlier state, plus the rows and watermarks since, give the current one. A
+micro-batch therefore writes only its own rows, packed as they came, at a cost that does not depend on the window. When
+the log is as large as the snapshot, a new snapshot replaces it. Over time a row is written about twice, and restoring a
+partition takes reading a snapshot and joining at most as many bytes.
 
-Each entry bears the stamp of the one before it. An operator that a worker has kept from an earlier micro-batch is found
-to be up to date, or some entries behind, or not of this history at all, by its stamp.
+Each entry has the stamp of the one before it. By its stamp, an operator that a worker kept from an earlier micro-batch
+is found to be current or not.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pyspark.sql.types import (
 )
 
 CHUNK_BYTES = 8_000_000
-"""Bytes of a snapshot in one value of the state store."""
+"""The most bytes of a snapshot in one value of the state store."""
 
 LEAST_LOG_BYTES = 1_000_000
-"""A log is not replaced by a snapshot before it is so large."""
+"""Least size of a log that a snapshot replaces."""
 
-_END = -1  # as a side: the entry is over, and the watermark moves
+_END = -1  # in place of a side: the end of an entry, with its watermark
 
 
 def _struct(**fields: Any) -> StructType:
@@ -49,9 +49,10 @@ _CHUNK = _struct(content=BinaryType)
 
 @dataclass(frozen=True)
 class LogHeader:
-    """Where a partition stands. Entries ``first`` to ``next`` follow the snapshot, which has ``chunks`` (0: none).
+    """Header of a partition's log: entries ``first`` to before ``next`` follow a snapshot of ``chunks`` values.
 
-    ``plan`` describes the join as JSON; ``batch`` is the micro-batch that wrote last, ``stamp`` names what it wrote.
+    ``chunks`` is 0 without a snapshot. ``plan`` describes the join as JSON. ``batch`` is the micro-batch that wrote
+    last, and ``stamp`` identifies the state that it wrote.
     """
 
     plan: str
@@ -65,14 +66,16 @@ class LogHeader:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of the snapshot and of the log."""
+        """Bytes of the snapshot and the log."""
         return self.snapshot_bytes + self.log_bytes
 
 
 @dataclass(frozen=True)
 class LogEntry:
-    """What came in one micro-batch: packed rows with their sides, then a watermark. ``before`` is the stamp of the
-    entry before it."""
+    """Input of one micro-batch: packed rows with their sides, then a watermark.
+
+    ``before`` is the stamp of the previous entry.
+    """
 
     rows: Sequence[tuple[int, bytes]]
     watermark_ms: int
@@ -85,7 +88,7 @@ class LogEntry:
 
 
 class WindowLog:
-    """Reads and writes the state of the key partition that Spark's handle is set to."""
+    """Log of the key partition that Spark's ``handle`` currently points to."""
 
     def __init__(self, handle: Any) -> None:
         self._header = handle.getValueState("header", _HEADER)
@@ -93,16 +96,16 @@ class WindowLog:
         self._chunks = handle.getMapState("snapshot", _CHUNK_KEY, _CHUNK)
 
     def header(self) -> LogHeader | None:
-        """Where the partition stands; None if nothing has come yet."""
+        """Return the partition's header; None before its first micro-batch."""
         stored = self._header.get()
         return None if stored is None else LogHeader(*stored)
 
     def snapshot(self, header: LogHeader) -> bytes:
-        """The snapshot, of a header that has one."""
+        """Return the snapshot of a header that has one."""
         return b"".join(bytes(self._chunks.getValue((part,))[0]) for part in range(header.chunks))
 
     def entries(self, first: int, end: int) -> Iterator[LogEntry]:
-        """Entries by number, up to ``end``."""
+        """Yield the entries from ``first`` to before ``end``."""
         for number in range(first, end):
             rows: list[tuple[int, bytes]] = []
             while True:
@@ -113,7 +116,7 @@ class WindowLog:
                 rows.append((side, bytes(content)))
 
     def append(self, header: LogHeader, entry: LogEntry, stamp: str, batch: int) -> LogHeader:
-        """Write what a micro-batch brought; gives the header behind it."""
+        """Write the entry of a micro-batch; return the new header."""
         for part, (side, content) in enumerate(entry.rows):
             self._entries.updateValue((header.next, part), (side, bytearray(content), None, None))
         self._entries.updateValue((header.next, len(entry.rows)), (_END, None, entry.before, entry.watermark_ms))
@@ -128,11 +131,11 @@ class WindowLog:
         )
 
     def wants_snapshot(self, header: LogHeader, entry: LogEntry) -> bool:
-        """Whether the log would be as large as the snapshot is with this entry."""
+        """True if, with this entry, the log would be as large as the snapshot."""
         return header.log_bytes + entry.nbytes >= max(header.snapshot_bytes, LEAST_LOG_BYTES)
 
     def replace(self, header: LogHeader, content: bytes, stamp: str, batch: int) -> LogHeader:
-        """Write a snapshot instead of the log, and of the micro-batch's entry; gives the header behind it."""
+        """Write a snapshot that replaces the log and the micro-batch's own entry; return the new header."""
         chunks = range(0, len(content), CHUNK_BYTES)
         for part, begin in enumerate(chunks):
             self._chunks.updateValue((part,), (bytearray(content[begin : begin + CHUNK_BYTES]),))

@@ -1,4 +1,4 @@
-"""window_join() on Spark: two streaming DataFrames joined in a window, in less memory than the window needs."""
+"""window_join() on Spark: join two streaming DataFrames within a window, in less memory than the window needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -28,13 +27,13 @@ from semistream.windows import Policy
 from semistream.windows.join.capacity import Allocation, Memory
 from semistream.windows.streams.event_time import SIDES
 from semistream.windows.streams.lengths import Windows
-from semistream.windows.streams.match import JoinOn, on_pairs
+from semistream.windows.streams.window_match import JoinOn, on_pairs
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_DELAY = "spark.watermarkDelayMs"  # in the metadata of a column that has a watermark
+_DELAY = "spark.watermarkDelayMs"  # in the metadata of a column with a watermark
 _POOL = "SEMISTREAM_WINDOW_JOIN"
-_SECRET = token_bytes(32)  # of this driver: a query that it starts again finds its operators
+_SECRET = token_bytes(32)  # one per driver, so that a restarted query finds its operators
 
 
 def window_join(
@@ -53,60 +52,74 @@ def window_join(
     max_waiting: int = 10_000_000,
     name: str = "window_join",
 ) -> DataFrame:
-    """Join two streaming DataFrames with watermarks within windows of time, in a memory that may be too small.
+    """Join two streaming DataFrames with watermarks within windows of time, in memory that may be too small for them.
 
-    Rows are a result if their keys are equal and ``0 <= l.time - r.time < right window`` or ``0 <= r.time - l.time <
-    left window``; times are the columns that have the watermarks. The result is exact while the memory holds the
-    windows. Below that the rows stay that will produce most, by the ``policy`` (WINDOW 4.2), and what comes out is a
-    subset of the exact result: which one depends on the rows and the watermarks, not on the sizes of micro-batches (if
-    rows of one instant of a stream come in the same order).
+    Two rows are a result if their keys are equal and ``0 <= l.time - r.time < right window`` or ``0 <= r.time - l.time
+    < left window``. Times are the columns with the watermarks. The result is exact while the memory holds the windows.
+    Otherwise the ``policy`` keeps the rows expected to produce the most results (WINDOW 4.2), and the output is a
+    subset of the exact result. This subset depends on the rows and the watermarks, not on the sizes of micro-batches,
+    provided that rows of one instant of a stream come in the same order.
 
-    A row is joined when the watermark has passed it, in the order of event times: results are as late as the delay of
-    the watermark says. Rows that come when it had passed them are counted, and written to ``late`` if that is given.
-    Spark filters nothing out before.
+    A row is joined once the watermark has passed it, in the order of event times, so results are delayed by the delay
+    of the watermark. Spark drops no late rows here: they are counted, and written to ``late`` if given.
 
-    **Restarts are exact.** Rows are dealt out by key to ``partitions``; the state of each is kept by
-    `transformWithState` in RocksDB: a snapshot, and the rows that came since (`semistream.spark.window_log`), with
-    frequencies and counts. A query that is killed anywhere goes on from its checkpoint as if nothing had happened. It
-    must be started with the same arguments; others are refused.
+    **Restarts are exact.** Rows are divided by key among ``partitions``. `transformWithState` keeps the state of each
+    in RocksDB: a snapshot and the rows since, with frequencies and counts. A query killed at any point resumes from its
+    checkpoint as if nothing had happened. Start it with the same arguments; others are refused.
 
     Parameters
     ----------
-    left, right
-        Streams of one session, each with `withWatermark` on a column of timestamps.
-    on
-        A column, several, or a mapping from left to right columns, which must be equal. Null keys match nothing.
-    window
-        How long rows live: a timedelta or text such as ``"5 minutes"``, for both streams or ``{"left": ...,
-        "right": ...}``. That of the left says how long left rows live.
-    memory
-        Rows that are kept, of all partitions together: a number, ``{"left": ..., "right": ...}``, or as text bytes such
-        as ``"64MB"``; None for no limit. Each partition has an equal part of it. Rows that wait for the watermark are
-        not in it. It is in the Python workers, each partition in one of them.
-    policy, allocation
-        Who leaves, and whether each stream has half of the memory: as in `semistream.windows.WindowJoin`.
-    partitions
-        Key partitions; by default, and best, as many as the query has tasks (``spark.sql.shuffle.partitions``).
-    archive
-        A folder that all workers see. Rows go there when they leave, as Parquet files of a micro-batch and a partition,
-        each once; `repair_window_join` gives the missing results.
-    late
-        A folder for rows that came late, or without a time, in files of the same kind.
-    suffix
-        For names of right columns that the left stream has too.
-    max_waiting
-        Rows of a partition that may wait for the watermark before the query is stopped: one stream may be silent.
-    name
-        Of the counts in Spark's progress reports (`window_metrics`); two joins in one query need two.
+    left, right : DataFrame
+        Streams of one session, each with `withWatermark` on a column of timestamps. The session needs the RocksDB
+        state store, as in the example.
+    on : str, sequence of str or mapping
+        Columns that must be equal: one name, several, or a mapping from left to right columns. Null keys match
+        nothing.
+    window : timedelta, str or mapping
+        Lifetime of rows, such as ``"5 minutes"``: one for both streams, or ``{"left": ..., "right": ...}``. The left
+        window is the lifetime of left rows.
+    memory : int, str, mapping or None
+        The most rows kept in all partitions together: a number of rows, ``{"left": ..., "right": ...}``, bytes as text
+        such as ``"64MB"``, or None for no limit. Each partition gets an equal share, in one Python worker. Rows that
+        wait for the watermark do not count.
+    policy : str or Policy
+        Chooses the rows that leave when the memory is full, as in `semistream.windows.WindowJoin`.
+    allocation : str
+        ``"fixed"``: half of the memory for each stream; ``"variable"``: shared, as in `WindowJoin`.
+    partitions : int, optional
+        Key partitions; by default, and at best, the number of the query's tasks (``spark.sql.shuffle.partitions``).
+    archive : str or Path, optional
+        Folder for rows that leave the memory, accessible to all workers: a Parquet file for each micro-batch,
+        partition and stream, with each row once. `repair_window_join` computes the missing results from it.
+    late : str or Path, optional
+        Folder for rows that come late or without a time, in files of the same kind.
+    suffix : str
+        Appended to the names of right columns that the left stream has too.
+    max_waiting : int
+        The most rows of a partition that may wait for the watermark. Beyond it the query fails, since one stream may
+        be silent.
+    name : str
+        Name of the counts in Spark's progress reports (`window_metrics`). Two joins in one query need different names.
 
-    >>> joined = window_join(
-    ...     clicks.withWatermark("at", "10 seconds"), orders.withWatermark("at", "10 seconds"),
-    ...     on="user", window={"left": "30 minutes", "right": "1 minute"}, memory="256MB",
-    ... )  # doctest: +SKIP
+    Returns
+    -------
+    DataFrame
+        A streaming DataFrame: the columns of both streams, without the right columns that ``on`` names.
+
+    Examples
+    --------
+    >>> rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    >>> spark.conf.set("spark.sql.streaming.stateStore.providerClass", rocksdb)
+    >>> clicks, orders = (spark.readStream.format("rate").load().withColumnRenamed("value", "user") for _ in range(2))
+    >>> clicks, orders = (stream.withWatermark("timestamp", "10 seconds") for stream in (clicks, orders))
+    >>> window = {"left": "30 minutes", "right": "1 minute"}
+    >>> joined = window_join(clicks, orders, on="user", window=window, memory="256MB")
+    >>> joined.isStreaming, joined.columns
+    (True, ['timestamp', 'user', 'timestamp_right'])
 
     References
     ----------
-    WINDOW 4.2 (policies), 2.2 (archives: semantic load smoothing).
+    WINDOW 4.2 (policies), 2.2 (archives: semantic load smoothing); docs/windows.md, "On Spark".
     """
     frames = dict(zip(SIDES, (require_classic(left), require_classic(right)), strict=True))
     times = {side: _time_column(side, df) for side, df in frames.items()}
@@ -138,29 +151,21 @@ def window_join(
                 WindowProcessor(plan), outputStructType=OUTPUT, outputMode="append", timeMode="EventTime"
             )
         results = observed(kept, name).where(sf.col(RESULTS).isNotNull()).select(RESULTS)
-        return results.mapInArrow(partial(_unpack, plan), from_arrow_schema(plan.schema))
+        return results.mapInArrow(partial(unpack_rows, plan), from_arrow_schema(plan.schema))
 
 
 def _pack(plan: WindowPlan, side: int, df: DataFrame) -> DataFrame:
-    # By position: mapInArrow cannot take columns whose names have a dot or a backtick in them.
+    # Named by position: mapInArrow rejects column names with a dot or a backtick.
     numbered = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
-    return numbered.mapInArrow(partial(_packed, plan, side), from_arrow_schema(PACKED))
-
-
-def _packed(plan: WindowPlan, side: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return pack_rows(plan, side, batches)
-
-
-def _unpack(plan: WindowPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return unpack_rows(plan, batches)
+    return numbered.mapInArrow(partial(pack_rows, plan, side), from_arrow_schema(PACKED))
 
 
 @contextmanager
 def _own_workers(spark: SparkSession, plan: WindowPlan) -> Iterator[None]:
-    """Functions given to Spark within the block have Python workers that nobody else uses.
+    """Run Python functions passed to Spark within the block in a separate pool of workers.
 
-    Spark takes any idle worker with the same environment. Those that pack and unpack rows are not to be among those
-    that have operators: they would be as many again, and take turns.
+    Spark gives a task any idle worker with the same environment. Tasks that pack and unpack rows must not take the
+    workers that hold operators: there would be twice as many workers, and operators would move between them.
     """
     environment: dict[str, Any] = spark.sparkContext.environment
     environment[_POOL] = plan.fingerprint
@@ -171,7 +176,7 @@ def _own_workers(spark: SparkSession, plan: WindowPlan) -> Iterator[None]:
 
 
 def _time_column(side: str, df: DataFrame) -> str:
-    """The column that has the watermark."""
+    """Return the name of the column with the watermark."""
     if not df.isStreaming:
         raise InvalidArgument(
             f"the {side} DataFrame is not a stream; window_join joins two streams (spark.readStream). For tables, "
@@ -187,7 +192,7 @@ def _time_column(side: str, df: DataFrame) -> str:
     if marked[0].dataType.typeName() not in ("timestamp", "timestamp_ntz"):
         raise InvalidArgument(
             f"the watermark of the {side} stream is on {marked[0].name!r}, a {marked[0].dataType.simpleString()}; put "
-            "it on a column of timestamps, before windows are made of them."
+            "it on a column of timestamps, before grouping them into windows."
         )
     return str(marked[0].name)
 

@@ -1,4 +1,4 @@
-"""WindowPlan: what a window join on Spark does, as the driver sends it to the workers."""
+"""WindowPlan: settings of a window join on Spark, checked on the driver and sent to the workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from semistream.windows import Archive, Policy, Tuples, WindowJoin
 from semistream.windows.join.capacity import Allocation, Memory
 from semistream.windows.streams.event_time import EventTime
 from semistream.windows.streams.lengths import WindowLength, Windows
-from semistream.windows.streams.match import WindowMatch
+from semistream.windows.streams.window_match import WindowMatch
 
 FORMAT = 1
 _MOST_PARTITIONS = 100_000
@@ -27,9 +27,10 @@ _MOST_PARTITIONS = 100_000
 
 @dataclass(frozen=True, eq=False)
 class WindowPlan:
-    """The join of each key partition. ``memory`` is that of one of them; ``groups`` are the numbers they go by.
+    """Settings of the join of each key partition.
 
-    ``secret`` is known to the workers of the query only, which ask each other for operators.
+    ``memory`` is the memory of one partition; ``groups`` are the numbers that Spark groups the partitions by. Only
+    the workers of the query know ``secret``, by which they authenticate to each other.
     """
 
     left: pa.Schema
@@ -48,35 +49,35 @@ class WindowPlan:
     secret: bytes
 
     def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # what was computed of it stays here
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # without cached properties
 
     @property
     def schemas(self) -> tuple[pa.Schema, pa.Schema]:
-        """Of the left and of the right stream."""
+        """Schemas of the left and the right stream."""
         return self.left, self.right
 
     @property
     def partitions(self) -> int:
-        """Key partitions."""
+        """Number of key partitions."""
         return len(self.groups)
 
     @cached_property
     def condition(self) -> WindowMatch:
-        """When two rows match."""
+        """Condition under which two rows match."""
         return WindowMatch.of(self.left, self.right, on=self.on, band=None, where=None, suffix=self.suffix)
 
     @cached_property
     def windows(self) -> tuple[WindowLength, WindowLength]:
-        """How long rows live, in microseconds."""
+        """Lifetimes of left and right rows, in microseconds."""
         return WindowLength.pair(self.window, EventTime.of(self.left, self.right, self.times))
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of results, in types that Spark has."""
+        """Columns of the results, in types that Spark has."""
         return carried_schema(self.condition.schema)
 
     def open_join(self, archive: Archive | None = None) -> WindowJoin:
-        """The operator of one key partition, empty. Only a watermark says what is late."""
+        """Return the empty operator of one key partition. Rows are late only by the watermark."""
         return WindowJoin(
             self.left,
             self.right,
@@ -89,16 +90,16 @@ class WindowPlan:
             lateness=None,
             archive=archive,
             suffix=self.suffix,
-            max_waiting=2**62,  # the task looks after that
+            max_waiting=2**62,  # the task checks the limit (`require_progress`)
         )
 
     def validated(self, memory: Memory) -> WindowPlan:
-        """This plan, if an operator can be made of it; ``memory`` is that of all partitions."""
+        """Return this plan after a check that its operator can be built. ``memory``, of all partitions, is for errors."""
         for side, length in zip(("left", "right"), _each(self.window), strict=True):
             if length is None or isinstance(length, Tuples):
                 raise InvalidArgument(
                     f"the {side} window is {length!r}; on Spark windows are durations such as '10 minutes': the rows "
-                    "of a stream are dealt out to key partitions, none of which can count those of the whole stream."
+                    "of a stream are divided among key partitions, none of which can count the whole stream."
                 )
         try:
             self.open_join()
@@ -112,7 +113,7 @@ class WindowPlan:
 
     @cached_property
     def description(self) -> dict[str, str]:
-        """What must be the same when a query goes on from its checkpoint."""
+        """Settings that must not change when a query resumes from its checkpoint."""
         return {
             "format": str(FORMAT),
             "left": _columns(self.left),
@@ -129,36 +130,36 @@ class WindowPlan:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A name for the description."""
+        """Hash of the description."""
         return hashlib.sha256(json.dumps(self.description).encode()).hexdigest()[:16]
 
     def require_same(self, stored: str) -> None:
-        """Refuse a state that was made by another plan, given by its description as JSON."""
+        """Raise `InvalidArgument` if the state is of another plan; ``stored`` is that plan's description as JSON."""
         before: dict[str, str] = json.loads(stored)
         if before == self.description:
             return
         changed = [name for name in self.description if before.get(name) != self.description[name]]
         told = "; ".join(f"{name} was {before.get(name)}, is {self.description[name]}" for name in changed)
         raise InvalidArgument(
-            f"the checkpoint is that of another window join: {told} (memory is that of one partition, windows are in "
+            f"the checkpoint is that of another window join: {told} (memory is per partition, windows are in "
             "microseconds). Call window_join() as before, or start the query with a new checkpoint."
         )
 
     def require_progress(self, left_waiting: int, right_waiting: int) -> None:
-        """Refuse to let more rows wait for the watermark."""
+        """Raise `InvalidArgument` if too many rows wait for the watermark."""
         waiting = left_waiting + right_waiting
         if waiting > self.max_waiting:
             silent = "left" if left_waiting < right_waiting else "right"
             raise InvalidArgument(
                 f"{waiting} rows of a key partition wait for the watermark (left {left_waiting}, right "
                 f"{right_waiting}), more than max_waiting, {self.max_waiting}: the {silent} stream is silent or far "
-                "behind, and Spark's watermark is that of the slower one. Send rows there, set "
+                "behind, and Spark's watermark is that of the slower one. Send rows to it, set "
                 "spark.sql.streaming.multipleWatermarkPolicy to max, or raise max_waiting."
             )
 
 
 def share_of(memory: Memory, partitions: int) -> Memory:
-    """What one of several partitions has of a memory.
+    """Return the share of one partition of a memory for all of them.
 
     >>> share_of("64MB", 4), share_of(1000, 4), share_of({"left": 10, "right": 30}, 4), share_of(None, 4)
     ('16000000B', 250, {'left': 2, 'right': 7}, None)
@@ -173,7 +174,7 @@ def share_of(memory: Memory, partitions: int) -> Memory:
 
 
 def partition_count(partitions: int) -> int:
-    """Check a number of partitions."""
+    """Return the number of partitions; raise `InvalidArgument` if it is out of range."""
     return whole_number("partitions", partitions, least=1, most=_MOST_PARTITIONS)
 
 

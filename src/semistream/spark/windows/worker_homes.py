@@ -1,12 +1,12 @@
-"""Where the operators of a window join live: each in one Python worker, which the others of the executor ask to join.
+"""Homes of a window join's operators: each operator lives in one Python worker, which serves it to the others.
 
-Spark gives a task any idle worker, so that the next micro-batch of a key partition often comes to a worker that does
-not have its operator. To make it again from the log takes as long as its window is large; to send the rows to the
-worker that has it takes as long as they are many. So a worker that makes an operator serves it to the others, on a
-socket that is known by the names of query and partition.
+Spark gives a task any idle worker, so the next micro-batch of a key partition often runs in a worker without its
+operator. Rebuilding the operator from the log takes time proportional to its window; sending the rows to the worker
+that has it takes time proportional to the rows. A worker that builds an operator therefore serves it to the other
+workers of its executor, on a socket named by query and partition.
 
-All this is soft: an operator is used only if its stamp is the one that the state store has, one that fails half-way is
-never used again, and one that is lost is made from the log.
+All of this is soft state. An operator is used only if its stamp equals the one in the state store, one that fails
+half-way is never used again, and a lost one is rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from semistream.spark.windows.window_plan import WindowPlan
 
 _LOG = logging.getLogger(__name__)
 _END = b""
-_SERVED = sys.platform == "linux"  # sockets whose names are in no folder, and vanish with their process
+_SERVED = sys.platform == "linux"  # abstract sockets: not in the file system, and gone with their process
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What a micro-batch asks of an operator: to take in an entry, to bear a new stamp, and to write itself down."""
+    """Request to an operator: apply the ``entry`` of a micro-batch, adopt the ``stamp``, and take a ``snapshot`` if True."""
 
     entry: LogEntry
     number: int
@@ -48,7 +48,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it besides results: counts, rows that are late or left, and the operator as bytes if asked for."""
+    """Outcome of a turn besides its results: counts, late and departed rows, and the snapshot if requested."""
 
     counts: dict[str, int]
     missing_estimate: float | None
@@ -62,7 +62,7 @@ Results = Generator[bytes, None, Outcome]
 
 
 class JoinHome:
-    """Holds one operator, and serves it to other workers by ``address``, if that is free."""
+    """Home of one operator, which serves it to other workers at ``address``, unless the address is in use."""
 
     def __init__(self, kept: KeptJoin, address: str, secret: bytes) -> None:
         self._kept: KeptJoin | None = kept
@@ -74,23 +74,23 @@ class JoinHome:
             try:
                 listening.bind(address)
                 listening.listen()
-            except OSError:  # an operator that nobody will use again has not gone yet
+            except OSError:  # held by an outdated operator that is not closed yet
                 listening.close()
-                _LOG.debug("%r is in use: its operator is not served", address)
+                _LOG.debug("%r is in use; this operator is not served to other workers", address)
             else:
                 self._socket = listening
                 Thread(target=self._serve, args=(listening,), daemon=True).start()
 
     def has(self, stamp: str, number: int) -> bool:
-        """Whether the operator stands there."""
+        """True if the operator has this stamp and this next entry."""
         return self._kept is not None and self._kept.stands_at(stamp, number)
 
     def run(self, turn: Turn) -> Results:
-        """Packed results, one after the other. If that is not consumed to its end the operator is lost."""
+        """Run a turn: yield packed results, return the outcome. Unless consumed to the end, the operator is lost."""
         with self._lock:
             kept, self._kept = self._kept, None
             if kept is None or not kept.stands_at(turn.entry.before, turn.number):
-                raise JoinFailed("the operator of a key partition has gone on without its task. Start the task again.")
+                raise JoinFailed("the operator of a key partition is not in the state its task expects. Run the task again.")
             before = kept.stats()
             for results in kept.apply(turn.entry):
                 yield write_message(results)
@@ -102,12 +102,12 @@ class JoinHome:
             return Outcome(partition_counts(before, after), after.missing_estimate, late, departed, snapshot)
 
     def close(self) -> None:
-        """Let go of the operator."""
+        """Drop the operator, and stop serving it."""
         self._kept = None
         listening, self._socket = self._socket, None
         if listening is not None:
             with suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)  # else a thread that waits there would keep the name
+                listening.shutdown(socket.SHUT_RDWR)  # otherwise the waiting thread would keep the address in use
             listening.close()
 
     def _serve(self, listening: socket.socket) -> None:
@@ -117,14 +117,14 @@ class JoinHome:
             except OSError:
                 return  # closed
             with suppress(EOFError, AuthenticationError, OSError), Connection(connected.detach()) as asking:
-                # If that fails who asked has died, or is none of us.
+                # Fails if the asking worker has died, or does not know the secret.
                 deliver_challenge(asking, self._secret)
                 answer_challenge(asking, self._secret)
                 if not self._answer(asking):
                     self.close()
 
     def _answer(self, asking: Connection) -> bool:
-        """Do a turn for another worker; false if the operator is of no use any more."""
+        """Run a turn for another worker; return False if the operator is unusable afterwards."""
         stamp, number = asking.recv()
         known = self.has(stamp, number)
         asking.send(known)
@@ -141,22 +141,22 @@ class JoinHome:
                     return True
         except Exception as error:
             results.close()
-            told = f"{type(error).__name__}: {error}"  # not every error can be sent
-            _LOG.warning("an operator was lost: %s", told)
+            told = f"{type(error).__name__}: {error}"  # as text: not every error can be pickled
+            _LOG.warning("the operator of a key partition failed and is dropped: %s", told)
             asking.send_bytes(_END)
             asking.send(told)
             return False
 
 
 class JoinHomes:
-    """The operators of this worker, the one used last at the end. A worker runs one task at a time."""
+    """Operators of this worker, the most recently used last. A worker runs one task at a time, so nothing is locked."""
 
     def __init__(self) -> None:
         self._homes: OrderedDict[str, JoinHome] = OrderedDict()
 
     def run(self, plan: WindowPlan, query: str, group: int, header: LogHeader, log: WindowLog, turn: Turn) -> Results:
-        """Have the operator of a partition take its turn: here, in the worker that has it, or made from the log."""
-        # Of the executor, which has started the workers, and of the driver: others cannot use the operator.
+        """Run a turn of a partition's operator: here, in the worker that has it, or here after a rebuild from the log."""
+        # The address contains the executor (the workers' parent) and a hash of the driver's secret: others cannot use it.
         known = sha256(plan.secret + query.encode()).hexdigest()[:16]
         address = f"\0semistream-{os.getppid()}-{plan.fingerprint}-{known}-{group}"
         home = self._homes.pop(address, None)
@@ -176,11 +176,11 @@ class JoinHomes:
 
 
 HOMES = JoinHomes()
-"""This worker's operators: a global, because a worker process outlives the tasks it runs, and only a module does."""
+"""This worker's operators. A global, because of all objects in a worker process only modules outlive its tasks."""
 
 
 def _reached(address: str, secret: bytes, header: LogHeader) -> Connection | None:
-    """A line to the worker that has the operator where the header says; None if there is none."""
+    """Connect to the worker that has the operator in the header's state; None if there is none."""
     try:
         worker = Client(address, "AF_UNIX", authkey=secret)
         worker.send((header.stamp, header.next))
@@ -201,8 +201,8 @@ def _asked(worker: Connection, turn: Turn) -> Results:
             outcome = worker.recv()
         except (EOFError, ConnectionError) as error:
             raise JoinFailed(
-                "the worker that had the operator of a key partition has died. Start the task again: the operator is "
-                "made from the state store."
+                "the worker that had the operator of a key partition has died. Run the task again: the operator is "
+                "rebuilt from the state store."
             ) from error
     if not isinstance(outcome, Outcome):
         raise JoinFailed(f"the worker that has the operator of a key partition could not join: {outcome}")

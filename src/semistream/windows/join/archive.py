@@ -37,7 +37,41 @@ class WindowChange:
 
 
 class Archive(ABC):
-    """Store of departed tuples, each with its instant, its arrival number and that of the last tuple it met."""
+    """Store of departed tuples, each with its instant, its arrival number and that of the last tuple it met.
+
+    A `WindowJoin` adds every tuple once, when the tuple leaves, and records each change of its windows. This is all
+    that `repair` needs to produce the missing results. Arrival numbers order the tuples of both streams. A tuple that
+    never reached the join has `NEVER` as the last one met.
+
+    A subclass implements ``_write(side, batch)`` and ``read(side, schema)``. Sides are 0 (left) and 1 (right).
+
+    Methods
+    -------
+    begin(windows)
+        Record the initial windows of a join.
+    change_windows(instant, windows)
+        Record the windows valid from an instant on.
+    add(side, batch, time, arrival, until)
+        Add tuples of one stream that have left the join.
+    read(side, schema)
+        Return all archived tuples of one stream, with the columns ``semistream time``, ``semistream arrival`` and
+        ``semistream until``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class PrintedArchive(Archive):
+    ...     def _write(self, side, batch):
+    ...         print(("left", "right")[side], batch.to_pylist())
+    ...     def read(self, side, schema):
+    ...         raise NotImplementedError
+    >>> PrintedArchive().add(0, pa.record_batch({"k": [7]}), np.array([5]), np.array([0]), np.array([3]))
+    left [{'k': 7, 'semistream time': 5, 'semistream arrival': 0, 'semistream until': 3}]
+
+    References
+    ----------
+    WINDOW 2.2, semantic load smoothing. docs/windows.md.
+    """
 
     def __init__(self) -> None:
         self.changes: list[WindowChange] = []
@@ -69,7 +103,25 @@ class Archive(ABC):
 
 
 class MemoryArchive(Archive):
-    """Archive in memory."""
+    """Archive in memory.
+
+    It grows with every tuple that leaves the join, and is not charged to the join's memory. Use it for short streams
+    and tests, and `FileArchive` otherwise.
+
+    Examples
+    --------
+    >>> from semistream.windows import WindowJoin
+    >>> stream, archive = pa.schema([("k", pa.int64())]), MemoryArchive()
+    >>> join = WindowJoin(stream, stream, on="k", window=3, archive=archive)
+    >>> rows = pa.record_batch({"k": [1, 2, 3, 4]})
+    >>> results = [*join.push_left(rows), *join.push_right(rows), *join.finish()]
+    >>> archive.read(0, stream).column("k").to_pylist()
+    [1, 2, 3, 4]
+
+    References
+    ----------
+    WINDOW 2.2, semantic load smoothing. docs/windows.md.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +139,28 @@ class FileArchive(Archive):
     """Archive in a folder, with one Arrow IPC stream file per side that any Arrow reader can open.
 
     Close it (or use ``with``) before another process reads it with `open`. A folder that already has an archive is
-    refused.
+    refused. The files are neither synced to disk nor part of the join's state, so a crash may lose their end.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Folder of the archive; created if it does not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semistream.windows import WindowJoin
+    >>> stream, rows = pa.schema([("k", pa.int64())]), pa.record_batch({"k": [1, 2, 3]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with FileArchive(folder) as archive:
+    ...         join = WindowJoin(stream, stream, on="k", window=3, archive=archive)
+    ...         results = [*join.push_left(rows), *join.push_right(rows), *join.finish()]
+    ...     FileArchive.open(folder).read(0, stream).column("k").to_pylist()
+    [1, 2, 3]
+
+    References
+    ----------
+    WINDOW 2.2, semantic load smoothing. docs/windows.md.
     """
 
     def __init__(self, folder: str | Path) -> None:

@@ -26,7 +26,6 @@ from semistream.windows.join.slots import (
 from semistream.windows.join.slow_cpu import SlowCpu
 from semistream.windows.join.window_stats import StreamCounts, WindowStats
 from semistream.windows.join.worth import NewTuples, Worth
-from semistream.windows.kernels.heap import ARRIVED, CURSOR_WORDS, DEPARTED_COLUMNS, FOREVER, UNTIL
 from semistream.windows.kernels.held_rows import (
     ARRIVAL,
     BY_TUPLES,
@@ -68,11 +67,12 @@ from semistream.windows.kernels.priorities import (
     SIDE_COLUMN,
     TIME_COLUMN,
 )
+from semistream.windows.kernels.waiting_queue import ARRIVED, CURSOR_WORDS, DEPARTED_COLUMNS, FOREVER, UNTIL
 from semistream.windows.policies import Policy, Random, WeighingPolicy
 from semistream.windows.probabilities import LearntProbabilities
 from semistream.windows.streams.arrivals import BEGINNING, Arrivals, ReadyRows, largest_instant, merge_rows, no_rows
 from semistream.windows.streams.lengths import WindowLength
-from semistream.windows.streams.match import WindowMatch
+from semistream.windows.streams.window_match import WindowMatch
 
 _USUAL_TUPLES = 65_536  # number of tuples that learning is sized for without a memory limit
 _FIRST_SLOTS = 1 << 20  # largest initial allocation

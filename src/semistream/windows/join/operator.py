@@ -31,17 +31,20 @@ from semistream.windows.streams.event_time import (
     side_number,
 )
 from semistream.windows.streams.lengths import WindowLength, Windows
-from semistream.windows.streams.match import JoinOn, WindowMatch
 from semistream.windows.streams.result_weight import ResultWeight, Weight
+from semistream.windows.streams.window_match import JoinOn, WindowMatch
 
 Results = Iterator[pa.RecordBatch]
 
 POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Prob, Life, Expected, Random)}
-"""Policies by name."""
+"""Eviction policies by name: the names that ``policy`` of `WindowJoin` takes."""
 
 
 class WindowJoin:
-    """Join of two streams within sliding windows. Push their batches in any interleaving.
+    """Join of two streams within sliding windows, in limited memory.
+
+    Push the batches of both streams in any interleaving. `push`, `advance` and `finish` return iterators of results.
+    Consume each to its end before the next call.
 
     **Pairs.** A tuple arrives at its event time and enters its stream's window. In a window of time it stays for
     ``window`` instants, its own included: at instants t with ``t - window < time <= t`` (WINDOW 2.1). With `Tuples`
@@ -62,59 +65,63 @@ class WindowJoin:
     left and estimates the missing results. An ``archive`` keeps the data to produce these later
     (`semistream.windows.repair`).
 
-    `push`, `advance` and `finish` return iterators of results. Consume each to its end before the next call.
-
     Parameters
     ----------
-    left_schema, right_schema
+    left_schema, right_schema : pyarrow.Schema
         Schemas of the streams R and S.
-    on, band, where
-        The join condition: equal columns (a name, several, or a mapping from left to right), a `Band`, an Arrow
-        expression over the joined row, or several of these. Null keys match nothing.
-    time
+    on : str, sequence of str or mapping, optional
+        Equal columns: a name, several, or a mapping from left to right. Null keys match nothing.
+    band : Band, optional
+        Columns that differ by at most epsilon.
+    where : pyarrow.compute.Expression, optional
+        Condition on the joined row. A result fulfils all of ``on``, ``band`` and ``where`` that are given.
+    time : str or mapping, optional
         The column with event times (integers, dates or timestamps), or one for each stream. None: a tuple's instant
         is its position in its own stream, as in the paper, where one tuple of each stream arrives at every instant.
-    window
+    window : int, timedelta, str, Tuples, None or mapping
         Lifetime of tuples: instants (integer times), a timedelta or text such as ``"5 minutes"``, `Tuples`, or None;
         one for both streams or ``{"left": ..., "right": ...}``. The left window is the lifetime of left tuples.
-    memory
+    memory : int, str or mapping, optional
         The most tuples kept between instants (the paper's M), ``{"left": ..., "right": ...}`` for unequal parts, a
         size in bytes as text such as ``"64MB"``, or None for no limit. Tuples that wait for their instant do not
         count.
-    policy
-        `Prob`, `Life`, `Expected`, `Random`, or their names.
-    allocation
+    policy : str or Policy
+        `Prob` (the default), `Life`, `Expected`, `Random`, or their names.
+    allocation : {"fixed", "variable"}
         ``"fixed"``: half of the memory for each stream. ``"variable"``: shared according to worth (WINDOW 5.2.3).
-    lateness
-        Allowed delay of a tuple behind the latest one of its stream, in instants or as a duration. Later tuples are
-        counted, and returned by `take_late`. None: only `advance` makes tuples late.
-    weight, weight_column
-        The weight of a result (`ResultWeight`), and the name of an output column for it, if wanted.
-    archive
+    lateness : int, timedelta or str, optional
+        Allowed delay of a tuple behind the latest one of its stream, in instants or as a duration; 0 by default. Later
+        tuples are counted, and returned by `take_late`. None: only `advance` makes tuples late.
+    weight : pyarrow.compute.Expression or callable, optional
+        The weight of a result (`ResultWeight`), from the joined row; 1 by default.
+    weight_column : str, optional
+        Name of an output column for the weight, if wanted.
+    archive : Archive, optional
         Receives every tuple when it leaves.
-    cpu
-        A `SlowCpu` that joins a limited number of tuples per instant and drops the excess from its queue. None: no
-        limit.
-    suffix
+    cpu : SlowCpu, optional
+        Joins a limited number of tuples per instant and drops the excess from its queue. None: no limit.
+    suffix : str
         Appended to the names of right columns that the left stream has too.
-    max_waiting
+    max_waiting : int
         The most tuples that may wait for the other stream. Beyond it a push is refused, since a silent stream would
         otherwise make the join hold everything.
-    batch_rows
+    batch_rows : int
         Most rows in a batch of results.
 
     Examples
     --------
     >>> stream = pa.schema([("k", pa.int64())])
-    >>> join = WindowJoin(stream, stream, on="k", window=3, memory=2)
+    >>> r, s = pa.record_batch({"k": [1, 1, 1, 3, 2]}), pa.record_batch({"k": [2, 3, 1, 1, 3]})  # WINDOW Fig. 3
+    >>> join = WindowJoin(stream, stream, on="k", window=3)
+    >>> [*join.push_left(r)], sum(b.num_rows for b in [*join.push_right(s), *join.finish()])
+    ([], 7)
+    >>> WindowJoin(stream, stream, on="k", window=3, memory=2)
     Traceback (most recent call last):
     semistream.errors.BudgetError: memory is 2; give at least 2 tuples and 7 more for the sketch of frequencies...
-    >>> join = WindowJoin(stream, stream, on="k", window=3)
-    >>> r, s = ([pa.record_batch({"k": keys})] for keys in ([1, 1, 1, 3, 2], [2, 3, 1, 1, 3]))  # WINDOW Fig. 3
-    >>> [sum(b.num_rows for b in join.push(side, b)) for side, (b,) in (("left", r), ("right", s))]
-    [0, 7]
-    >>> list(join.finish()), join.stats.results
-    ([], 7)
+
+    References
+    ----------
+    WINDOW 2.1 (windows), 2.3 (the fast CPU model), 4.2 (policies), 6.2 (other windows and conditions). docs/windows.md.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from semistream.windows.join.operator import WindowJoin
 from semistream.windows.streams.band import Band
 from semistream.windows.streams.event_time import SIDES
 from semistream.windows.streams.lengths import OneWindow, Tuples, WindowLength
-from semistream.windows.streams.match import JoinOn
+from semistream.windows.streams.window_match import JoinOn
 
 _OWN = {TIME_COLUMN, ARRIVAL_COLUMN, UNTIL_COLUMN}
 
@@ -29,12 +29,30 @@ def repair(
 ) -> Iterator[pa.RecordBatch]:
     """Return the missing results of a finished join, from the archive it filled.
 
-    Together with the join's output they are the exact result, each pair once (WINDOW 2.2: load smoothing). The
-    condition must be that of the join. Late tuples are in neither: `WindowJoin.take_late` returned them.
+    Together with the join's output they are the exact result, each pair once. Late tuples are in neither:
+    `WindowJoin.take_late` returned them.
 
     Repair is a window join of the archived tuples without a memory limit, restricted to pairs that did not meet.
     Window changes are repeated at their original instants. The archive is read and sorted in memory.
 
+    Parameters
+    ----------
+    archive : Archive
+        The archive of the join, after its `WindowJoin.finish`.
+    left_schema, right_schema : pyarrow.Schema
+        Schemas of the streams, as given to the join.
+    on, band, where : optional
+        The condition of the join, unchanged (see `WindowJoin`).
+    suffix : str
+        Appended to the names of right columns that the left stream has too.
+
+    Returns
+    -------
+    iterator of pyarrow.RecordBatch
+        Results with the columns of the join, without a weight.
+
+    Examples
+    --------
     >>> from semistream.windows import MemoryArchive, WindowJoin
     >>> stream, archive = pa.schema([("k", pa.int64())]), MemoryArchive()
     >>> join = WindowJoin(stream, stream, on="k", window=3, memory=2, policy="random", archive=archive)
@@ -42,6 +60,10 @@ def repair(
     >>> found = sum(b.num_rows for b in [*join.push_left(rows), *join.push_right(rows), *join.finish()])
     >>> found + sum(b.num_rows for b in repair(archive, stream, stream, on="k"))
     14
+
+    References
+    ----------
+    WINDOW 2.2, semantic load smoothing. docs/windows.md.
     """
     schemas = [archived_schema(left_schema), archived_schema(right_schema)]
     join = WindowJoin(

@@ -8,8 +8,8 @@ import pyarrow as pa
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.windows.join.row_store import RowStore
-from semistream.windows.streams.match import WindowMatch
 from semistream.windows.streams.result_weight import ResultWeight
+from semistream.windows.streams.window_match import WindowMatch
 
 Batches = tuple[pa.RecordBatch, pa.RecordBatch]
 

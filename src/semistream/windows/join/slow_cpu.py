@@ -8,7 +8,7 @@ from typing import Literal
 
 from semistream.datasets.zipf import whole_number
 from semistream.errors import InvalidArgument
-from semistream.windows.kernels.heap import (
+from semistream.windows.kernels.waiting_queue import (
     DROP_AT_RANDOM,
     DROP_BY_PARTNERS,
     DROP_LEAST_PROBABLE,
@@ -32,25 +32,39 @@ _MOST_TERMS = 10**6
 
 @dataclass(frozen=True)
 class SlowCpu:
-    """The slow CPU case: ``service`` tuples of both streams are joined per instant, in order of arrival.
+    """The slow CPU case: a fixed number of tuples of both streams is joined per instant, in order of arrival.
 
-    At most ``queue`` tuples wait between instants. The excess is dropped and never reaches the join, which treats the
-    other tuples as its streams, with its own memory and policy. Statistics count drops from the queue and evictions
-    from memory separately. Unused time is lost, except for one tuple's worth: an idle processor takes the next tuple
-    at once.
-
-    - ``model="modular"``: the queue has its own policy, ``drop``, and knows nothing of the memory. ``"prob"`` drops
-      the tuple with the least likely partners (the older one among equals, as in PROB) and uses the probabilities of
-      the join's policy. ``"random"``, ``"oldest"`` and ``"newest"`` need no statistics.
-    - ``model="integrated"``: the queue knows the memory. It drops the tuple that would bring least: its partners now
-      in memory, which it would meet when served, plus its expected partners in the rest of its life. The paper names
-      this model but gives no algorithm. ``drop`` is ignored.
+    The excess in the queue is dropped and never reaches the join, which treats the other tuples as its streams, with
+    its own memory and policy. Statistics count drops from the queue and evictions from memory separately. Unused time
+    is lost, except for one tuple's worth: an idle processor takes the next tuple at once.
 
     Each drop examines all tuples in the queue. Windows must be of time: if tuples are dropped, a window of tuples
     would hold other tuples than in the exact join.
 
+    Parameters
+    ----------
+    service : int, float or Fraction
+        Tuples joined per instant, of both streams together; more than a millionth and less than a million.
+    queue : int
+        Most tuples that wait between instants.
+    model : {"modular", "integrated"}
+        ``"modular"``: the queue has its own policy, ``drop``, and knows nothing of the memory. ``"integrated"``: the
+        queue knows the memory. It drops the tuple that would bring least: its partners now in memory, which it would
+        meet when served, plus its expected partners in the rest of its life. The paper names this model but gives no
+        algorithm.
+    drop : {"prob", "random", "oldest", "newest"}
+        Policy of a modular queue; ignored if integrated. ``"prob"`` drops the tuple with the least likely partners (the
+        older one among equals, as in PROB) and uses the probabilities of the join's policy. The others need no
+        statistics.
+
+    Examples
+    --------
     >>> SlowCpu(service=1.5, queue=100).rate
     Fraction(3, 2)
+
+    References
+    ----------
+    WINDOW 2.3. docs/windows.md.
     """
 
     service: int | float | Fraction

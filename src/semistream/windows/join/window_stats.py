@@ -28,11 +28,37 @@ class StreamCounts:
 
 @dataclass
 class WindowStats:
-    """Counts of both streams, results and their total weight, and an estimate of the results lost to evictions.
+    """Counts of the tuples and results of a window join, and an estimate of the results lost to evictions.
 
-    The estimate sums, over all evicted tuples, the expected partners in the rest of their life (or their weight, if
-    results have weights), by the policy's own probabilities. It is None if these are unknown (policy ``random``,
-    unbounded windows), and excludes losses from tuples dropped by a queue.
+    Each tuple pushed is in exactly one of the counts ``late``, ``waiting``, ``queued``, ``null_keys``, ``in_memory``,
+    ``expired``, ``evicted`` and ``dropped`` of its stream (`StreamCounts`); ``rows_in`` is their sum.
+
+    Parameters
+    ----------
+    left, right : StreamCounts
+        Tuples of each stream.
+    results : int
+        Results so far.
+    weight : float
+        Total weight of the results; 0 if results have no weights.
+    missing_estimate : float or None
+        Expected results lost to evictions: the sum, over all evicted tuples, of the expected partners in the rest of
+        their life (or their weight, if results have weights), by the policy's own probabilities. None if these are
+        unknown (policy ``random``, unbounded windows). Excludes losses from tuples dropped by a queue.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from semistream.windows import WindowJoin
+    >>> stream, rows = pa.schema([("k", pa.int64())]), pa.record_batch({"k": [1, 1, 1, 1]})
+    >>> join = WindowJoin(stream, stream, on="k", window=3, memory=2, policy="random")
+    >>> results = [*join.push_left(rows), *join.push_right(rows), *join.finish()]
+    >>> join.stats.results, join.stats.left.rows_in, join.stats.left.evicted, join.stats.missing_estimate
+    (10, 4, 2, None)
+
+    References
+    ----------
+    docs/windows.md.
     """
 
     left: StreamCounts = field(default_factory=StreamCounts)

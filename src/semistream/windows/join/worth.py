@@ -14,7 +14,7 @@ from semistream.windows.kernels.key_classes import find_classes, index_codes
 from semistream.windows.kernels.priorities import grid_classes, grid_values
 from semistream.windows.policies import Policy, WeighingPolicy
 from semistream.windows.probabilities import ComputedProbabilities, GivenProbabilities, LearntProbabilities
-from semistream.windows.streams.match import RowCodes, WindowMatch
+from semistream.windows.streams.window_match import RowCodes, WindowMatch
 
 Floats = npt.NDArray[np.float64]
 

@@ -10,7 +10,6 @@ of each stream" of 2.3, and by more if more tuples arrive at once.
 import numpy as np
 
 from semistream.kernels.array_types import Int32s, Int64s
-from semistream.windows.kernels.heap import FOREVER, NO_QUEUE, SERVED, note_passing, serve_more
 from semistream.windows.kernels.held_rows import (
     AFTER,
     ARRIVAL,
@@ -73,6 +72,7 @@ from semistream.windows.kernels.priorities import (
     leave_class,
 )
 from semistream.windows.kernels.sketch import decay, estimate, observe
+from semistream.windows.kernels.waiting_queue import FOREVER, NO_QUEUE, SERVED, note_passing, serve_more
 
 _BEGIN, _PROBE, _CHAIN = range(3)  # phases
 
@@ -230,7 +230,7 @@ def join_rows(  # noqa: PLR0915  # one pass; parts would have to pass its state 
     the slot of each row. ``departed`` receives (side, origin, arrival, until, time) of each tuple that leaves, if
     ``KEEP_DEPARTED`` is set. ``until`` is the arrival number of the last tuple it met, or `FOREVER` if it expired.
     With a slow processor, ``served`` has one entry per row and receives the rows that the queue lets through
-    (`semistream.windows.kernels.heap`).
+    (`semistream.windows.kernels.waiting_queue`).
     """
     state, records, links = memory.state, memory.records, memory.links
     found, buckets, ranged = 0, memory.heads.shape[1], rows.cell.size > 0

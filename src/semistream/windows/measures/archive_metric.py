@@ -16,10 +16,20 @@ from semistream.windows.row_codes import row_codes
 def archive_metric(approximate: pa.Table, exact: pa.Table, *, left: Sequence[str], right: Sequence[str]) -> int:
     """Count the archived tuples of both streams that take part in a missing result, each tuple once.
 
-    ``left`` and ``right`` are the columns of the results that identify the left and the right tuple of a row. A
-    missing pair needs both of its tuples, and neither is in memory any more. Each must be read once, however many of
+    A missing pair needs both of its tuples, and neither is in memory any more. Each must be read once, however many of
     its results are missing. Lower is better; 0 means an exact result.
 
+    Parameters
+    ----------
+    approximate : pyarrow.Table
+        The approximate result. Each of its rows must be in the exact result.
+    exact : pyarrow.Table
+        The exact result, with the same columns in the same order.
+    left, right : sequence of str
+        Columns of the results that identify the left and the right tuple of a row.
+
+    Examples
+    --------
     >>> exact = pa.table({"l": [1, 1, 2, 3], "r": [7, 8, 8, 9]})
     >>> archive_metric(exact.slice(3), exact, left=["l"], right=["r"])  # 1 and 2, 7 and 8
     4

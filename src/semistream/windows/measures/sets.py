@@ -43,10 +43,23 @@ def same_columns(approximate: pa.Table, exact: pa.Table) -> None:
 
 
 def max_subset_error(approximate: pa.Table, exact: pa.Table) -> int:
-    """Return the MAX-subset error: the number of missing rows. Raises if the approximate result is not a subset.
+    """Return the MAX-subset error: the number of missing rows.
 
+    Raises `InvalidArgument` if the approximate result is not a subset of the exact one.
+
+    Parameters
+    ----------
+    approximate, exact : pyarrow.Table
+        The results X and Y as multisets of rows, with the same columns in the same order. Nulls equal each other.
+
+    Examples
+    --------
     >>> max_subset_error(pa.table({"key": [1, 2]}), pa.table({"key": [1, 2, 2, 3]}))
     2
+
+    References
+    ----------
+    WINDOW 2.2, MAX-subset.
     """
     sizes = _Sizes.of(approximate, exact)
     if sizes.both < sizes.x:
@@ -58,20 +71,44 @@ def max_subset_error(approximate: pa.Table, exact: pa.Table) -> int:
 
 
 def symmetric_difference(approximate: pa.Table, exact: pa.Table) -> int:
-    """Return |X - Y| + |Y - X|: wrong rows plus missing rows. For a subset this is the MAX-subset error.
+    """Return |X - Y| + |Y - X|: wrong rows plus missing rows.
 
+    For a subset this is the MAX-subset error.
+
+    Parameters
+    ----------
+    approximate, exact : pyarrow.Table
+        The results X and Y as multisets of rows, with the same columns in the same order. Nulls equal each other.
+
+    Examples
+    --------
     >>> symmetric_difference(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2, 2]}))
     3
+
+    References
+    ----------
+    WINDOW 2.2, symmetric difference.
     """
     sizes = _Sizes.of(approximate, exact)
     return sizes.x + sizes.y - 2 * sizes.both
 
 
 def matching(approximate: pa.Table, exact: pa.Table) -> int:
-    """Return the matching coefficient |X ∩ Y|.
+    """Return the matching coefficient |X ∩ Y|, a number of rows.
 
+    Parameters
+    ----------
+    approximate, exact : pyarrow.Table
+        The results X and Y as multisets of rows, with the same columns in the same order. Nulls equal each other.
+
+    Examples
+    --------
     >>> matching(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2, 2]}))
     1
+
+    References
+    ----------
+    WINDOW 2.2, Matching coefficient.
     """
     return _Sizes.of(approximate, exact).both
 
@@ -79,8 +116,19 @@ def matching(approximate: pa.Table, exact: pa.Table) -> int:
 def dice(approximate: pa.Table, exact: pa.Table) -> float:
     """Return the Dice coefficient 2 |X ∩ Y| / (|X| + |Y|), from 0 to 1; 1 for two empty tables.
 
+    Parameters
+    ----------
+    approximate, exact : pyarrow.Table
+        The results X and Y as multisets of rows, with the same columns in the same order. Nulls equal each other.
+
+    Examples
+    --------
     >>> dice(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2]}))
     0.5
+
+    References
+    ----------
+    WINDOW 2.2, Dice coefficient.
     """
     sizes = _Sizes.of(approximate, exact)
     return _share(2 * sizes.both, sizes.x + sizes.y)
@@ -89,8 +137,19 @@ def dice(approximate: pa.Table, exact: pa.Table) -> float:
 def jaccard(approximate: pa.Table, exact: pa.Table) -> float:
     """Return the Jaccard coefficient |X ∩ Y| / (|X| + |Y| - |X ∩ Y|), from 0 to 1; 1 for two empty tables.
 
+    Parameters
+    ----------
+    approximate, exact : pyarrow.Table
+        The results X and Y as multisets of rows, with the same columns in the same order. Nulls equal each other.
+
+    Examples
+    --------
     >>> jaccard(pa.table({"key": [1, 7]}), pa.table({"key": [1, 2, 7, 7]}))
     0.5
+
+    References
+    ----------
+    WINDOW 2.2, Jaccard coefficient.
     """
     sizes = _Sizes.of(approximate, exact)
     return _share(sizes.both, sizes.x + sizes.y - sizes.both)
@@ -99,8 +158,19 @@ def jaccard(approximate: pa.Table, exact: pa.Table) -> float:
 def cosine(approximate: pa.Table, exact: pa.Table) -> float:
     """Return the cosine coefficient |X ∩ Y| / sqrt(|X| |Y|), from 0 to 1; 1 if both tables are empty, 0 if only one is.
 
+    Parameters
+    ----------
+    approximate, exact : pyarrow.Table
+        The results X and Y as multisets of rows, with the same columns in the same order. Nulls equal each other.
+
+    Examples
+    --------
     >>> cosine(pa.table({"key": [1]}), pa.table({"key": [1, 2, 3, 4]}))
     0.5
+
+    References
+    ----------
+    WINDOW 2.2, Cosine coefficient.
     """
     sizes = _Sizes.of(approximate, exact)
     return sizes.both / math.sqrt(sizes.x * sizes.y) if sizes.x and sizes.y else float(sizes.x == sizes.y)
@@ -109,8 +179,19 @@ def cosine(approximate: pa.Table, exact: pa.Table) -> float:
 def overlap(approximate: pa.Table, exact: pa.Table) -> float:
     """Return the overlap coefficient |X ∩ Y| / min(|X|, |Y|), from 0 to 1; 1 for subsets, including empty ones.
 
+    Parameters
+    ----------
+    approximate, exact : pyarrow.Table
+        The results X and Y as multisets of rows, with the same columns in the same order. Nulls equal each other.
+
+    Examples
+    --------
     >>> overlap(pa.table({"key": [1, 2]}), pa.table({"key": [1, 2, 3, 4]}))
     1.0
+
+    References
+    ----------
+    WINDOW 2.2, Overlap coefficient.
     """
     sizes = _Sizes.of(approximate, exact)
     return _share(sizes.both, min(sizes.x, sizes.y))

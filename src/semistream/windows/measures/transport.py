@@ -50,9 +50,20 @@ def euclidean(one: pa.Table, other: pa.Table) -> Matrix:
 def earth_movers_distance(approximate: pa.Table, exact: pa.Table, distance: Distance = euclidean) -> float:
     """Return the EMD: the least work (rows times distance) to turn the approximate result into rows of the exact one.
 
-    The exact result must have at least as many rows. Rows that receive nothing cost nothing, so the EMD of a subset
-    is 0.
+    The optimum is exact up to the rounding of distances, by minimum-cost flow. Rows that receive nothing cost nothing,
+    so the EMD of a subset is 0. Needs OR-tools (``pip install 'semistream[windows]'``).
 
+    Parameters
+    ----------
+    approximate, exact : pyarrow.Table
+        The results, with the same columns in the same order. The exact one must have at least as many rows. Their
+        distinct rows may have at most 10**7 pairs.
+    distance : callable
+        Function of two tables that returns the matrix of distances between their rows, each at least 0. Default:
+        Euclidean, where values other than numbers, dates and times differ by 1 if they are not equal.
+
+    Examples
+    --------
     >>> earth_movers_distance(pa.table({"x": [1, 5]}), pa.table({"x": [2, 5, 9]}))
     1.0
 
@@ -94,10 +105,24 @@ def match_and_compare(
 ) -> float:
     """Return the MAC: the score of a cheapest matching of each row of both results with a row of the other.
 
-    Takes a cover of least total distance, with the fewest edges among these. ``combine`` receives the distances of
-    its edges, and the number of edges at each row of the approximate and of the exact result. The score is 0 for
-    equal tables, and infinite if exactly one is empty, because then nothing can be matched.
+    Takes a cover of least total distance, with the fewest edges among these. The score is 0 for equal tables, and
+    infinite if exactly one is empty, because then nothing can be matched. Needs OR-tools
+    (``pip install 'semistream[windows]'``).
 
+    Parameters
+    ----------
+    approximate, exact : pyarrow.Table
+        The results, with the same columns in the same order, and at most 10**7 pairs of rows.
+    distance : callable
+        Function of two tables that returns the matrix of distances between their rows, each at least 0. Default:
+        Euclidean, as in `earth_movers_distance`.
+    combine : callable
+        Function of the distances of the cover's edges, and of the number of edges at each row of the approximate and of
+        the exact result, that returns the score. Default: the sum of the distances, plus 1 for each edge beyond the
+        first at a row.
+
+    Examples
+    --------
     >>> match_and_compare(pa.table({"x": [1, 5]}), pa.table({"x": [1, 5, 7]}))  # 7 with 5, which then has two
     3.0
 

@@ -21,14 +21,32 @@ def exact_memory(
 ) -> int:
     """Return the least memory, in tuples, with which a `WindowJoin` of streams with these times evicts no tuple.
 
-    The result holds for all keys. Times are whole instants in ascending order. ``window``, ``unit`` and
-    ``allocation`` are those of `optimal_offline`. Tuples with null keys count too, although they need no memory.
+    The result holds for all keys. Tuples with null keys count too, although they need no memory. A policy that learns
+    needs more memory, for its sketch.
 
     With one tuple of each stream at every instant it is 2 w - 2, not 2 w: arriving tuples are always seen, and tuples
-    that no later instant can use need not be kept (WINDOW 5.2.1, footnote 1).
+    that no later instant can use need not be kept.
 
+    Parameters
+    ----------
+    left_times, right_times : array of int
+        Arrival times of the tuples of each stream: whole instants in ascending order.
+    window : int, None or a tuple of two
+        Lifetime of a tuple, in instants or in tuples (``unit``), or None if tuples never expire; one for both streams,
+        or one for each.
+    unit : {"time", "tuples"}
+        Unit of ``window``.
+    allocation : {"fixed", "variable"}
+        ``"fixed"``: each stream has half of the memory. ``"variable"``: both share it.
+
+    Examples
+    --------
     >>> exact_memory(np.arange(5600), np.arange(5600), window=400)
     798
+
+    References
+    ----------
+    WINDOW 5.2.1, footnote 1.
     """
     left = arrival_times("left", left_times, np.size(left_times))
     right = arrival_times("right", right_times, np.size(right_times))

@@ -23,11 +23,30 @@ Val: TypeAlias = Callable[[Int64s, Int64s], npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class OfflineOptimum:
-    """Result of OPT-offline.
+    """Result of OPT-offline: the most results of any policy, and the schedule that has them.
 
-    ``results`` is the optimum, ``exact`` the result of a join with enough memory; both are numbers of pairs, or their
-    weight. ``left_until`` and ``right_until`` are the schedule: the last time at which each tuple is in memory when
-    others arrive, or its arrival time if it is never kept. ``arcs`` is the size of the flow graph.
+    Parameters
+    ----------
+    results : float
+        The optimum: a number of pairs, or their weight.
+    exact : float
+        The same for a join with enough memory.
+    left_until, right_until : array
+        The schedule: the last time at which each tuple is in memory when others arrive, or its arrival time if it is
+        never kept.
+    arcs : int
+        Size of the flow graph.
+
+    Examples
+    --------
+    >>> keys = np.array([1, 2, 1, 2])
+    >>> best = optimal_offline(keys, keys, window=3, memory=2)
+    >>> best.results, best.exact, best.missed, best.left_until.tolist()
+    (6, 8, 2, [2, 1, 2, 3])
+
+    References
+    ----------
+    WINDOW 4.1.2. docs/windows.md.
     """
 
     results: float
@@ -63,37 +82,38 @@ def optimal_offline(
     arrived at i is in the window while t < i + w. Then each arriving tuple joins the other stream's tuples in memory,
     and those that arrive with it. It needs no memory for this, so it is always seen. Last, the tuples to keep until
     the next instant are chosen, old or new: at most ``memory`` of both streams, or of each stream's part. Dropped
-    tuples do not come back. The returned schedule has the most results of all schedules of this kind.
+    tuples do not come back. The returned schedule has the most results of all schedules of this kind. Needs OR-tools
+    (``pip install 'semistream[windows]'``).
 
     Parameters
     ----------
-    left, right
+    left, right : array or table
         Keys of the two streams, in order of arrival: an Arrow or NumPy column, or a table of key columns. Nulls never
         match.
-    window
+    window : number, array, None or a tuple of two
         Lifetime of a tuple in units of time; one for both streams, one for each, an array with one for each tuple, or
         None for an unbounded join. Give a changing window as one for each tuple. In 6.1.1 this is the window in force
         on arrival; for `WindowJoin.set_window`, which also affects the tuples in memory (6.2), it is the time until
         the tuple is first outside.
-    memory
+    memory : int, mapping or a tuple of two
         Number of tuples that fit. A mapping such as ``{0: 400, 60: 100}`` gives it from each time on. Fixed
         allocation halves it, with one more for the left stream if it is odd, or takes a pair for the left and the
         right stream.
-    allocation
+    allocation : {"fixed", "variable"}
         ``"fixed"``, or ``"variable"``: the streams share the memory in any ratio.
-    unit
+    unit : {"time", "tuples"}
         ``"time"``, or ``"tuples"``: the window holds the latest tuples of the same stream at each instant, including
         all that arrive then. If more arrive than it holds, the first of these are in no window and join nothing.
-    left_times, right_times
+    left_times, right_times : array, optional
         Arrival times, ascending; several tuples may arrive at once, or none for a while (6.1.1). Default: one per
         time unit.
-    pairs
+    pairs : tuple of two arrays, optional
         Row numbers (left, right) of the matching pairs, for any other predicate (6.1.2). Pairs outside a window do
         not count. Keys are then ignored.
-    val
+    val : callable, optional
         Weights of pairs (6.1.3): a function of arrays of left and right rows. Whole numbers are summed exactly;
         others are first rounded to about 50 bits of the largest. A negative weight is the cost of keeping a tuple.
-    count_from
+    count_from : float, optional
         Ignore results before this time: the paper's warm-up (5.2).
 
     Examples
@@ -116,6 +136,10 @@ def optimal_offline(
     stream take about a minute (``benchmarks/window_optimum.py``). Both graphs have the optimum of the paper's graph.
     The paper's graph has no solution if memory holds at least a whole window (M >= 2 w), because all its arcs have
     capacity 1.
+
+    References
+    ----------
+    WINDOW 4.1 (OPT-offline, Theorem 4), 6.1 (extensions).
     """
     codes = row_codes(left, right) if pairs is None else []
     times = arrival_times("left", left_times, len(left)), arrival_times("right", right_times, len(right))

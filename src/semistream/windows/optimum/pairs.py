@@ -15,7 +15,25 @@ from semistream.windows.row_codes import NULL, Rows, row_codes
 
 @dataclass(frozen=True)
 class WindowPairs:
-    """Pairs as row numbers of the left and of the right stream."""
+    """Pairs as row numbers of the left and of the right stream.
+
+    ``len`` is the number of pairs.
+
+    Parameters
+    ----------
+    left, right : array of int
+        Row numbers, one of each for every pair.
+
+    Examples
+    --------
+    >>> pairs = window_pairs(np.array([1, 2]), np.array([2, 1]), window=2)
+    >>> len(pairs), sorted(zip(pairs.left.tolist(), pairs.right.tolist()))
+    (2, [(0, 1), (1, 0)])
+
+    References
+    ----------
+    WINDOW 2.1.
+    """
 
     left: Int64s
     right: Int64s
@@ -44,11 +62,30 @@ def window_pairs(
 ) -> WindowPairs:
     """Return all pairs of rows with equal keys in one window: the exact result of a sliding-window join.
 
-    Parameters and window are those of `optimal_offline`. The order of the pairs is unspecified.
+    Each pair occurs once, in unspecified order.
 
+    Parameters
+    ----------
+    left, right : array or table
+        Keys of the two streams, in order of arrival: an Arrow or NumPy column, or a table of key columns. Nulls never
+        match.
+    window : number, array, None or a tuple of two
+        Lifetime of a tuple in units of time or in tuples (``unit``), an array with one for each tuple, or None for an
+        unbounded join; one for both streams, or one for each.
+    unit : {"time", "tuples"}
+        Unit of ``window``.
+    left_times, right_times : array, optional
+        Arrival times, ascending. Default: one tuple per time unit.
+
+    Examples
+    --------
     >>> pairs = window_pairs(np.array([1, 1, 1, 3, 2]), np.array([2, 3, 1, 1, 3]), window=3)
     >>> sorted(zip(pairs.left.tolist(), pairs.right.tolist()))
     [(0, 2), (1, 2), (1, 3), (2, 2), (2, 3), (3, 1), (3, 4)]
+
+    References
+    ----------
+    WINDOW 2.1, Fig. 3.
     """
     line = _line(left, right, window, unit, left_times, right_times)
     left_codes, right_codes = row_codes(left, right)
@@ -66,8 +103,27 @@ def count_window_pairs(
 ) -> int:
     """Return the number of `window_pairs`, the size of the exact result, in O(n log n) and without producing it.
 
+    Parameters
+    ----------
+    left, right : array or table
+        Keys of the two streams, in order of arrival: an Arrow or NumPy column, or a table of key columns. Nulls never
+        match.
+    window : number, array, None or a tuple of two
+        Lifetime of a tuple in units of time or in tuples (``unit``), an array with one for each tuple, or None for an
+        unbounded join; one for both streams, or one for each.
+    unit : {"time", "tuples"}
+        Unit of ``window``.
+    left_times, right_times : array, optional
+        Arrival times, ascending. Default: one tuple per time unit.
+
+    Examples
+    --------
     >>> count_window_pairs(np.zeros(10**5, int), np.zeros(10**5, int), window=None)
     10000000000
+
+    References
+    ----------
+    WINDOW 2.1.
     """
     line = _line(left, right, window, unit, left_times, right_times)
     codes = row_codes(left, right)

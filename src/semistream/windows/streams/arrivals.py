@@ -13,8 +13,8 @@ import pyarrow as pa
 from semistream.kernels.array_types import Int32s, Int64s
 from semistream.windows.kernels.held_rows import WindowRows
 from semistream.windows.streams.event_time import LAST_INSTANT, in_order, running_maximum
-from semistream.windows.streams.match import RowCodes
 from semistream.windows.streams.result_weight import Floats
+from semistream.windows.streams.window_match import RowCodes
 
 BEGINNING = -(2**63)
 """Watermark of a stream without any rows: earlier than all instants."""

@@ -28,8 +28,23 @@ class Band:
 
     Integers, decimals and times are subtracted exactly, floats in float64. Null and NaN match nothing.
 
+    Parameters
+    ----------
+    left, right : str
+        Column of the left and of the right stream.
+    epsilon : int, float, Fraction, timedelta or str
+        Largest difference, at least 0: a number, or for dates and times a timedelta or text such as ``"5 minutes"``.
+
+    Examples
+    --------
     >>> Band("x", "x", 5).distance
     Fraction(5, 1)
+    >>> Band("at", "seen_at", "2 minutes").distance  # in seconds
+    Fraction(120, 1)
+
+    References
+    ----------
+    WINDOW 6.1.2, the epsilon-join.
     """
 
     left: str

@@ -13,11 +13,28 @@ from semistream.windows.streams.event_time import LONGEST, SIDES, EventTime, Len
 
 @dataclass(frozen=True)
 class Tuples:
-    """A window of the latest ``count`` tuples of a stream.
+    """A window of the latest tuples of a stream, whatever their times.
 
+    Parameters
+    ----------
+    count : int
+        Number of tuples, from 1 to 2**61.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from semistream.windows import WindowJoin
+    >>> stream, batch = pa.schema([("k", pa.int64())]), pa.record_batch({"k": [1, 1, 1]})
+    >>> join = WindowJoin(stream, stream, on="k", window=Tuples(2))
+    >>> sum(b.num_rows for b in [*join.push_left(batch), *join.push_right(batch), *join.finish()])
+    7
     >>> Tuples(0)
     Traceback (most recent call last):
     semistream.errors.InvalidArgument: a window of tuples is 0; give a whole number from 1 to 2305843009213693952.
+
+    References
+    ----------
+    WINDOW 2.1, tuple-based windows.
     """
 
     count: int

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from semistream.errors import InvalidArgument
 from semistream.keys.row_expression import RowExpression
 from semistream.windows.streams.event_time import LEFT
-from semistream.windows.streams.match import WindowMatch
+from semistream.windows.streams.window_match import WindowMatch
 
 Floats = npt.NDArray[np.float64]
 Weight: TypeAlias = pc.Expression | Callable[[pa.RecordBatch], Any]

@@ -20,21 +20,35 @@ def ndg(
 ) -> TruncatedJoin:
     """Truncate an equi-join by NDG, losing at most twice as many results as necessary; O(rows + keys log keys).
 
-    ``retain`` or ``drop`` gives the numbers of tuples of the left and the right relation. One relation drops its
-    tuples with the fewest partners first, then the other those with the fewest remaining partners. Both orders are
-    tried, and the better result is returned.
+    One relation drops its tuples with the fewest partners first, then the other those with the fewest remaining
+    partners. Both orders are tried, and the better result is returned.
 
+    Parameters
+    ----------
+    left, right : array or table
+        Keys of the relations: an Arrow or NumPy column, or a table of key columns. Nulls never match.
+    retain : tuple of two int, optional
+        Numbers of tuples to retain, of the left and the right relation. Give this or ``drop``.
+    drop : tuple of two int, optional
+        Numbers of tuples to drop.
+
+    Examples
+    --------
     >>> ndg(np.array([1, 1, 2]), np.array([2, 1, 1]), drop=(1, 1)).results
     4
 
     Notes
     -----
-    WINDOW 3.3.1, Theorem 1: NDG loses at most twice as many results as the optimum, because every choice loses at
-    least what either relation alone loses. The other half of the theorem, that it retains at least half of the
-    results that could be retained, does not hold in either order. Take ten K(1, 100), ten K(100, 1) and one K(10,
-    10), and retain ten tuples of each relation. NDG takes the ten tuples of one relation with 100 partners each, of
-    which ten can stay: 10 results, while K(10, 10) has 100. With the degrees of the original graph on both sides,
-    which the paper also allows, there would be no results at all.
+    NDG loses at most twice as many results as the optimum (Theorem 1), because every choice loses at least what either
+    relation alone loses. The other half of the theorem, that it retains at least half of the results that could be
+    retained, does not hold in either order. Take ten K(1, 100), ten K(100, 1) and one K(10, 10), and retain ten tuples
+    of each relation. NDG takes the ten tuples of one relation with 100 partners each, of which ten can stay: 10
+    results, while K(10, 10) has 100. With the degrees of the original graph on both sides, which the paper also allows,
+    there would be no results at all.
+
+    References
+    ----------
+    WINDOW 3.3.1, Theorem 1.
     """
     parts = JoinComponents(left, right)
     amount = retained_of(parts, retain, drop)
@@ -64,10 +78,20 @@ def most_connected(sizes: Int64s, degrees: Int64s, rows: int) -> Int64s:
 def adg(left: Rows, right: Rows, *, retain: int | None = None, drop: int | None = None) -> TruncatedJoin:
     """Truncate an equi-join by ADG, losing at most twice the results of the optimum and retaining at least half.
 
-    ``retain`` or ``drop`` is a number of tuples of both relations together. Keys are taken whole in the order of
-    their results per tuple, m n / (m + n). The last key is taken in part, with nearly equal numbers of tuples from
-    both relations. O(rows + keys log keys).
+    Keys are taken whole in the order of their results per tuple, m n / (m + n). The last key is taken in part, with
+    nearly equal numbers of tuples from both relations. O(rows + keys log keys).
 
+    Parameters
+    ----------
+    left, right : array or table
+        Keys of the relations: an Arrow or NumPy column, or a table of key columns. Nulls never match.
+    retain : int, optional
+        Number of tuples to retain, of both relations together. Give this or ``drop``.
+    drop : int, optional
+        Number of tuples to drop.
+
+    Examples
+    --------
     >>> adg(np.array([1, 1, 1, 2]), np.array([2, 2, 1, 1]), retain=5).results
     6
 

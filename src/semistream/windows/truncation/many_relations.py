@@ -35,13 +35,29 @@ class IndependentTruncation:
 def independent_truncation(
     lineage: npt.ArrayLike, sizes: Sequence[int], *, drop: Sequence[int]
 ) -> IndependentTruncation:
-    """Drop ``drop[i]`` rows of relation i, those with the fewest results, for any join of m relations.
+    """Drop the rows with the fewest results from each relation, for any join of m relations.
 
-    ``lineage`` has one line per result of the whole join, with the row number of each relation. ``sizes`` are the
-    numbers of rows of the relations. For three or more relations the best choice is NP-hard (WINDOW, Theorem 3). This
-    choice loses at most m times as much as the best one: if relation i alone loses p_i results, every choice loses at
-    least the largest p_i, and this one at most their sum.
+    For three or more relations the best choice is NP-hard (Theorem 3). This choice loses at most m times as much as the
+    best one: if relation i alone loses p_i results, every choice loses at least the largest p_i, and this one at most
+    their sum.
 
+    Parameters
+    ----------
+    lineage : array of int
+        One line per result of the whole join, with the row number of each relation.
+    sizes : sequence of int
+        Number of rows of each relation.
+    drop : sequence of int
+        Number of rows to drop from each relation.
+
+    Returns
+    -------
+    IndependentTruncation
+        ``retained`` rows of each relation, ``results`` and ``exact`` results, and ``least_lost``, the results that
+        every choice loses.
+
+    Examples
+    --------
     >>> orders_customers_cities = [[0, 0, 0], [1, 0, 0], [2, 1, 0]]
     >>> join = independent_truncation(orders_customers_cities, sizes=[3, 2, 1], drop=[1, 1, 0])
     >>> [rows.tolist() for rows in join.retained], join.results, join.least_lost
@@ -49,7 +65,7 @@ def independent_truncation(
 
     References
     ----------
-    WINDOW 3.4.
+    WINDOW 3.4, Theorem 3.
     """
     lines = np.asarray(lineage, dtype=np.int64).reshape(-1, len(sizes))
     if len(drop) != len(sizes):

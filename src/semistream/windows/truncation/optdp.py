@@ -14,11 +14,22 @@ MOST_TABLE_BYTES = 2**31
 
 
 def optdp(left: Rows, right: Rows, *, retain: Amount | None = None, drop: Amount | None = None) -> TruncatedJoin:
-    """Return the truncated equi-join with the most results, given the tuples to ``retain`` (dual) or ``drop`` (primal).
+    """Return the truncated equi-join with the most results, given the tuples to retain (dual) or to drop (primal).
 
-    One number counts the tuples of both relations together; two numbers are for the left and the right one. Null keys
-    never match. No other choice of as many tuples has more results.
+    No other choice of as many tuples has more results.
 
+    Parameters
+    ----------
+    left, right : array or table
+        Keys of the relations: an Arrow or NumPy column, or a table of key columns. Nulls never match.
+    retain : int or tuple of two int, optional
+        Tuples to retain: one number for both relations together, or two for the left and the right one. Give this or
+        ``drop``.
+    drop : int or tuple of two int, optional
+        Tuples to drop.
+
+    Examples
+    --------
     >>> colours, sizes = np.array(["red", "red", "red", "blue"]), np.array(["blue", "blue", "red", "red"])
     >>> join = optdp(colours, sizes, retain=5)
     >>> join.left.tolist(), join.right.tolist(), join.results, join.exact
@@ -36,6 +47,10 @@ def optdp(left: Rows, right: Rows, *, retain: Amount | None = None, drop: Amount
     With a number for each side, the edges retained are p q, linear in each. Then in all components but one, one side
     is taken whole or not at all, and the best number of the other side is found in a constant number of steps per
     table entry. The tables take up to 2 GiB: c k_A k_B is at most 2**28.
+
+    References
+    ----------
+    WINDOW 3.2, Lemmas 1 and 2.
     """
     parts = JoinComponents(left, right)
     amount = retained_of(parts, retain, drop)

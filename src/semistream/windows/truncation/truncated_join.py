@@ -17,7 +17,28 @@ Amount: TypeAlias = int | tuple[int, int]
 
 @dataclass(frozen=True)
 class TruncatedJoin:
-    """Retained rows ``left`` and ``right``, ascending; ``results`` of the ``exact`` results remain."""
+    """Result of a truncation of two relations: the retained rows, and the number of their results.
+
+    Parameters
+    ----------
+    left, right : array of int
+        Numbers of the retained rows of each relation, ascending.
+    results : int
+        Results that remain.
+    exact : int
+        Results of the join of all tuples.
+
+    Examples
+    --------
+    >>> from semistream.windows import optdp
+    >>> join = optdp(np.array([1, 1, 2]), np.array([1, 2, 2]), retain=4)
+    >>> join.left.tolist(), join.right.tolist(), join.results, join.exact, join.lost
+    ([2], [0, 1, 2], 2, 4, 2)
+
+    References
+    ----------
+    WINDOW 3.1.
+    """
 
     left: Int64s
     right: Int64s

@@ -1,1 +1,1 @@
-"""Kernels of the sweep: matching pages and packing columns."""
+"""Kernels of the sweep: match pages with levels, and pack columns."""

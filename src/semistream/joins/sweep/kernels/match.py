@@ -1,4 +1,4 @@
-"""Match the pages of a run with stream tuples that stand in several sorted levels of one array."""
+"""Match the pages of a run with stream tuples stored in several sorted levels of one block."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
 from semistream.kernels.search import find, find_from, lower_bound
 
 _GREATEST = np.iinfo(np.int64).max
-_NEAR = 8  # codes that are looked at one by one before the search jumps
-_CONSECUTIVE = -1  # instead of the size of stretches
+_NEAR = 8  # codes checked one by one before the search jumps
+_CONSECUTIVE = -1  # in place of a bucket shift: the page's codes are consecutive, so no table is needed
 
 
 @njit(inline="always")
 def _first_at_least(codes: npt.NDArray[Any], base: int, low: int, high: int, code: int) -> int:
-    """First position in ``codes[low:high]``, which are distances from ``base``, that is not before ``code``."""
+    """Return the first position in ``codes[low:high]``, stored as distances from ``base``, not less than ``code``."""
     if base == 0:
         return find(codes, low, high, code)
     if code <= base:
@@ -27,7 +27,7 @@ def _first_at_least(codes: npt.NDArray[Any], base: int, low: int, high: int, cod
 
 @njit(inline="always")
 def _first_from(codes: npt.NDArray[Any], base: int, low: int, code: int) -> int:
-    """Like `_first_at_least` in all codes from ``low`` on, where the position is mostly near ``low``."""
+    """Search like `_first_at_least` in ``codes[low:]``, fast if the position is near ``low``."""
     near = min(low + _NEAR, codes.size)
     while low < near and np.int64(codes[np.uint64(low)]) + base < code:
         low += 1
@@ -36,7 +36,7 @@ def _first_from(codes: npt.NDArray[Any], base: int, low: int, code: int) -> int:
 
 @njit(inline="always")
 def _is_consecutive(run: Int64s, start: int, end: int) -> bool:
-    """Whether the codes of a page follow each other without a gap, and each comes once."""
+    """Return True if the codes of a page are consecutive, without gaps or duplicates."""
     least = run[start]
     if np.uint64(run[end - 1]) - np.uint64(least) != np.uint64(end - 1 - start):
         return False
@@ -53,9 +53,9 @@ def _bucket(code: int, least: int, bucket_shift: int) -> np.uint64:
 
 @njit(inline="always")
 def _fill_table(run: Int64s, start: int, end: int, table: Int32s) -> int:
-    """For each of some equal stretches of a page's codes, the first row in it or behind it; gives their size in bits.
+    """Cut a page's code range into equal buckets, note the first row in or after each; return their size in bits.
 
-    There are about two for each row, so that few rows share one if codes are spread evenly: dense ones, or hashes.
+    There are up to two buckets per row, so few rows share one if codes are evenly spread, as dense keys and hashes are.
     """
     least, most = run[start], run[end - 1]
     bucket_shift = 0
@@ -90,7 +90,10 @@ def _match_level(
     out_page: Int32s,
     out_row: Int32s,
 ) -> tuple[int, int, int]:
-    """Pairs of a level and a page; gives how many there are now, where the level stands, and the row to go on with."""
+    """Append the pairs of a level and a page; return the number of pairs, the position in the level, and a row.
+
+    The row is the one to resume with if the output is full, and -1 if the page is done.
+    """
     first = run[start]
     least, most = first >> shift, run[end - 1] >> shift
     if position < 0:
@@ -116,7 +119,7 @@ def _match_level(
         code = np.int64(codes[np.uint64(position)]) + base
         if code > most:
             break
-        begin = max(code << shift, first)  # the least code that is the same without the bits that are left out
+        begin = max(code << shift, first)  # the least code that equals it above the lowest ``shift`` bits
         match = find_from(run, start + table[_bucket(begin, first, bucket_shift)], end, begin)
         if resume >= 0:
             match, resume = start + resume, -1
@@ -130,7 +133,7 @@ def _match_level(
             found += 1
             match += 1
         position += 1
-    # The next page may hold more rows of this one's last code: its tuples are looked at again.
+    # The next page may hold more rows with this page's last code, so step back to the first tuple that asks for it.
     while position > 0 and np.int64(codes[position - 1]) + base >= most:
         position -= 1
     return found, position, -1
@@ -159,18 +162,17 @@ def match_levels(
     out_page: Int32s,
     out_row: Int32s,
 ) -> int:
-    """Pairs of (number of a tuple, row of a page) with equal codes, until done or the output is full.
+    """Write pairs (tuple number, page, row) with equal codes until done or the output is full; return their number.
 
     Level l has ``sizes[l]`` ascending codes at byte ``at[l]`` of ``block``: words of 32 bits if it is ``narrow``, else
-    of 64, to which its base is added. The lowest ``shift`` bits of codes are left out there, and not compared. Tuples
-    are numbered from ``numbers[l]`` on. A level meets the pages of the run that are ``passed`` before it leaves, or
-    none if it enters after the first. Where there are ``flags_at``, tuples that are found get the flag at their
-    position from there.
+    of 64, plus ``bases[l]``. They lack the lowest ``shift`` bits, which are not compared. Tuples are numbered from
+    ``numbers[l]``. A level meets the pages of the run ``passed`` before it leaves, or none if it enters after the
+    first. If ``flags_at`` is not empty, each matched tuple's byte from ``flags_at[l]`` is set to 1.
 
-    ``level_cursors`` says where in each level the last page left off, also that of the run before: pages that follow
-    each other in code order, as they mostly do, find their tuples at once. A row is where its code says in a page of
-    codes that follow each other; else ``table`` says where to look. ``cursor`` is (page, level, position, row): where
-    to go on; the match is over when ``cursor[0] == rows.size``.
+    ``level_cursors`` keeps the position in each level after the last page, also from the previous run. Pages mostly
+    come in code order, so their tuples are found at once. In a page of consecutive codes the row follows from the
+    code; elsewhere ``table`` narrows the search. ``cursor`` is (page, level, position, row), the point to resume at;
+    the match is complete when ``cursor[0] == rows.size``.
     """
     words, longs = block.view(np.uint32), block.view(np.int64)
     level_pages = np.zeros(at.size, np.int64)
@@ -227,13 +229,13 @@ def flag_pages(
     places: Int32s,
     flags: Bools,
 ) -> None:
-    """Set ``flags`` at the places of pages that may hold any of some codes; codes and pages are ascending.
+    """Set ``flags`` at the places of the pages that may hold any of the codes; codes and pages are ascending.
 
-    Codes are given as distances from ``base``, without their lowest ``shift`` bits. It walks codes and pages together,
-    and jumps over pages where codes are few.
+    Codes are distances from ``base``, without their lowest ``shift`` bits. The kernel walks codes and pages together
+    and jumps over pages where codes are sparse.
     """
     page, pages = 0, first_codes.size
-    flagged = -np.int64(_GREATEST) - 1  # before this all is done
+    flagged = -np.int64(_GREATEST) - 1  # pages of all codes below are flagged
     for distance in codes:
         code = np.int64(distance) + base
         if code < flagged:
@@ -243,6 +245,6 @@ def flag_pages(
         while holding < pages and first_codes[holding] >> shift <= code:
             flags[places[holding]] = True
             if code < last_codes[holding] >> shift:
-                flagged = last_codes[holding] >> shift  # codes before it are in no other page
+                flagged = last_codes[holding] >> shift  # smaller codes are in no later page
                 break
             holding += 1

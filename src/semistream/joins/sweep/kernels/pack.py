@@ -1,9 +1,9 @@
-"""Columns of stream tuples in few bytes: each level has its values as distances from a base, as wide as they must be.
+"""Pack columns of stream tuples: each level stores its values as distances from a base, in the narrowest width.
 
-Levels stand in one block of bytes, of which kernels get views of every width. A tuple's number is that of its level,
-counted since the start, in the upper 32 bits, and its position in the level below. ``first`` is the number of the first
-level that there is; ``at[l]`` is the byte where the values of the l-th one from there start, ``widths[l]`` their width
-(0: all are the base), ``bases[l]`` what is added to them.
+All levels are in one block of bytes, which kernels view in every width. A tuple's number has its level's number in the
+upper 32 bits and its position in the level in the lower 32. ``first`` is the number of the oldest level. For the l-th
+level from there, ``at[l]`` is the byte where the values start, ``widths[l]`` their width in bytes (0: all equal the
+base), and ``bases[l]`` the base added to each.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from semistream.kernels.byte_strings import address_of, are_same, copy_bytes
 
 @njit(cache=True, nogil=True)
 def value_span(values: npt.NDArray[Any]) -> tuple[np.int64, np.uint64]:
-    """The least of some integers, and how far the greatest is from it."""
+    """Return the minimum of some integers, and the maximum minus the minimum."""
     if values.size == 0:
         return np.int64(0), np.uint64(0)
     least = most = np.int64(values[0])
@@ -29,14 +29,14 @@ def value_span(values: npt.NDArray[Any]) -> tuple[np.int64, np.uint64]:
 
 @njit(cache=True, nogil=True)
 def pack_rows(values: npt.NDArray[Any], order: npt.NDArray[Any], base: int, out: npt.NDArray[Any]) -> None:
-    """The rows ``order`` of a column as distances from ``base``."""
+    """Write a column's rows, in the given order, as distances from ``base``."""
     for i in range(order.size):
         out[i] = np.int64(values[order[i]]) - base
 
 
 @njit(inline="always")
 def _copy(source: npt.NDArray[Any], start: int, base: int, numbers: Int64s, i: int, out: npt.NDArray[Any]) -> int:
-    """Values of tuples from ``i`` on that are of the same level; gives how far."""
+    """Copy the values of tuples from ``i`` on while they are of one level; return the index after the last."""
     level = numbers[i] >> 32
     origin = start - (level << 32)
     while i < numbers.size and numbers[i] >> 32 == level:
@@ -55,7 +55,7 @@ def take_packed(
     numbers: Int64s,
     out: npt.NDArray[Any],
 ) -> None:
-    """The values of some tuples; it is fast where tuples of a level follow each other."""
+    """Copy the values of some tuples; fast if tuples of a level are adjacent."""
     halves, words, longs = block.view(np.uint16), block.view(np.uint32), block.view(np.int64)
     i = 0
     while i < numbers.size:
@@ -77,19 +77,19 @@ def take_packed(
 
 @njit(cache=True, nogil=True)
 def mark_tuples(block: Bytes, first: int, at: Int64s, numbers: Int64s) -> None:
-    """Set the flags of some tuples, a byte each."""
+    """Set the flags, one byte each, of some tuples."""
     for number in numbers:
         block[np.uint64(at[(number >> 32) - first] + (number & 0xFFFFFFFF))] = 1
 
 
-# Strings of a level stand one behind the other, after the bytes that all of them begin with. Where these start is
-# ``data_at[l]``, how many they are ``prefixes[l]``. ``at``, ``widths`` and ``bases`` are those of the offsets; if a
-# width is 0 there are none, and each string has so many bytes of its own as the base says.
+# A level's strings are stored as their common prefix, ``prefixes[l]`` bytes at ``data_at[l]``, followed by the
+# remaining bytes of each string. ``at``, ``widths`` and ``bases`` describe the offsets of these remainders; a width of
+# 0 means that there are no offsets and that every remainder has ``bases[l]`` bytes.
 
 
 @njit(cache=True, nogil=True)
 def string_shape(offsets: npt.NDArray[Any], data: Bytes) -> tuple[np.int64, np.int64]:
-    """How many bytes some strings have in common at their beginning, and how many each has besides; -1 if it varies."""
+    """Return the length of the strings' common prefix, and the bytes of each after it; -1 if lengths differ."""
     if offsets.size < 2:
         return np.int64(0), np.int64(-1)
     begin = np.int64(offsets[0])
@@ -115,8 +115,9 @@ def pack_strings(
     out_offsets: npt.NDArray[Any],
     out: Bytes,
 ) -> None:
-    """The rows ``order`` of a column of strings: the prefix of all, and the bytes that each has besides. Where there is
-    room for offsets, it is noted where each starts and the last one ends.
+    """Write a column's strings in the given order of rows: the common prefix once, then the remainder of each.
+
+    If ``out_offsets`` is not empty, it takes the start of each remainder and the end of the last.
     """
     source, target = address_of(data), address_of(out)
     copy_bytes(target, source + np.int64(offsets[0]), prefix)
@@ -134,7 +135,7 @@ def pack_strings(
 
 @njit(cache=True, nogil=True)
 def move_offsets(block: Bytes, source: int, count: int, change: int, target: int) -> None:
-    """Add ``change`` to ``count`` offsets from byte ``source`` on, and let them stand at ``target``, not behind it."""
+    """Copy ``count`` offsets from byte ``source`` to ``target``, not after it, adding ``change`` to each."""
     words = block.view(np.uint32)
     begin, to = source >> 2, target >> 2
     for i in range(count):
@@ -143,7 +144,7 @@ def move_offsets(block: Bytes, source: int, count: int, change: int, target: int
 
 @njit(inline="always")
 def _own(words: npt.NDArray[Any], at: int, width: int, base: int, row: int) -> tuple[Any, Any]:
-    """Where the bytes that a string has besides the prefix start among those of its level, and how many they are."""
+    """Return the start of a string's remainder among those of its level, and its length."""
     if width == 0:
         return base * row, base
     i = np.uint64((at >> 2) + row)
@@ -161,7 +162,7 @@ def take_lengths(
     numbers: Int64s,
     out: npt.NDArray[Any],
 ) -> np.int64:
-    """The offsets that some tuples' strings will have, one behind the other; gives the bytes of all."""
+    """Write the offsets of some tuples' strings, laid out one after the other; return their total bytes."""
     words = block.view(np.uint32)
     total = np.int64(0)
     out[0] = 0
@@ -185,7 +186,7 @@ def take_bytes(
     numbers: Int64s,
     out: Bytes,
 ) -> None:
-    """The bytes of the strings that `take_lengths` has measured."""
+    """Copy the bytes of the strings measured by `take_lengths`."""
     words, here, target = block.view(np.uint32), address_of(block), address_of(out)
     for i in range(numbers.size):
         level = (numbers[i] >> 32) - first
@@ -214,8 +215,9 @@ def same_bytes(
     row: Int32s,
     out: Bools,
 ) -> bool:
-    """For each pair, whether a tuple's string is that of a row of R, whose column stands in ``run`` page by page as in
-    `semistream.kernels.gather`; gives whether all are.
+    """Compare a tuple's string with a row's string of R, pair by pair; return True if all pairs are equal.
+
+    R's column lies in ``run`` page by page, as in `semistream.relation.read.kernels.gather`.
     """
     words, here, there = block.view(np.uint32), address_of(block), address_of(run)
     every = True
@@ -235,10 +237,9 @@ def same_bytes(
 
 @njit(cache=True, nogil=True)
 def position_of(block: Bytes, at: int, narrow: bool, rows: int, sought: int, behind: bool) -> int:
-    """How many of ``rows`` ascending codes are less than one, or less or equal if that is to be ``behind``.
+    """Return the number of ``rows`` ascending codes less than ``sought``, or less than or equal to it if ``behind``.
 
-    They stand from the byte ``at`` on, as distances of four bytes if they are ``narrow``, else in eight; what is sought
-    is a distance too.
+    The codes start at byte ``at``: distances of 4 bytes if ``narrow``, else of 8. ``sought`` is a distance too.
     """
     low, high = 0, rows
     short, long = block.view(np.uint32), block.view(np.int64)
