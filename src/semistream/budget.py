@@ -59,16 +59,29 @@ def format_bytes(nbytes: int) -> str:
 
 
 class MemoryBudget:
-    """A byte limit, and the bytes charged against it under each buffer's name.
+    """A byte ledger that every buffer of an operator is charged to before it is allocated.
 
-    Operators charge a buffer before they allocate it and release it after they drop it, so ``used`` never
-    understates. A charge over the limit raises `BudgetExceeded`; check `free` before charging.
+    Buffers are released after they are dropped, so ``used`` never understates, and ``peak`` is its maximum. A charge
+    over the limit raises `BudgetExceeded`, so the sum of all buffers never exceeds the limit. Check `free` first.
 
+    Parameters
+    ----------
+    memory : int or str
+        The limit: bytes, text such as "64MB" or "1GiB", or a share such as "10%".
+    of : int, optional
+        Bytes that a share refers to, usually the size of R.
+
+    Examples
+    --------
     >>> budget = MemoryBudget("1kB")
     >>> budget.charge("window", 600); budget.free
     400
     >>> budget.release("window", 600); budget.used, budget.peak
     (0, 600)
+
+    References
+    ----------
+    docs/operators.md, docs/architecture.md.
     """
 
     def __init__(self, memory: int | str, *, of: int | None = None) -> None:

@@ -11,7 +11,24 @@ from collections.abc import Iterable
 
 
 class SemistreamError(Exception):
-    """Base class of all errors that semistream raises on purpose."""
+    """Base class of all errors that semistream raises on purpose.
+
+    Most subclasses also derive from a built-in exception, such as `ValueError`. Every message names the offending
+    value, the limit and the next step.
+
+    Examples
+    --------
+    >>> from semistream import MemoryBudget
+    >>> try:
+    ...     MemoryBudget("lots")
+    ... except SemistreamError as error:
+    ...     print(error)
+    memory is 'lots'; give an int of bytes, "64MB", "1GiB" or "10%" (of the relation).
+
+    References
+    ----------
+    docs/architecture.md.
+    """
 
 
 class InvalidArgument(SemistreamError, ValueError):

@@ -96,7 +96,7 @@ class JoinedStream:
 
 
 def _drive(operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> Results:
-    """Yield all results. Holds no reference to the `JoinedStream`, so dropping that collects it and ends the join."""
+    """Yield all results. Holds no reference to the `JoinedStream`, so that dropping the stream ends the join."""
     try:
         for batch in batches:
             yield from operator.push(batch)

@@ -90,7 +90,7 @@ def refused(answer: Answer) -> str:
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("source", "path"), "nowhere", r"source \S*/nowhere is not a folder\. Make it"),
+        (("source", "path"), "nowhere", r"source \S*/nowhere is not a folder\. Create it"),
         (("steps", 1, "join", "relation"), "prodcts", r"step 2 \(prodcts\): .* `semistream relation build"),
         (("steps", 1, "join", "on"), {"produkt": "id"}, r"step 2 \(products\): .* 'produkt'; .*mean 'product'\?"),
         (("steps", 1, "join", "unmatchd"), "retry", r"steps\[1\]\.join\.unmatchd: .* Did you mean 'unmatched'\?"),

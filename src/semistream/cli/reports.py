@@ -1,9 +1,16 @@
-"""Results of the commands as data; `output` turns them into text or JSON."""
+"""Results of the commands as data, each with its text; `output.show` prints them as text or JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from semistream.budget import format_bytes
+from semistream.cli.output import Report, bar, facts, size, table
 
 if TYPE_CHECKING:
     from semistream.joins.parts.stats import JoinStats
@@ -41,7 +48,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class RelationInfo:
+class RelationInfo(Report):
     """One version of a relation. ``bytes`` is the size of its pages, all of which a full scan reads."""
 
     path: str
@@ -82,9 +89,50 @@ class RelationInfo:
             column_groups=[list(group) for group in manifest.column_groups or (relation.schema.names,)],
         )
 
+    def text(self) -> RenderableType:
+        columns = Table(box=None, pad_edge=False, header_style="bold")
+        group_of = {name: i for i, group in enumerate(self.column_groups) for name in group}
+        for header in ("column", "type", ""):
+            columns.add_column(header)
+        if len(self.column_groups) > 1:
+            columns.add_column("group", justify="right")
+        for column in self.columns:
+            place = f"key {self.key.index(column.name) + 1}" if column.name in self.key else ""
+            marks = [place, "" if column.nullable else "not null"]
+            group = [str(group_of[column.name])] if len(self.column_groups) > 1 else []
+            columns.add_row(column.name, column.type, " ".join(filter(None, marks)), *group)
+        unreachable = " (unreachable by joins)" if self.null_key_rows else ""
+        return Group(
+            facts(
+                (
+                    "version",
+                    f"{self.version} (available: {', '.join(map(str, self.versions))}; published {self.created})",
+                ),
+                ("key", ", ".join(self.key)),
+                ("rows", self.rows),
+                ("null-key rows", f"{self.null_key_rows:,}{unreachable}"),
+                ("bytes", size(self.bytes)),
+                (
+                    "pages",
+                    f"{self.pages:,} of up to {format_bytes(self.page_bytes)}, fill factor {self.fill_factor:g}",
+                ),
+                ("bytes per page", _spread(self.bytes_per_page)),
+                ("rows per page", _spread(self.rows_per_page)),
+                title=self.path,
+            ),
+            "",
+            columns,
+        )
+
+
+def _spread(spread: Spread | None) -> str:
+    if spread is None:
+        return "no pages"
+    return f"min {spread.least:,}, median {spread.median:,}, 90th percentile {spread.p90:,}, max {spread.most:,}"
+
 
 @dataclass(frozen=True)
-class Written:
+class Written(Report):
     """A newly published version, from a build (``before`` is None) or from an update of version ``before``."""
 
     path: str
@@ -112,9 +160,22 @@ class Written:
             rows_before=before.num_rows if before else None,
         )
 
+    def text(self) -> RenderableType:
+        rate = f" ({self.rows / self.seconds:,.0f} rows/s)" if self.before is None and self.seconds else ""
+        change = f" (version {self.before} had {self.rows_before:,})" if self.before is not None else ""
+        return facts(
+            ("version", self.version),
+            ("rows", f"{self.rows:,}{change}"),
+            ("null-key rows", self.null_key_rows),
+            ("pages", self.pages),
+            ("bytes", size(self.bytes)),
+            ("time", f"{self.seconds:.2f} s{rate}"),
+            title=self.path,
+        )
+
 
 @dataclass(frozen=True)
-class VerifiedRelation:
+class VerifiedRelation(Report):
     """A version read in full and found intact."""
 
     path: str
@@ -126,18 +187,28 @@ class VerifiedRelation:
     seconds: float
     ok: bool = True
 
+    def text(self) -> RenderableType:
+        return (
+            f"{self.path}: version {self.version} is intact: {self.rows:,} rows in {self.pages:,} pages, "
+            f"{self.files} files, {format_bytes(self.bytes)} read in {self.seconds:.2f} s"
+        )
+
 
 @dataclass(frozen=True)
-class Vacuumed:
+class Vacuumed(Report):
     """Files removed by a vacuum, and the remaining versions."""
 
     path: str
     versions: list[int]
     removed: list[str]
 
+    def text(self) -> RenderableType:
+        kept = ", ".join(map(str, self.versions))
+        return Group(*self.removed, f"{self.path}: {len(self.removed)} files removed; remaining versions: {kept}")
+
 
 @dataclass(frozen=True)
-class Joined:
+class Joined(Report):
     """A join written to ``out``; ``stats`` holds the counts of `JoinStats` and ``pages_read``."""
 
     stream: str
@@ -155,6 +226,21 @@ class Joined:
         """Return the operator's counts and the total of pages read."""
         return {**stats.as_dict(), "pages_read": stats.pages_read}
 
+    def text(self) -> RenderableType:
+        stats = self.stats
+        return facts(
+            ("rows in", stats["rows_in"]),
+            ("  matched", stats["matched"]),
+            ("  unmatched", stats["unmatched"]),
+            ("rows out", stats["outputs"]),
+            ("pages read", f"{stats['pages_read']:,} in {stats['requests']:,} requests"),
+            ("bytes read", format_bytes(stats["bytes_read"])),
+            ("budget", f"{format_bytes(stats['budget_bytes'])}, peak {format_bytes(stats['peak_bytes'])}"),
+            ("time", f"{self.seconds:.2f} s ({self.rows_per_s:,} rows/s)"),
+            ("written", f"{self.out} ({format_bytes(self.out_bytes)})"),
+            title=f"{self.stream} {self.how} join {self.relation} (version {self.relation_version})",
+        )
+
 
 @dataclass(frozen=True)
 class RequestReport:
@@ -168,7 +254,7 @@ class RequestReport:
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class Calibrated(Report):
     """Measured costs of a machine and a disk, in seconds per unit.
 
     ``profile`` is the file that keeps them. ``plot`` is the file of their plot, None if none was drawn; ``notes`` then
@@ -223,3 +309,47 @@ class Calibrated:
             notes=[*filter(None, [probe.note]), *notes],
             seconds=round(calibration.seconds, 3),
         )
+
+    def text(self) -> RenderableType:
+        requests = table("bytes", "requests", "time", "fitted", "throughput")
+        fastest = max(each.bytes_per_s for each in self.requests)
+        for each in self.requests:
+            times = [f"{seconds * 1e6:,.1f} µs" for seconds in (each.seconds, each.fitted_seconds)]
+            rate = f"{format_bytes(round(each.bytes_per_s))}/s"
+            requests.add_row(f"{each.bytes:,}", f"{each.requests:,}", *times, rate, bar(each.bytes_per_s, fastest))
+        per_byte = self.transfer_s_per_byte
+        transfer = f"{format_bytes(round(1 / per_byte))}/s" if per_byte else "no measurable time"
+        return Group(
+            facts(
+                ("machine", f"{self.processor}, {self.cores} cores"),
+                ("disk", f"{self.disk}, {'direct' if self.direct else 'buffered'} reads"),
+                ("seek", f"{self.seek_s * 1e6:,.1f} µs"),
+                ("transfer", transfer),
+                ("at once", f"{self.at_once:.2f} times the throughput with concurrent requests"),
+                ("page cache", f"{format_bytes(round(self.page_cache_bytes))} available for memory-mapped files"),
+                title=self.path,
+            ),
+            "",
+            requests,
+            "",
+            *_operators(self.operators),
+            facts(
+                *(("note", note) for note in self.notes),
+                ("profile", self.profile),
+                *([("plot", self.plot)] if self.plot else []),
+                ("time", f"{self.seconds:.1f} s"),
+            ),
+        )
+
+
+def _operators(operators: Mapping[str, Mapping[str, float]]) -> list[RenderableType]:
+    """List each operator's measured cost per unit of work, leaving out costs of zero."""
+    if not operators:
+        return []
+    from semistream.tuning.wording import cost_text  # imports NumPy, which other reports do not need
+
+    costs_table = Table("operator", "time per unit", box=None, pad_edge=False, header_style="bold")
+    for name, costs in operators.items():
+        taken = (f"{unit.removesuffix('_s')} {cost_text(seconds)}" for unit, seconds in costs.items() if seconds)
+        costs_table.add_row(name, ", ".join(taken))
+    return [costs_table, ""]

@@ -1,1 +1,1 @@
-"""Cost model vocabulary: machines, workloads, key frequencies, and the prediction made from them."""
+"""Vocabulary of the cost models: machines, workloads, key frequencies, and predictions made from them."""

@@ -1,4 +1,4 @@
-"""What reading some of R's pages by the optimal plan is expected to cost, wherever they lie."""
+"""Expected cost of reading randomly placed pages of R by the optimal read plan."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from semistream.relation.format.page_table import PageTable, SegmentTable
 from semistream.relation.read.disk_costs import DiskCosts
 from semistream.relation.read.read_plan import Pages, PageSlots, optimal_plan
 
-_PLANNED = 1 << 14  # pages of R that are planned for, of one R or of several small ones
-_FEW = 64  # wanted pages, of which that part would have too few to tell: then all of R is planned for
-_MOST_DRAWS = 64
+_PLANNED = 1 << 14  # pages in the plan: a part of a large R, or several copies of a small one
+_FEW = 64  # wanted pages in that part; with fewer, the estimate is too coarse and all of R is planned
+_MOST_DRAWS = 64  # copies of a small R
 
 
 class ExpectedReads(NamedTuple):
-    """How many requests begin with a seek, and how many pages they transfer, those in between included."""
+    """Number of seeks and of pages transferred, including unwanted pages read to bridge gaps."""
 
     seeks: float
     pages: float
 
     def plus(self, other: ExpectedReads) -> ExpectedReads:
-        """These and others."""
+        """Return the sum of these reads and others."""
         return ExpectedReads(self.seeks + other.seeks, self.pages + other.pages)
 
     def times(self, often: float) -> ExpectedReads:
-        """So many times these."""
+        """Return these reads multiplied by ``often``."""
         return ExpectedReads(often * self.seeks, often * self.pages)
 
 
@@ -45,15 +45,15 @@ def expected_reads(
     most_pages: int | None = None,
     goes_on: bool = False,
 ) -> ExpectedReads:
-    """What the plan of SSIJ IV-D reads if so many of R's pages are wanted, any of them.
+    """Return the expected reads of the plan of SSIJ IV-D for ``wanted_pages`` random pages of R.
 
-    No sequence is longer than ``most_bytes`` and ``most_pages``. SSIJ has a formula for pages that lie as far apart as
-    can be (V). Pages that lie anywhere are planned for by the planner itself, on a part of R, or on several of its
-    size if it is small: always the same ones, so that two predictions differ only where their arguments do. What it
-    means that a plan ``goes_on``, `optimal_plan` says.
+    No sequence is longer than ``most_bytes`` and ``most_pages``. SSIJ V has a formula for pages spread as far apart as
+    possible. For random pages this function runs the planner itself, on a part of R or, if R is small, on several
+    relations of its size. The random draws are fixed, so two predictions differ only if their arguments do.
+    `optimal_plan` explains ``goes_on``.
     """
     if not 0 <= wanted_pages <= num_pages:
-        raise InvalidArgument(f"wanted_pages is {wanted_pages}; R has {num_pages}, so give a number from 0 to that.")
+        raise InvalidArgument(f"wanted_pages is {wanted_pages}; give a number from 0 to {num_pages}, the number of R's pages.")
     if wanted_pages == 0:
         return ExpectedReads(0.0, 0.0)
     few = wanted_pages * _PLANNED < _FEW * num_pages
@@ -69,14 +69,14 @@ def expected_reads(
 
 
 class _Drawn(NamedTuple):
-    """Relations of which pages are drawn: those of a low ``rank``, so that more pages are those before and others."""
+    """Relations to draw pages from, those of low ``rank`` first: a larger draw contains every smaller one."""
 
     slots: PageSlots
     rank: Int32s
     fraction: Floats
 
     def wanted(self, expected: float) -> Pages:
-        """So many pages of each relation, on average, and at least one."""
+        """Draw ``expected`` pages of each relation on average, and at least one."""
         counts = np.maximum((expected + self.fraction).astype(np.int64), 1)
         return np.flatnonzero(self.rank < counts[:, np.newaxis])
 
@@ -90,13 +90,13 @@ def _drawn(relations: int, pages: int, page_bytes: int) -> _Drawn:
 
 
 def _some(pages: int, wanted: float) -> Pages:
-    """About so many of far more pages."""
+    """Draw about ``wanted`` of ``pages`` pages, where ``wanted`` is far smaller."""
     generator = np.random.default_rng(0)
     return np.sort(generator.choice(pages, max(int(wanted + generator.random()), 1), replace=False))
 
 
 def _equal_pages(relations: int, pages: int, page_bytes: int) -> PageSlots:
-    """So many relations, of a file each, whose pages have one size and lie one behind the other."""
+    """Lay out relations of one file each, with consecutive pages of equal size."""
     numbers = np.arange(relations * pages, dtype=np.int64)
     segment = SegmentTable.unverified(
         offset=numbers % pages * page_bytes,

@@ -1,6 +1,6 @@
-"""Which machine this is, and which disk holds a path: what a measurement is true of.
+"""Identity of this machine and of the disk that holds a path, and the memory free for the system's page cache.
 
-How much memory a system has to hold pages of files in, beside what its processes use.
+A measured profile is valid only for the machine and disk it was measured on.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class MachineIdentity:
-    """A machine as far as measurements go: ``host`` tells it from others, and these are its processor and cores.
+    """A machine as a measurement sees it: a unique ``host``, its processor and its number of cores.
 
-    The same host may get another processor or other cores: a virtual machine is moved or resized, an image is started
-    on many. So what is kept for a host is checked for the rest.
+    The same host may get another processor or other cores: a virtual machine is moved or resized, or one image is
+    started on many machines. A profile stored for a host is therefore checked for processor and cores too.
     """
 
     host: str
@@ -36,9 +36,9 @@ class MachineIdentity:
 
     @classmethod
     def here(cls) -> MachineIdentity:
-        """This machine.
+        """Identify this machine.
 
-        ``host`` is a hash of the machine's id, which is not to be given away, or of its name where there is none.
+        ``host`` is a hash of the machine id, which must stay confidential, or of the node name if there is no id.
         """
         try:
             own = MACHINE_ID.read_text().strip()
@@ -52,7 +52,7 @@ class MachineIdentity:
 
 @dataclass(frozen=True)
 class _Mount:
-    """A line of the mount table."""
+    """One line of the mount table."""
 
     device: str  # major:minor
     point: PurePosixPath
@@ -61,7 +61,7 @@ class _Mount:
 
 
 def folder_on_disk(path: Path | str) -> Path:
-    """The folder at a path or around it, with no link in between: it lies on the disk that the path is on."""
+    """Return the folder at ``path``, or the one that contains it, with links resolved: it lies on the same disk."""
     resolved = Path(path).resolve()
     if not resolved.exists():
         raise InvalidArgument(f"{str(path)!r} does not exist; name a folder or a file on the disk that holds R.")
@@ -69,10 +69,10 @@ def folder_on_disk(path: Path | str) -> Path:
 
 
 def disk_identity(path: Path | str) -> str:
-    """The disk that holds a path, by what stays the same when the machine is started again.
+    """Identify the disk that holds a path by a name that survives a restart of the machine.
 
-    That is the file system's uuid if it is known, else what is mounted, with the place if that is no device and no
-    share. Where there is no mount table it is the number of the device.
+    The name contains the file system's UUID if it is known, else the mounted device or share, else the mount point.
+    Without a mount table it is the device number.
     """
     folder = folder_on_disk(path)
     number = folder.stat().st_dev
@@ -87,12 +87,12 @@ def disk_identity(path: Path | str) -> str:
 
 
 def short_hash(text: str) -> str:
-    """Twelve digits that tell texts apart."""
+    """Return a hash of ``text`` with twelve hexadecimal digits."""
     return hashlib.sha256(f"semistream {text}".encode()).hexdigest()[:12]
 
 
 def _processor() -> str:
-    """The processor's name, or at least its kind."""
+    """Return the name of the processor, or at least its architecture."""
     try:
         found = re.search(r"^model name\s*:\s*(\S.*)$", CPU_INFO.read_text(), re.MULTILINE)
     except OSError:
@@ -101,7 +101,7 @@ def _processor() -> str:
 
 
 def _mount_of(folder: Path, number: int) -> _Mount | None:
-    """What is mounted around a folder: by its device, unless that is in no mount table, as with btrfs."""
+    """Find the mount that contains a folder: by its device, or by path if the table lacks the device, as with btrfs."""
     try:
         mounts = [_mount(line) for line in MOUNTS.read_text().splitlines()]
     except OSError:
@@ -120,12 +120,12 @@ def _mount(line: str) -> _Mount:
 
 
 def _unescaped(text: str) -> str:
-    """Spaces and the like stand as octal numbers in the mount table."""
+    """Decode the octal escapes that the mount table uses for spaces and the like."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
 
 
 def _uuid(number: int, source: str) -> str | None:
-    """The uuid of a device, by its number or that of what is mounted."""
+    """Find the UUID of a file system by its device number, or by that of the mounted device."""
     numbers = {number}
     try:
         mounted = Path(source).stat()
@@ -149,13 +149,13 @@ def _device_number(link: Path) -> int | None:
 
 MEMORY = Path("/proc/meminfo")
 _AVAILABLE = "MemAvailable:"
-_UNIT = 1024  # "kB"
+_UNIT = 1024  # bytes; the file calls it "kB"
 
 
 def page_cache_bytes() -> int:
-    """The memory that the system could give to pages of files now, those that it holds already among it.
+    """Return the memory the system can use for cached file pages now, including those already cached.
 
-    0 where it does not tell: then every page is taken to be read from the disk.
+    0 if the system does not report it: the models then assume that every page is read from disk.
     """
     try:
         lines = MEMORY.read_text().splitlines()

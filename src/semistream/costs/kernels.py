@@ -1,10 +1,7 @@
-"""Fingerprints of samples: how many keys came once, twice, and so on, as counted and as expected.
+"""Kernels over samples of a stream: key counts and their expectation, stack distances, a cache simulation, hashing.
 
-Stack distances: for each tuple of a sample, the least cache that has its key, for caches of many sizes at once.
-
-Simulate which tuples the cache of a front stage answers, in the order in which they come.
-
-Choose tuples by a hash of their key: all tuples of a key or none.
+A fingerprint of a sample is the number of keys that occur once, twice, and so on. A stack distance is the size of the
+smallest cache that still holds the key of a tuple.
 """
 
 import numpy as np
@@ -18,9 +15,9 @@ Floats = npt.NDArray[np.float64]
 
 @njit(cache=True, nogil=True)
 def count_runs(codes: Int64s, excluded: Int64s, fingerprint: Int64s) -> int:
-    """Add to ``fingerprint[i]`` the keys that came i + 1 times, and to the last those that came more often.
+    """Add to ``fingerprint[i]`` the number of keys that occur i + 1 times, and to its last entry all more frequent keys.
 
-    Both ``codes`` and the keys that are ``excluded`` ascend. Gives how many tuples were counted.
+    Both ``codes`` and the ``excluded`` keys ascend. Return the number of tuples counted.
     """
     tuples = 0
     begin, other = 0, 0
@@ -39,7 +36,7 @@ def count_runs(codes: Int64s, excluded: Int64s, fingerprint: Int64s) -> int:
 
 @njit(cache=True, nogil=True)
 def often_counted(codes: Int64s, least: int, out_code: Int64s, out_count: Int64s) -> int:
-    """Keys that come at least so often in codes that ascend, with their counts; gives how many there are."""
+    """Write the keys that occur at least ``least`` times in ascending ``codes``, with counts; return their number."""
     found = 0
     begin = 0
     while begin < codes.size:
@@ -55,11 +52,11 @@ def often_counted(codes: Int64s, least: int, out_code: Int64s, out_count: Int64s
 
 @njit(cache=True, nogil=True)
 def thin_counts(codes: Int64s, least: int, draws: Floats, out_code: Int64s, out_count: Int64s) -> int:
-    """Keys of codes that ascend, with their counts, but of those below ``least`` only some; gives how many there are.
+    """Write the keys of ascending ``codes`` with their counts, but only a sample of the rare ones; return their number.
 
-    A key that came c < ``least`` times is kept with probability c / least and then counts ``least`` times, so that what
-    is counted is expected to be the true number (threshold sampling: N. Duffield, C. Lund & M. Thorup, J. ACM 54(6),
-    2007). ``draws`` has a number from 0 to 1 for each code. ``out_code`` may be ``codes``.
+    A key that occurs c < ``least`` times is kept with probability c / least and then counts ``least`` times, which
+    makes counts unbiased (threshold sampling: N. Duffield, C. Lund & M. Thorup, J. ACM 54(6), 2007). ``draws`` has a
+    number from 0 to 1 for each code. ``out_code`` may be ``codes``.
     """
     kept = 0
     begin, number = 0, 0
@@ -77,10 +74,10 @@ def thin_counts(codes: Int64s, least: int, draws: Floats, out_code: Int64s, out_
 
 @njit(cache=True, nogil=True)
 def expected_fingerprint(keys: Floats, rate: Floats, out: Floats) -> float:
-    """How many keys are expected to come i + 1 times, in ``out[i]``, and in the last, so often or more.
+    """Write to ``out[i]`` the number of keys expected i + 1 times, and to the last entry those expected more often too.
 
-    ``keys[g]`` of them come ``rate[g]`` times in a sample on average; how often one comes is taken to be Poisson's.
-    Gives how many different keys are expected in all.
+    Group g has ``keys[g]`` keys, each with a Poisson count of mean ``rate[g]``. Return the expected number of distinct
+    keys.
     """
     out[:] = 0.0
     distinct = 0.0
@@ -101,9 +98,10 @@ def expected_fingerprint(keys: Floats, rate: Floats, out: Floats) -> float:
 def power_law_exponent(
     keys: Floats, log_rank: Floats, tuples: float, distinct: float, steepest: float, halvings: int
 ) -> float:
-    """The exponent a of P ~ exp(-a * log_rank), up to ``steepest``, that has ``distinct`` different keys in ``tuples``.
+    """Return the exponent a of P ~ exp(-a * log_rank) that gives ``distinct`` distinct keys in ``tuples``.
 
-    ``keys[g]`` of them have ``log_rank[g]``. The steeper the law, the fewer different keys come.
+    Group g has ``keys[g]`` keys of ``log_rank[g]``. The steeper the law, the fewer distinct keys occur, so bisection
+    finds a between 0 and ``steepest``.
     """
     low, high = 0.0, steepest
     weight = np.empty(keys.size)
@@ -125,9 +123,10 @@ def power_law_exponent(
 
 @njit(cache=True, nogil=True)
 def hot_share(hot: float, cold: float, tuples: float, distinct: float, halvings: int) -> float:
-    """The share of ``tuples`` that asks for ``hot`` keys if ``distinct`` different keys come, of them or ``cold`` ones.
+    """Return the share of ``tuples`` on ``hot`` keys, the rest on ``cold`` ones, that gives ``distinct`` distinct keys.
 
-    All hot keys are alike, and all cold ones. The more of the tuples the hot ones have, the fewer different keys come.
+    All hot keys are equally frequent, and so are all cold keys. The larger the share of the hot keys, the fewer
+    distinct keys occur, so bisection finds it.
     """
     low, high = hot / (hot + cold), 1.0
     for _ in range(halvings):
@@ -142,7 +141,7 @@ def hot_share(hot: float, cold: float, tuples: float, distinct: float, halvings:
 
 @njit(cache=True, nogil=True)
 def link_references(key: Int32s, num_keys: int, previous: Int64s, occurrence: Int32s) -> None:
-    """For each reference the one before of the same key, or -1, and how many there were before it.
+    """Write for each reference the previous one to the same key, or -1, and the number of earlier ones.
 
     Keys are numbered from 0 to ``num_keys - 1``.
     """
@@ -156,14 +155,13 @@ def link_references(key: Int32s, num_keys: int, previous: Int64s, occurrence: In
 
 @njit(cache=True, nogil=True)
 def stack_distances(previous: Int64s, place: Int64s, out: Int64s) -> None:
-    """The rank of each reference's key, from 1, among all keys as they stand before it; 0 for a key not seen before.
+    """Write the rank of each reference's key, from 1, among all keys before the reference; 0 for a new key.
 
-    ``place[i]`` is where the key stands after reference ``i``, in an order of all references of which a later place is
-    a better one: that of time for LRU, that of counts for LFU. A cache of n keys that holds those in the best places
-    has a key if and only if its rank is at most n, so that one pass tells the hits of caches of all sizes (R. L.
-    Mattson, J. Gecsei, D. R. Slutz & I. L. Traiger, IBM Systems Journal 9(2), 1970). How many keys stand in better
-    places is counted in a binary indexed tree (P. M. Fenwick, Software: Practice and Experience 24(3), 1994), O(log n)
-    for each reference.
+    ``place[i]`` is the key's place after reference ``i`` in a total order of all references, in which a later place is
+    better: ordered by time for LRU, by count for LFU. A cache of n keys holds the n best places, so it has a key if and
+    only if the key's rank is at most n: one pass gives the hits of caches of all sizes (R. L. Mattson, J. Gecsei,
+    D. R. Slutz & I. L. Traiger, IBM Systems Journal 9(2), 1970). A binary indexed tree counts the keys in better places
+    (P. M. Fenwick, Software: Practice and Experience 24(3), 1994), in O(log n) per reference.
     """
     n = previous.size
     tree = np.zeros(n + 1, np.int32)
@@ -193,10 +191,10 @@ def stack_distances(previous: Int64s, place: Int64s, out: Int64s) -> None:
 
 _OUT, _NOTED, _HELD = np.uint8(0), np.uint8(1), np.uint8(2)
 _FIRST_THRESHOLD = 2
-_NOTES = 10  # part of the cache's keys that may be noted, before they are taken in
-_FILLING, _FILLED = 8, 0.9  # and while it is less than that full: part of the keys held
-_AGED_AFTER = 2  # tuples for each key held
-_WORTH = 1  # hits more, for each key that is taken in, from which it is worth it
+_NOTES = 10  # at most capacity / 10 keys are noted before they are admitted
+_FILLING, _FILLED = 8, 0.9  # below 90 % full, keys are admitted once an eighth of the number held is noted
+_AGED_AFTER = 2  # tuples per key held, after which counts are halved
+_WORTH = 1  # additional hits per admitted key that justify replacing keys
 _MOST_HALVINGS = 31
 
 
@@ -210,20 +208,20 @@ def simulate_front_cache(
     least_period: int,
     counted_from: int,
 ) -> int:
-    """How many tuples, from ``counted_from`` on, a front stage's cache of so many keys answers.
+    """Return the hits, from tuple ``counted_from`` on, of a front stage's cache of ``capacity`` keys.
 
-    A hit counts for its key at once. Tuples that miss wait for the page of their key: while ``pass_rows`` of them come,
-    all pages come by, that of key k at ``page[k]`` of any range. Then they count, and a key that comes to be counted
-    more than a threshold is noted. Keys noted replace those held that were asked for less, many at once, if that is
-    worth it; the threshold is a little over the counts of those that would go next. All counts are halved when two
-    tuples for each key held have come, not before ``least_period``, and ``waiting_rows`` that missed have met their
-    pages.
+    A hit counts for its key at once. A tuple that misses counts when the join reads the page of its key: one pass over
+    all pages takes ``pass_rows`` missed tuples and reads the page of key k at place ``page[k]``, modulo ``pass_rows``.
+    A key whose count exceeds a threshold is noted. Noted keys are admitted many at a time, in place of held keys with
+    lower counts, if that gains enough hits. The threshold is just above the counts of the keys to be replaced next. All
+    counts are halved once two tuples per held key and at least ``least_period`` tuples have arrived, and
+    ``waiting_rows`` missed tuples have met their pages.
     """
     num_keys = page.size
     count, halved = np.zeros(num_keys, np.int32), np.zeros(num_keys, np.int32)
     state = np.zeros(num_keys, np.uint8)
     waiting, next_waiting = np.zeros(num_keys, np.int32), np.empty(num_keys, np.int32)
-    first_waiting = np.full(pass_rows, -1, np.int32)  # of the keys whose page is the same
+    first_waiting = np.full(pass_rows, -1, np.int32)  # heads of linked lists of keys with the same page
     held, noted = np.empty(capacity, np.int32), np.empty(max(capacity // _NOTES, 1), np.int32)
     num_held = num_noted = seen = met = halvings = missed = hits = 0
     threshold = _FIRST_THRESHOLD
@@ -272,7 +270,7 @@ def simulate_front_cache(
 def _take_in(
     held: Int32s, num_held: int, noted: Int32s, count: Int32s, state: Bytes, threshold: int
 ) -> tuple[int, int]:
-    """Let noted keys be held in place of those with lower counts; gives how many are held, and the new threshold."""
+    """Admit noted keys in place of held ones with lower counts; return the number of held keys and the new threshold."""
     if noted.size == 0:
         return num_held, threshold
     state[noted] = _OUT
@@ -286,7 +284,7 @@ def _take_in(
     if num_held < held.size or gain > _WORTH * replaced:
         keys = np.concatenate((held[:num_held], noted))
         state[held[:num_held]] = _OUT
-        order = np.argsort(-count[keys], kind="mergesort")  # of equals, those held first
+        order = np.argsort(-count[keys], kind="mergesort")  # on ties, held keys come first
         num_held = held.size
         held[:] = keys[order[:num_held]]
         state[held] = _HELD
@@ -301,7 +299,7 @@ _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 @njit(inline="always")
 def _hash(code: int) -> np.uint64:
-    """The last steps of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014): codes that follow each other lie anywhere."""
+    """Scatter consecutive codes by the last steps of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014)."""
     z = np.uint64(code)
     z = (z ^ (z >> np.uint64(30))) * _MIX_1
     z = (z ^ (z >> np.uint64(27))) * _MIX_2
@@ -310,7 +308,7 @@ def _hash(code: int) -> np.uint64:
 
 @njit(cache=True, nogil=True)
 def count_chosen(codes: Int64s, below: np.uint64) -> int:
-    """How many codes have a hash below that."""
+    """Return the number of codes whose hash is less than ``below``."""
     chosen = 0
     for code in codes:
         chosen += _hash(code) < below
@@ -319,7 +317,7 @@ def count_chosen(codes: Int64s, below: np.uint64) -> int:
 
 @njit(cache=True, nogil=True)
 def choose_by_hash(codes: Int64s, below: np.uint64, out: Int64s) -> None:
-    """The codes with a hash below that, in their order."""
+    """Write the codes whose hash is less than ``below``, in their order."""
     chosen = 0
     for code in codes:
         if _hash(code) < below:

@@ -1,4 +1,4 @@
-"""Machine: the costs of a disk and of the operators on one machine, for the cost models."""
+"""Machine: costs of the disk and of the operators on one machine, for the cost models."""
 
 from __future__ import annotations
 
@@ -14,15 +14,25 @@ from semistream.relation.read.disk_costs import DiskCosts
 
 @dataclass(frozen=True)
 class OperatorCosts:
-    """Seconds of processor time that an operator takes for each unit of its work, beside its reads.
+    """Processor seconds of an operator per unit of its `Work`, reads excluded.
 
-    ``entry_s`` to take a stream tuple in, ``tuple_s`` for all else that is done for one, ``hit_s`` for one that is
-    looked up in a cache first and ``miss_s`` if that misses it, ``value_s`` for each value of R in a result, ``row_s``
-    for a row of R that it meets, ``step_s`` for an iteration of its loop, ``wait_s`` instead for one in which it waits
-    for its read, whatever is read, ``packet_s`` for taking tuples in, however few, ``batch_s`` for giving results out,
-    ``level_s`` for each level of tuples that an iteration is done with, ``page_s`` for a page that is looked up,
-    ``fresh_s`` more for each value of a row of R that no result of the same pass had before, and ``answers_s`` instead
-    of ``batch_s`` where tuples are looked up in a cache first, whose answers come in batches of their own.
+    =============  ======================================================================================
+    ``tuple_s``    a joined stream tuple, beyond ``entry_s``
+    ``value_s``    a value of R in a result
+    ``row_s``      a row of R matched against waiting tuples
+    ``step_s``     an iteration of the operator's loop
+    ``hit_s``      a stream tuple looked up in a tuple cache
+    ``packet_s``   a packet of accepted tuples, whatever its size
+    ``batch_s``    a batch of results
+    ``entry_s``    a stream tuple accepted by the join
+    ``wait_s``     an iteration that waits for its read, instead of ``step_s``; the transfer is excluded
+    ``miss_s``     a tuple that missed the tuple cache, in addition to ``hit_s``
+    ``level_s``    a level of waiting tuples matched in an iteration
+    ``page_s``     a page looked up
+    ``fresh_s``    a value from a row of R not yet used in this pass, in addition to ``value_s``
+    ``answers_s``  a batch of results of a join behind a tuple cache, instead of ``batch_s``: the cache
+                   gives out its results in batches of its own
+    =============  ======================================================================================
     """
 
     tuple_s: float
@@ -48,9 +58,9 @@ class OperatorCosts:
 class Machine:
     """A machine as the cost models see it: its disk, and the costs of its operators by name.
 
-    The disk gives ``at_once`` times as many bytes in a second if it is asked for parts of a run at once, and for the
-    next run right after. The system has ``page_cache_bytes`` for the pages of files that are mapped; none, if that is
-    not known.
+    The disk transfers ``at_once`` times as many bytes per second if lanes request the parts of a run in parallel and
+    the next run right after it (`ReadLanes`). The system has ``page_cache_bytes`` to cache pages of mapped files; 0 if
+    unknown.
     """
 
     name: str
@@ -67,9 +77,9 @@ class Machine:
         return hash((self.name, self.disk, *sorted(self.operators)))
 
     def disk_s(self, work: Work, workload: Workload) -> float:
-        """Seconds of the disk for a tuple: SSIJ's S for each seek and T for each page that it reads.
+        """Return disk seconds per tuple: SSIJ's S for each seek and T for each page read.
 
-        The system's page cache is taken to hold any page as likely as another.
+        Every page is assumed to be equally likely in the system's page cache.
         """
         cached = min(self.page_cache_bytes / (workload.num_pages * workload.page_bytes), 1.0) if work.mapped else 0.0
         seeks, pages = (1 - cached) * work.seeks, (1 - cached) * work.pages
@@ -77,7 +87,7 @@ class Machine:
         return taken_s / self.at_once if work.reads_at_once else taken_s
 
     def processor_s(self, operator: str, work: Work, workload: Workload) -> float:
-        """Seconds of the processor for a tuple; what is not known of an operator takes no time."""
+        """Return processor seconds per tuple; an operator without known costs takes none."""
         costs = self.operators.get(operator, _FREE)
         own_s = work.joined * (costs.tuple_s + work.looked_up * costs.miss_s)
         own_s += workload.values_per_tuple * costs.value_s + work.fresh * workload.values_per_result * costs.fresh_s
@@ -88,14 +98,15 @@ class Machine:
         return own_s + loops_s + giving_out_s + _entering_s(costs, work)
 
     def least_s(self, operator: str, workload: Workload) -> float:
-        """Seconds that an operator takes for a tuple at the least, even if it reads nothing and its loop is free."""
+        """Return a lower bound of the seconds per tuple: no reads, and an operator loop without cost."""
         costs = self.operators.get(operator, _FREE)
         joined_s = costs.tuple_s + costs.entry_s
         return workload.values_per_tuple * costs.value_s + (min(costs.hit_s, joined_s) if costs.hit_s else joined_s)
 
     def alone_s(self, operator: str, work: Work, workload: Workload) -> float:
-        """Seconds of that in which nothing is read: as tuples gather that one pass is to serve, and as many of them are
-        joined with the same row.
+        """Return the part of `processor_s` during which nothing is read.
+
+        It covers the tuples gathered for a pass before it starts, and tuples joined with the same row in large numbers.
         """
         costs = self.operators.get(operator, _FREE)
         gathering_s = _entering_s(costs, work) * work.gathered / work.joined if work.joined else 0.0
@@ -103,7 +114,7 @@ class Machine:
 
 
 def _entering_s(costs: OperatorCosts, work: Work) -> float:
-    """Seconds to look a tuple up in a cache, and to take it in if that misses it."""
+    """Return seconds per tuple to look it up in a cache and, if it misses, to accept it into the join."""
     return work.looked_up * costs.hit_s + work.joined * costs.entry_s + work.packets * costs.packet_s
 
 
@@ -140,4 +151,4 @@ DEFAULT_MACHINE = Machine(
         "resident": OperatorCosts(tuple_s=65e-9, value_s=6e-9, step_s=350e-6),
     },
 )
-"""A server with a solid-state disk: what is assumed of a machine that was not measured."""
+"""Assumed costs of a machine without a profile: a server with a solid-state disk."""

@@ -1,6 +1,6 @@
-"""MissRatioCurve: what caches of all sizes would answer, from a sample of the stream as it came.
+"""MissRatioCurve: hit rates of caches of all sizes, from a sample of the stream in its order.
 
-HashedSample: all tuples of some keys, of a sample of a stream that is too long to look at them all.
+A long sample is reduced to all tuples of some keys (`HashedSample`).
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ from semistream.costs.kernels import (
 from semistream.errors import InvalidArgument, require_numbers
 from semistream.kernels.array_types import Int32s, Int64s
 
-_SLACK = 2  # times as many as wanted that are taken: how many tuples a key has is not known before
+_SLACK = 2  # accepted excess over the wanted tuples: the tuples of a key are not known in advance
 
 
 class HashedSample(NamedTuple):
-    """Codes of the tuples whose keys were chosen, in their order, each key with P = ``rate`` by a hash of it.
+    """Codes of all tuples of the chosen keys, in their order; a hash chooses each key with probability ``rate``.
 
-    In a cache of n rows that all tuples go to, so many keys are held for each chosen one as there are for each row of a
-    cache of n * rate that only those go to: what the small cache does, the large one does (SHARDS: C. Waldspurger,
-    N. Park, A. Garthwaite & I. Ahmad, FAST 2015; for any policy, C. Waldspurger, T. Saemundsson, I. Ahmad & N. Park,
-    USENIX ATC 2017). Whether a very hot key is among them is chance: ``expected`` is how many tuples there would be
-    without it. What there are more or fewer asks for very hot keys, and a cache has these.
+    A cache of n * rate rows over these tuples has the hit rate of a cache of n rows over all tuples (SHARDS:
+    C. Waldspurger, N. Park, A. Garthwaite & I. Ahmad, FAST 2015; for any policy, C. Waldspurger, T. Saemundsson,
+    I. Ahmad & N. Park, USENIX ATC 2017). Chance decides if a very hot key is chosen. The difference between the actual
+    number of tuples and the ``expected`` one comes from such keys, and these are always in the cache.
     """
 
     codes: Int64s
     rate: float
-    warming: int  # of these codes come first, and nothing is counted of them
-    expected: float  # of the codes after them
+    warming: int  # leading codes that only warm up the cache
+    expected: float  # expected number of codes after them
 
     @classmethod
     def of(cls, codes: Int64s, *, warming: int, most_tuples: int) -> Self:
-        """At most about ``most_tuples`` of them, of which the first ``warming`` only warm a cache up."""
+        """Choose about ``most_tuples`` of ``codes``, at most twice as many; the first ``warming`` only warm up a cache."""
         rate = min(most_tuples / codes.size, 1.0)
         if rate == 1:
             return cls(codes, rate, warming, codes.size - warming)
@@ -59,26 +58,28 @@ def _below(rate: float) -> np.uint64:
 Floats = npt.NDArray[np.float64]
 
 _MOST_TUPLES = 1 << 20
-_SIZES = 24  # that a policy is simulated at if one pass over the sample does not tell them all
-_LEAST_KEYS = 4  # of a cache that is simulated
-_PIECE_ROWS = 1 << 12  # that a front stage looks up at once, if it is large; counts are not halved more often
+_SIZES = 24  # cache sizes to simulate, for a policy without stack distances
+_LEAST_KEYS = 4  # keys in the smallest simulated cache
+_PIECE_ROWS = 1 << 12  # tuples that a large front stage looks up at a time; it halves counts at most once in two pieces
 
 
 @dataclass(frozen=True)
 class FrontPolicy:
-    """What the cache of a front stage keeps: the keys asked for most of late, as far as it knows.
+    """Replacement policy of a front stage's cache: keep the recently most frequent keys that it knows of.
 
-    It counts hits as they come. Of the keys that it misses it learns when the join behind it reads their pages, which
-    all come by while ``pass_rows`` missed tuples come; and counts are halved when ``waiting_rows`` of these, as many as
-    wait there on average, have met their pages, or later in a large cache. So while the hot keys stay what they are, it
-    is nearly LFU, which it falls behind by what it forgets; after they change, it answers little for a pass, which
-    neither LFU nor LRU tells.
+    The cache counts hits at once. It counts a missed tuple when the join behind it reads the page of its key; all pages
+    are read while ``pass_rows`` missed tuples arrive. Counts are halved when ``waiting_rows`` missed tuples, the
+    average number that wait in the join, have met their pages, or later in a large cache. While the hot keys stay the
+    same, the policy is close to LFU and loses only through halving. After they change, it answers little for one pass,
+    which neither LFU nor LRU models.
 
-    In a sweep, where tuples go when they have met their pages, as many wait as come in half a pass, with those that
-    are on their way in: ``pass_rows`` is twice as many. In MESHJOIN, where they stay for a pass, all that come in it.
-    Hit rates are those of a stage that runs to 3 points. They are too high by a little more where a pass has fewer
-    tuples than the cache has rows; and if all hot keys change at once, not much more seldom than R is passed, it
-    depends on where in R the join is then.
+    In a sweep a tuple leaves when it has met its page: on average half a pass of tuples waits, including those about to
+    enter, so ``pass_rows`` is twice ``waiting_rows``. In MESHJOIN a tuple stays for a whole pass, and the two are
+    equal.
+
+    Hit rates are within 3 percentage points of those of a running stage. They are a little more too high if a pass has
+    fewer tuples than the cache has rows. If all hot keys change at once, nearly as often as R is passed, the hit rate
+    depends on the join's position in R at that time.
     """
 
     pass_rows: float
@@ -95,7 +96,7 @@ Policy = Literal["lru", "lfu"] | FrontPolicy
 class MissRatioCurve:
     """Hit rates by the number of cached rows, for keys with one row each.
 
-    ``hit_rates[i]`` is that of a cache of ``cached_rows[i]``; `hit_rate` is between these for others.
+    A cache of ``cached_rows[i]`` rows has the hit rate ``hit_rates[i]``; `hit_rate` interpolates between these points.
 
     >>> stream = np.array([1, 2, 1, 3, 1, 2] * 50)
     >>> MissRatioCurve.of_sample(stream, policy="lru").hit_rate([0, 1, 2, 3]).round(2).tolist()
@@ -109,21 +110,21 @@ class MissRatioCurve:
 
     @classmethod
     def of_sample(cls, codes: Int64s, *, policy: Policy, warm_up: float = 0.5, most_tuples: int = _MOST_TUPLES) -> Self:
-        """From the key codes of a stretch of the stream, in their order, with caches that are empty at first.
+        """Compute the curve from the key codes of a stretch of the stream, in their order, with caches empty at first.
 
-        A key that comes for the first time is missed whatever the size, though a cache that had been there for long
-        might have it. So the first part of the sample, ``warm_up``, only fills the caches, and the rest is counted: a
-        sample should have some ten tuples for each row of the largest cache of interest, and with a `FrontPolicy` some
+        The first occurrence of a key misses in any cache, though a cache that has run for long might hold the key. The
+        first share ``warm_up`` of the sample therefore only fills the caches, and hits are counted after it. A sample
+        should have about ten tuples per row of the largest cache of interest and, with a `FrontPolicy`, cover several
         passes of the join.
 
-        "lru" keeps the keys asked for last, "lfu" those asked for most often since the sample began, of equals those
-        asked for last; both are exact for all sizes at once, by stack distances (Mattson et al. 1970). A `FrontPolicy`
-        is simulated at some sizes. Of samples of more than ``most_tuples``, those of some keys are looked at
-        (`HashedSample`), which tells little of caches that would have fewer than some 64 of these.
+        "lru" keeps the most recent keys; "lfu" keeps the most frequent keys since the start of the sample and, on ties,
+        the most recent. Both are exact for all sizes at once, by stack distances (Mattson et al. 1970). A `FrontPolicy`
+        is simulated at 24 sizes. A sample of more than ``most_tuples`` is reduced to the tuples of some keys
+        (`HashedSample`); the curve is then unreliable for caches that hold fewer than about 64 of these keys.
         """
         if codes.size == 0 or not 0 <= warm_up < 1:
             raise InvalidArgument(
-                f"there are {codes.size} codes, and warm_up is {warm_up}; give 1 or more, and a share below 1."
+                f"there are {codes.size} codes, and warm_up is {warm_up}; give at least 1 code, and a share from 0 to below 1."
             )
         sample = HashedSample.of(codes, warming=int(warm_up * codes.size), most_tuples=most_tuples)
         keys, key = np.unique(sample.codes, return_inverse=True)
@@ -138,12 +139,12 @@ class MissRatioCurve:
         return cls(rows / sample.rate, (hits / sample.expected).clip(0, 1))
 
     def hit_rate(self, cached_rows: npt.ArrayLike) -> Floats:
-        """The share of the stream that caches of so many rows answer."""
+        """Return the hit rate of a cache for each number of rows."""
         return np.asarray(np.interp(np.asarray(cached_rows, np.float64), self.cached_rows, self.hit_rates))
 
 
 def _stacked(key: Int32s, num_keys: int, sample: HashedSample, policy: Literal["lru", "lfu"]) -> tuple[Floats, Floats]:
-    """Hits of caches of 0, 1, 2, ... keys."""
+    """Return the hits of caches of 0, 1, 2, ... keys."""
     previous, occurrence = np.empty(key.size, np.int64), np.empty(key.size, np.int32)
     link_references(key, num_keys, previous, occurrence)
     place = np.arange(key.size)
@@ -152,12 +153,12 @@ def _stacked(key: Int32s, num_keys: int, sample: HashedSample, policy: Literal["
     distance = np.empty(key.size, np.int64)
     stack_distances(previous, place, distance)
     answered = np.bincount(distance[sample.warming :], minlength=num_keys + 1).astype(np.float64)
-    answered[0] = 0  # those that came for the first time
+    answered[0] = 0  # first occurrences: misses in any cache
     return np.arange(answered.size, dtype=np.float64), np.cumsum(answered)
 
 
 def _simulated(key: Int32s, num_keys: int, sample: HashedSample, policy: FrontPolicy) -> tuple[Floats, Floats]:
-    """Hits of caches of some sizes up to that of all keys."""
+    """Simulate caches of some sizes, up to one that holds all keys, and return their hits."""
     pass_rows, waiting_rows = (max(round(rows * sample.rate), 1) for rows in (policy.pass_rows, policy.waiting_rows))
     page = np.arange(num_keys) * pass_rows // num_keys  # R is in the order of its codes
     sizes = np.unique(np.geomspace(min(_LEAST_KEYS, num_keys), num_keys, _SIZES).astype(np.int64))

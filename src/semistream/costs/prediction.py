@@ -1,4 +1,4 @@
-"""Prediction: what a model and a machine say of an operator in a memory."""
+"""Prediction: the expected performance of an operator in a given memory, from its model and the machine."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from semistream.costs.machine import Machine
 from semistream.costs.work import OperatorModel, Work
 from semistream.costs.workload import Workload
 
-_WAITING = 2.0  # 1 if one always waited for the other, without end if neither ever did
+_WAITING = 2.0  # exponent: 1 if disk and processor always waited for each other, infinite if they never did
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """An ``operator`` with ``memory_bytes`` and ``options`` of its own is expected to take ``rate`` tuples per second.
+    """Expected performance of an ``operator`` with ``memory_bytes`` and its ``options``: ``rate`` tuples per second.
 
-    A tuple takes ``disk_s`` of the disk and ``processor_s`` of the processor; if R is read ahead, the longer of the two
-    is about what it takes (`_together_s`), but for what is done while nothing is read; else both. Half of the tuples
-    have their results after ``median_latency_s`` and all after ``worst_latency_s``, if they come at the rate of the
-    workload, and are pushed as they come. If they come faster than they are taken, more and more of them wait, and
-    there is no bound.
+    A tuple costs ``disk_s`` seconds of the disk and ``processor_s`` of the processor. With read-ahead the two overlap
+    (`_together_s`), except for the processor time during which nothing is read; without, they add up.
+
+    Half of the tuples have their results after ``median_latency_s`` and all after ``worst_latency_s``, if they arrive
+    at the rate of the workload and are pushed on arrival. Both are infinite if tuples arrive faster than ``rate``,
+    because the backlog grows without bound.
     """
 
     operator: str
@@ -38,7 +39,7 @@ class Prediction:
 
     @property
     def bound_by(self) -> str:
-        """What a tuple waits for: ``"disk"`` or ``"processor"``."""
+        """The resource that bounds the rate: ``"disk"`` or ``"processor"``."""
         return "disk" if self.disk_s > self.processor_s else "processor"
 
 
@@ -51,7 +52,7 @@ def predict(
     memory_bytes: int,
     options: Mapping[str, float] | None = None,
 ) -> Prediction:
-    """What an operator whose arrangement is ``model`` is expected to do on a machine."""
+    """Predict the performance of an operator on a machine, from its ``model`` in ``memory_bytes``."""
     work = model.work(workload, machine.disk)
     disk_s = machine.disk_s(work, workload)
     processor_s = machine.processor_s(operator, work, workload)
@@ -76,12 +77,12 @@ def predict(
 
 
 def _together_s(disk_s: float, processor_s: float) -> float:
-    """What both take that work at the same time, and now and then wait for each other.
+    """Return the time of a disk and a processor that work in parallel and at times wait for each other.
 
-    That is the longer of the two, and two fifths more if they are alike: few runs are read ahead, so that a slow one is
-    not made up for by fast ones, and both use the memory's bus. The exponent was measured, on runs of the sweep at 1 to
-    25 % of R's bytes as memory while others left the machine alone. A virtual machine whose disk is served by the same
-    processor may do one after the other at times.
+    This is the longer of the two times, and up to two fifths more if they are equal: few runs are read ahead, so fast
+    runs do not make up for a slow one, and both compete for the memory bus. The exponent was measured on runs of the
+    sweep with 1 to 25 % of R's bytes as memory, on an otherwise idle machine. A virtual machine whose disk is served by
+    the same processor may at times do one after the other.
     """
     less, more = sorted((disk_s, processor_s))
     return more * float((1 + (less / more) ** _WAITING) ** (1 / _WAITING)) if more > 0 else 0.0

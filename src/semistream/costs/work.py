@@ -1,4 +1,4 @@
-"""Work: what an operator is expected to do for a stream tuple, in the counts that operators keep of themselves."""
+"""Work: the expected work of an operator per stream tuple, in the same counts that operators keep in their stats."""
 
 from __future__ import annotations
 
@@ -11,19 +11,31 @@ from semistream.relation.read.disk_costs import DiskCosts
 
 @dataclass(frozen=True)
 class Work:
-    """Counts for each stream tuple, on average in the long run.
+    """Counts per stream tuple, as long-run averages.
 
-    ``seeks`` and ``pages`` are read, ``steps`` iterations done and ``probes`` rows of R met; ``packets`` is how often
-    tuples are taken in, and ``batches`` how many of results are given out. ``level_probes`` is how often a level of
-    tuples that wait together meets what an iteration has read, and ``fresh`` how many rows of R come into results for
-    the first time in a pass. ``hits`` is the share of the tuples that a cache answers; ``looked_up`` is the share that
-    is looked up in a tuple cache first, and ``joined`` the share that is left for the join behind it. ``waits`` says
-    how many tuples come until half of those before them have their results, ``longest_wait`` until all have. Of those
-    joined, ``gathered`` are taken in while nothing is read, and ``clumped`` are joined so: many ask for the same row,
-    and all that can be read ahead is there long before they are done. Unless it ``reads_ahead``, the disk works only
-    while the operator waits for it, which it does in ``waited`` of its iterations. If it ``reads_at_once``, lanes read
-    its runs (`ReadLanes`). If pages are ``mapped``, the system's page cache holds as many of them as it has room for,
-    beside the operator's own memory.
+    ===================  ============================================================================================
+    ``seeks``            seeks of the disk
+    ``pages``            pages of R read
+    ``steps``            iterations of the operator's loop
+    ``probes``           rows of R matched against waiting tuples
+    ``waits``            tuples that arrive until half of the earlier ones have their results
+    ``longest_wait``     tuples that arrive until all of the earlier ones have their results
+    ``hits``             share of the tuples answered by a cache
+    ``looked_up``        share of the tuples looked up in a tuple cache first
+    ``joined``           share of the tuples left for the join behind that cache
+    ``packets``          packets in which the operator accepts tuples
+    ``batches``          batches of results
+    ``gathered``         share of the tuples accepted while nothing is read
+    ``waited``           iterations that wait for the disk
+    ``level_probes``     matches of a level (tuples that wait together) against the pages of an iteration
+    ``fresh``            rows of R used in a result for the first time in a pass
+    ``clumped``          share of the tuples joined while nothing is read: many ask for the same row, and everything
+                         that fits in the read-ahead buffers arrives long before they are joined
+    ===================  ============================================================================================
+
+    Unless the operator ``reads_ahead``, the disk works only while the operator waits for it. If it ``reads_at_once``,
+    lanes read its runs (`ReadLanes`). If its pages are ``mapped``, the system's page cache holds as many of them as it
+    has room for, in addition to the operator's own memory.
     """
 
     seeks: float
@@ -47,12 +59,12 @@ class Work:
     mapped: bool = False
 
     def behind_cache(self, hits: float) -> Work:
-        """The same work for those tuples alone that a tuple cache does not answer, of which it answers ``hits``.
+        """Return this work behind a tuple cache that answers the share ``hits`` of the stream.
 
-        A tuple that is answered does not wait; so half of all have their results at once if half are answered.
+        A tuple answered by the cache does not wait: from a hit rate of one half on, the median wait is 0.
         """
         missed = 1 - hits
-        late = max(0.5 - hits, 0.0) / missed if missed > 0 else 0.0  # of those missed, that come before the median
+        late = max(0.5 - hits, 0.0) / missed if missed > 0 else 0.0  # share of the misses below the median wait
         return Work(
             seeks=self.seeks * missed,
             pages=self.pages * missed,
@@ -77,7 +89,7 @@ class Work:
 
 
 class OperatorModel(Protocol):
-    """What an operator makes of the memory that it has."""
+    """Cost model of an operator in a given memory."""
 
     def work(self, workload: Workload, costs: DiskCosts) -> Work:
-        """What it does for each tuple of the stream, with plans for a disk of such costs."""
+        """Return the work per stream tuple, with read plans for a disk of these costs."""

@@ -1,4 +1,4 @@
-"""Workload: a stream and the relation that it is joined with, as the cost models see them."""
+"""Workload: a stream and its relation R as the cost models see them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from semistream.errors import InvalidArgument, require_numbers
 
 @dataclass(frozen=True)
 class Workload:
-    """What is joined, whatever joins it.
+    """The input of a join, independent of the operator that runs it.
 
     ==========================  ======================================================  ======================
-    here                        what it is                                              in the papers
+    name                        meaning                                                 in the papers
     ==========================  ======================================================  ======================
-    ``frequencies``             how often the stream asks for the keys of R             FRONT p_N, HYBRID's k
+    ``frequencies``             frequencies of R's keys in the stream                   FRONT p_N, HYBRID's k
     ``relation_rows``           rows of R                                               R_t
-    ``num_pages``               its pages                                               N_R
+    ``num_pages``               pages of R                                              N_R
     ``page_bytes``              bytes of a page                                         v_P
-    ``results_per_tuple``       rows of R that a tuple is joined with                   sigma of MESH (2), f_R
+    ``results_per_tuple``       rows of R joined with a stream tuple                    sigma of MESH (2), f_R
     ``values_per_result``       columns of R in a result                                (none)
-    ``rate``                    tuples that come in a second; None: as fast as they     lambda
-                                are taken
-    ``batch_rows``              tuples after which none may wait, as at the end of a    (none)
-                                micro-batch; without end if they never are drained
-    ``spread``                  tuples of the stream for each that is left to join, if  (none)
-                                a cache answers the others
+    ``rate``                    arrivals in tuples per second; None: as fast as the     lambda
+                                operator accepts them
+    ``batch_rows``              tuples of a micro-batch, at whose end no tuple may      (none)
+                                wait; infinite if the stream is never drained
+    ``spread``                  stream tuples for each tuple left to join, if a cache   (none)
+                                answers the others
     ==========================  ======================================================  ======================
     """
 
@@ -51,16 +51,16 @@ class Workload:
 
     @property
     def values_per_tuple(self) -> float:
-        """Values of R that come out for a tuple."""
+        """Values of R in the results of one tuple."""
         return self.results_per_tuple * self.values_per_result
 
     @property
     def rows_per_page(self) -> float:
-        """Rows of a page, on average."""
+        """Average rows in a page."""
         return self.relation_rows / self.num_pages
 
     def behind_cache(self, cached_rows: float) -> Workload:
-        """What is left of it if so many of the hottest rows of R are answered by a cache."""
+        """Return the workload left if a cache answers the ``cached_rows`` hottest rows of R."""
         missed = 1 - self.frequencies.share(cached_rows)
         return replace(
             self,

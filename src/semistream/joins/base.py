@@ -365,7 +365,7 @@ class SemiStreamJoin(Arrangement):
         if self._failure is not None:
             raise JoinFailed(
                 f"{self._busy}() failed ({type(self._failure).__name__}: {self._failure}) and lost the waiting tuples, "
-                f"so {call}() cannot start. Create a new operator, and push all tuples again that were not answered."
+                f"so {call}() cannot start. Create a new operator, and push all unanswered tuples again."
             ) from self._failure
         if self._busy is not None:
             raise JoinInProgress(

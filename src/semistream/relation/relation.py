@@ -36,19 +36,36 @@ SCAN_RUN_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Relation:
-    """One version of a relation on disk. Opening it reads the page table; rows are read on demand.
+    """One version of the relation R on disk, in pages clustered by key. Create it with `build` or `open`.
 
-    The first read of a page through this object verifies its checksum; the page table remembers the verified pages.
+    Opening reads the page table; rows are read on demand. The first read of a page through this object verifies its
+    checksum; the page table remembers the verified pages. A version never changes: `update` publishes a new one.
 
-    ``groups`` are the column groups to read: all of them, unless `reading` narrowed the relation. ``first_page`` is the
-    number of its first page in the whole version, which is above 0 only for a `part`.
+    Parameters
+    ----------
+    path : pathlib.Path
+        Folder of the relation.
+    manifest : Manifest
+        Columns, key, files and checksums of the version.
+    table : PageTable
+        Position, size and code range of each page.
+    groups : tuple of int
+        Column groups to read: all of them, unless `reading` narrowed the relation.
+    first_page : int
+        Number of the first page in the whole version; above 0 only for a `part`.
 
+    Examples
+    --------
     >>> import tempfile
     >>> products = pa.table({"id": [3, 1, 2], "name": ["cola", "tea", "water"]})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     relation = Relation.build(products, f"{folder}/products", key="id")
     ...     relation.num_rows, relation.lookup([2]).to_pylist()
     (3, [{'id': 2, 'name': 'water'}])
+
+    References
+    ----------
+    SSIJ III (pages of R as leaves of the index) and IV-E (updates); docs/architecture.md.
     """
 
     path: Path
@@ -77,17 +94,32 @@ class Relation:
     ) -> Relation:
         """Build a relation at ``path`` from ``data`` of any size, within ``memory``.
 
-        ``data`` is anything with ``__arrow_c_stream__`` (pyarrow, polars, pandas, DuckDB), an iterable of record
-        batches, or a path to Parquet, Arrow IPC or CSV. ``key`` names the join columns. Keys may repeat. Rows with a
-        null key are stored apart, because no equality join on the key matches them. Pages hold at most ``page_bytes``
-        (default: 64 KiB, or 40 KiB per column group if that is more), filled to ``fill_factor`` to leave room for
-        updates. ``progress(phase, rows)`` is called as rows are read and written. The build is atomic: it publishes the
-        whole relation or leaves nothing behind.
+        The build is atomic: it publishes the whole relation or leaves nothing behind. Rows with a null key are stored
+        apart, because no equality join on the key matches them. Wide rows are stored in column groups, so that a join
+        with ``columns`` reads only the groups that hold them and the key.
 
-        Wide rows are stored in column groups, so that a join with ``columns`` reads only the groups that hold them and
-        the key. ``column_groups`` lists the columns to store together. A group that names a key column is stored with
-        the key, so every join reads it; one group of all columns keeps rows whole. Columns in no list are stored with
-        the key if rows are narrow (up to 256 bytes), and otherwise in groups of a few neighbours.
+        Parameters
+        ----------
+        data : object with ``__arrow_c_stream__``, iterable of pyarrow.RecordBatch, str or Path
+            The rows: pyarrow, polars, pandas, DuckDB, or a path to Parquet, Arrow IPC or CSV.
+        path : str or Path
+            Folder to create.
+        key : str or sequence of str
+            The join columns. Keys may repeat.
+        page_bytes : int, optional
+            Most bytes of a page. Default: 64 KiB, or 40 KiB per column group if that is more.
+        memory : int or str
+            Memory of the build: bytes, or text such as "512MB" (default).
+        fill_factor : float
+            Share of a page to fill, from 0.1 to 1; below 1 leaves room for updates. Default: 1.
+        overwrite : bool
+            True to replace an existing relation.
+        column_groups : sequence of sequences of str, optional
+            Columns to store together. A group with a key column is stored with the key, so every join reads it. One
+            group of all columns keeps rows whole. Columns in no list are stored with the key if rows are narrow (up to
+            256 bytes), and otherwise in groups of a few neighbours.
+        progress : callable, optional
+            Called as ``progress(phase, rows)`` while rows are read and written.
         """
         build_relation(
             data,

@@ -133,8 +133,7 @@ def _in_order(batches: Iterator[pa.RecordBatch], by: str) -> Iterator[pa.RecordB
         if codes.size:
             if (codes[1:] < codes[:-1]).any() or (last is not None and codes[0] < last):
                 raise RelationError(
-                    "Spark did not sort the rows by their key codes. "
-                    "This is a bug in semistream; please report it."
+                    "Spark did not sort the rows by their key codes. This is a bug in semistream; please report it."
                 )
             last = codes[-1]
         yield batch

@@ -260,7 +260,7 @@ def test_a_stream_row_too_wide_to_be_checked_is_refused_with_what_would_do(rates
     [
         ({}, InvalidArgument, "neither on nor where"),
         ({"where": []}, InvalidArgument, "neither on nor where"),
-        ({"where": 5}, InvalidArgument, r"a int \(5\); give a string, a pyarrow"),
+        ({"where": 5}, InvalidArgument, r"of type int \(5\); give a string, a pyarrow"),
         ({"where": [5]}, InvalidArgument, "where is or contains an object of type int"),
         ({"where": "s.att < r.since"}, ColumnNotFound, "Did you mean 'at'"),
         ({"where": "s.at < r.sinze"}, ColumnNotFound, "Did you mean 'since'"),

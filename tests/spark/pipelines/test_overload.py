@@ -181,7 +181,7 @@ def test_a_goal_below_the_time_of_a_batch_is_told_and_rows_still_go_on(spark, wa
     spec = overloaded(warehouse, overload={"latency": "300ms"})
     (report,) = run(spark, spec)
     remark = report.remarks[-1]
-    assert "the goal of 0.3 s cannot be kept: a batch takes" in remark
+    assert "the goal of 0.3 s cannot be met: a batch takes" in remark
     assert "Raise overload.latency to at least" in remark
     assert report.overload.latencies.p50_s > report.overload.goal_s == 0.3
     assert report.outcomes["joined"] + report.outcomes["unmatched"] > 0

@@ -63,7 +63,7 @@ def test_a_backlog_that_is_shed_by_what_is_only_thought_is_remarked_on(spark, wa
     (report,) = run(spark, spec)
     assert 350 < 1000 - report.outcomes["shed"] < 420
     (remark,) = report.remarks
-    assert f"{report.outcomes['shed']} of 1,000 rows were shed before it was measured" in remark
+    assert f"{report.outcomes['shed']} of 1,000 rows were shed before the cost of a row was measured" in remark
     assert "20 rows/s" in remark
     assert "semistream reconcile" in remark
     reconcile(spark, spec)
@@ -161,5 +161,5 @@ def test_rows_that_spark_would_have_to_send_to_the_owner_of_their_key_cannot_be_
         {"compute": {"half": "product div 2"}},
         {"join": {"relation": str(warehouse.folder / "products"), "on": {"half": "id"}}},
     ]
-    with pytest.raises(InvalidArgument, match=r"route: range where Spark has to send rows.*a replay would shed others"):
+    with pytest.raises(InvalidArgument, match=r"route: range if Spark must send rows.*a replay would shed others"):
         run(spark, overloaded(warehouse, *steps, route="range"))

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from semistream.budget import format_bytes
-from semistream.cli.output import facts, render
+from semistream.cli.output import Report, facts
 
 if TYPE_CHECKING:
     from semistream.spark.demo import Batch
@@ -54,7 +54,7 @@ class QueryReport:
 
 
 @dataclass(frozen=True)
-class DemoReport:
+class DemoReport(Report):
     """Result of the demo.
 
     ``waited`` orders named unknown products; ``joined_late`` of them were joined once these products arrived.
@@ -80,47 +80,45 @@ class DemoReport:
     seconds: float
     files: dict[str, str]
 
-
-@render.register
-def _(report: DemoReport) -> RenderableType:
-    ours, theirs = report.semistream, report.spark
-    table = Table(title="Orders into a star schema", title_justify="left", title_style="bold")
-    table.add_column("")
-    table.add_column("semistream", justify="right")
-    table.add_column("Spark's own joins", justify="right")
-    first = " (the first)" if theirs.batches < ours.batches else ""
-    nowhere = "dropped"
-    share = report.budget_bytes / report.relation_bytes
-    for name, ours_says, theirs_says in (
-        ("micro-batches", f"{ours.batches}", f"{theirs.batches}{first}"),
-        ("orders", f"{ours.orders:,}", f"{theirs.orders:,}"),
-        ("  joined", f"{ours.outcomes['joined']:,}", f"{theirs.outcomes['joined']:,}"),
-        ("  unmatched (unknown store)", f"{ours.outcomes['unmatched']:,}", nowhere),
-        ("  quarantined (no quantity)", f"{ours.outcomes['invalid']:,}", nowhere),
-        ("  waiting for their product", f"{ours.outcomes['waiting']:,}", nowhere),
-        ("customers with a surrogate key", f"{report.customers:,}", "none"),
-        ("written to", "Delta, exactly once", "Parquet"),
-        ("equal to DuckDB, row by row", _yes(ours.equals_duckdb), _yes(theirs.equals_duckdb)),
-        ("time", f"{ours.seconds:.1f} s", f"{theirs.seconds:.1f} s"),
-        ("orders/s", f"{ours.rows_per_s:,}", f"{theirs.rows_per_s:,}"),
-        (f"orders/s, {_warm(theirs.batches)}", *(f"{rate:,}" for rate in report.warm_rows_per_s.values())),
-        ("relation bytes read", format_bytes(report.bytes_read), "all, in every batch"),
-        ("join memory, all workers", f"{format_bytes(report.budget_bytes)} ({share:.0%} of relations)", "no limit"),
-        ("  peak in one worker", format_bytes(report.peak_worker_bytes), "-"),
-    ):
-        table.add_row(name, ours_says, theirs_says)
-    return Group(
-        table,
-        f"{report.waited:,} orders named products not known yet, and waited. An update of the products arrived, "
-        f"and {report.joined_late:,} of them were joined.",
-        f"Relations: {report.products:,} products, customers and stores, {format_bytes(report.relation_bytes)}, built "
-        f"in {report.build_seconds:.1f} s. Spark: local[{report.cores}], with as many shuffle partitions.",
-        f"Spark's own joins read the tables from Parquet files, with default settings: {report.spark_strategy}.",
-        f"On {_warm(theirs.batches)}, semistream is {report.speedup:.1f} times as fast, including surrogate keys. "
-        f"The whole demo took {report.seconds:.0f} s.",
-        "",
-        facts(*report.files.items()),
-    )
+    def text(self) -> RenderableType:
+        ours, theirs = self.semistream, self.spark
+        table = Table(title="Orders into a star schema", title_justify="left", title_style="bold")
+        table.add_column("")
+        table.add_column("semistream", justify="right")
+        table.add_column("Spark's own joins", justify="right")
+        first = " (the first)" if theirs.batches < ours.batches else ""
+        nowhere = "dropped"
+        share = self.budget_bytes / self.relation_bytes
+        for name, ours_says, theirs_says in (
+            ("micro-batches", f"{ours.batches}", f"{theirs.batches}{first}"),
+            ("orders", f"{ours.orders:,}", f"{theirs.orders:,}"),
+            ("  joined", f"{ours.outcomes['joined']:,}", f"{theirs.outcomes['joined']:,}"),
+            ("  unmatched (unknown store)", f"{ours.outcomes['unmatched']:,}", nowhere),
+            ("  quarantined (no quantity)", f"{ours.outcomes['invalid']:,}", nowhere),
+            ("  waiting for their product", f"{ours.outcomes['waiting']:,}", nowhere),
+            ("customers with a surrogate key", f"{self.customers:,}", "none"),
+            ("written to", "Delta, exactly once", "Parquet"),
+            ("equal to DuckDB, row by row", _yes(ours.equals_duckdb), _yes(theirs.equals_duckdb)),
+            ("time", f"{ours.seconds:.1f} s", f"{theirs.seconds:.1f} s"),
+            ("orders/s", f"{ours.rows_per_s:,}", f"{theirs.rows_per_s:,}"),
+            (f"orders/s, {_warm(theirs.batches)}", *(f"{rate:,}" for rate in self.warm_rows_per_s.values())),
+            ("relation bytes read", format_bytes(self.bytes_read), "all, in every batch"),
+            ("join memory, all workers", f"{format_bytes(self.budget_bytes)} ({share:.0%} of relations)", "no limit"),
+            ("  peak in one worker", format_bytes(self.peak_worker_bytes), "-"),
+        ):
+            table.add_row(name, ours_says, theirs_says)
+        return Group(
+            table,
+            f"{self.waited:,} orders named products not known yet, and waited. An update of the products arrived, "
+            f"and {self.joined_late:,} of them were joined.",
+            f"Relations: {self.products:,} products, customers and stores, {format_bytes(self.relation_bytes)}, built "
+            f"in {self.build_seconds:.1f} s. Spark: local[{self.cores}], with as many shuffle partitions.",
+            f"Spark's own joins read the tables from Parquet files, with default settings: {self.spark_strategy}.",
+            f"On {_warm(theirs.batches)}, semistream is {self.speedup:.1f} times as fast, including surrogate keys. "
+            f"The whole demo took {self.seconds:.0f} s.",
+            "",
+            facts(*self.files.items()),
+        )
 
 
 def _warm(batches: int) -> str:

@@ -11,34 +11,58 @@ from rich.table import Table
 from rich.text import Text
 
 from semistream.budget import format_bytes
-from semistream.cli.output import facts, plain, render, size
+from semistream.cli.output import Report, facts, size
 from semistream.spark.planning.explain import PipelineExplanation, StepExplanation
 from semistream.tuning.wording import described, rate_text
 
 
 @dataclass(frozen=True)
-class ExplainedPipeline:
+class ExplainedPipeline(Report):
     """Explanation of a pipeline, and its file."""
 
     file: str
     explanation: PipelineExplanation
 
+    def plain(self) -> dict[str, Any]:
+        found = self.explanation
+        return {
+            "pipeline": found.pipeline,
+            "file": self.file,
+            "slots": found.slots,
+            "batch_rows": found.batch_rows,
+            "memory_bytes": found.memory_bytes,
+            "total_memory_bytes": found.total_memory_bytes,
+            "route": found.route,
+            "rows_per_s": _number(found.rate),
+            "rows_per_s_with_route_range": _number(found.routed_rate),
+            "steps": [_plain_step(step) for step in found.steps],
+        }
 
-@plain.register
-def _(report: ExplainedPipeline) -> dict[str, Any]:
-    found = report.explanation
-    return {
-        "pipeline": found.pipeline,
-        "file": report.file,
-        "slots": found.slots,
-        "batch_rows": found.batch_rows,
-        "memory_bytes": found.memory_bytes,
-        "total_memory_bytes": found.total_memory_bytes,
-        "route": found.route,
-        "rows_per_s": _number(found.rate),
-        "rows_per_s_with_route_range": _number(found.routed_rate),
-        "steps": [_plain_step(step) for step in found.steps],
-    }
+    def text(self) -> RenderableType:
+        found = self.explanation
+        shown: list[RenderableType] = [
+            facts(
+                ("workers", f"{found.slots} task slots, micro-batches of {found.batch_rows:,} rows"),
+                (
+                    "memory",
+                    f"{size(found.memory_bytes)} in each worker, {format_bytes(found.total_memory_bytes)} in all",
+                ),
+                (
+                    "rate",
+                    _rate(found.rate, "no relation has rows yet", " through all joins, excluding Spark's own work"),
+                ),
+                *_routing(found),
+                *_machine(found),
+                title=found.pipeline,
+            ),
+            "",
+            _steps(found),
+        ]
+        for step in found.steps:
+            if step.explanation is not None and step.explanation.worker.changes:
+                title = f"what would change the choice for {step.step}, in each worker"
+                shown += ["", Text(title, style="bold"), *step.explanation.worker.changes]
+        return Group(*shown)
 
 
 def _plain_step(step: StepExplanation) -> dict[str, Any]:
@@ -51,34 +75,6 @@ def _plain_step(step: StepExplanation) -> dict[str, Any]:
         "rows_per_s_with_route_range": None if found is None else _number(found.routed_rate),
         "worker": None if found is None else found.worker.as_dict(),
     }
-
-
-@render.register
-def _(report: ExplainedPipeline) -> RenderableType:
-    found = report.explanation
-    shown: list[RenderableType] = [
-        facts(
-            ("workers", f"{found.slots} task slots, micro-batches of {found.batch_rows:,} rows"),
-            (
-                "memory",
-                f"{size(found.memory_bytes)} in each worker, {format_bytes(found.total_memory_bytes)} in all",
-            ),
-            (
-                "rate",
-                _rate(found.rate, "no relation has rows yet", " through all joins, excluding Spark's own work"),
-            ),
-            *_routing(found),
-            *_machine(found),
-            title=found.pipeline,
-        ),
-        "",
-        _steps(found),
-    ]
-    for step in found.steps:
-        if step.explanation is not None and step.explanation.worker.changes:
-            title = f"what would change the choice for {step.step}, in each worker"
-            shown += ["", Text(title, style="bold"), *step.explanation.worker.changes]
-    return Group(*shown)
 
 
 def _routing(found: PipelineExplanation) -> list[tuple[str, object]]:

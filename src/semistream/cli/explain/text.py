@@ -11,51 +11,47 @@ from rich.table import Table
 from rich.text import Text
 
 from semistream.budget import format_bytes
-from semistream.cli.output import bar, facts, plain, render, size, table
+from semistream.cli.output import Report, bar, facts, size, table
 from semistream.costs.prediction import Prediction
 from semistream.tuning.explanation import Explanation
 from semistream.tuning.wording import described, latency_text, pace_text, rate_text, seconds_text
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explained(Report):
     """Explanation of a join with a relation, and the file of its plot, if any."""
 
     relation: str
     explanation: Explanation
     plot: str | None
 
+    def plain(self) -> dict[str, Any]:
+        return self.explanation.as_dict()
 
-@plain.register
-def _(report: Explained) -> dict[str, Any]:
-    return report.explanation.as_dict()
-
-
-@render.register
-def _(report: Explained) -> RenderableType:
-    explanation, choice = report.explanation, report.explanation.choice
-    target = [("target", explanation.target)] if explanation.target else []
-    shown: list[RenderableType] = [
-        facts(
-            ("operator", f"{described(choice)}: {explanation.reason}"),
-            ("memory", size(explanation.memory_bytes)),
-            ("rate", pace_text(choice)),
-            *target,
-            ("latency", latency_text(choice)),
-            ("hit rate", f"{choice.hit_rate:.1%}"),
-            ("machine", explanation.machine_text.replace("--on R", f"--on {report.relation}")),
-            title=report.relation,
-        ),
-        "",
-        _parts(explanation),
-        "",
-        _operators(explanation),
-    ]
-    if explanation.changes:
-        shown += ["", Text("what would change the choice", style="bold"), *explanation.changes]
-    if report.plot:
-        shown += ["", facts(("plot", report.plot))]
-    return Group(*shown)
+    def text(self) -> RenderableType:
+        explanation, choice = self.explanation, self.explanation.choice
+        target = [("target", explanation.target)] if explanation.target else []
+        shown: list[RenderableType] = [
+            facts(
+                ("operator", f"{described(choice)}: {explanation.reason}"),
+                ("memory", size(explanation.memory_bytes)),
+                ("rate", pace_text(choice)),
+                *target,
+                ("latency", latency_text(choice)),
+                ("hit rate", f"{choice.hit_rate:.1%}"),
+                ("machine", explanation.machine_text.replace("--on R", f"--on {self.relation}")),
+                title=self.relation,
+            ),
+            "",
+            _parts(explanation),
+            "",
+            _operators(explanation),
+        ]
+        if explanation.changes:
+            shown += ["", Text("what would change the choice", style="bold"), *explanation.changes]
+        if self.plot:
+            shown += ["", facts(("plot", self.plot))]
+        return Group(*shown)
 
 
 def _parts(explanation: Explanation) -> Table:

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from semistream.budget import format_bytes
-from semistream.cli.output import facts, render
+from semistream.cli.output import Report, facts
 
 if TYPE_CHECKING:
     from semistream.pipelines.batch.batch_report import BatchReport
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Validated:
+class Validated(Report):
     """A valid pipeline: its source, relations, output columns and tables."""
 
     pipeline: str
@@ -36,9 +36,33 @@ class Validated:
         parts = (found.source, found.relations, found.columns, found.tables, found.memory_bytes)
         return cls(found.name, str(file), *parts)
 
+    def text(self) -> RenderableType:
+        relations = Table(box=None, pad_edge=False, header_style="bold")
+        for header in ("step", "relation", "rows", "version", "operator", "memory"):
+            relations.add_column(header)
+        for each in self.relations:
+            relations.add_row(
+                each["step"],
+                each["relation"],
+                "created by run" if each["rows"] is None else f"{each['rows']:,}",
+                "" if each["version"] is None else str(each["version"]),
+                each["operator"],
+                format_bytes(each["memory_bytes"]),
+            )
+        columns = ", ".join(f"{name} {type_}" for name, type_ in self.columns.items())
+        head = facts(
+            ("pipeline", self.pipeline),
+            ("source", self.source),
+            ("memory", f"{format_bytes(self.memory_bytes)} in each worker"),
+            *self.tables.items(),
+            ("columns out", columns),
+            title=f"{self.file} is valid",
+        )
+        return Group(head, "", relations)
+
 
 @dataclass
-class PipelineRun:
+class PipelineRun(Report):
     """Totals of a pipeline run."""
 
     pipeline: str
@@ -59,9 +83,20 @@ class PipelineRun:
         for outcome, rows in report.outcomes.items():
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + rows
 
+    def text(self) -> RenderableType:
+        rate = self.rows_in / self.seconds if self.seconds else 0.0
+        return facts(
+            ("pipeline", self.pipeline),
+            ("batches", self.batches),
+            ("rows", f"{self.rows_in:,} in {self.seconds:,.1f} s of processing, {rate:,.0f} rows/s"),
+            *((outcome, count) for outcome, count in self.outcomes.items() if count),
+            ("waiting rows", self.waiting_rows),
+            ("Spark's log", self.log),
+        )
+
 
 @dataclass(frozen=True)
-class PipelineStatus:
+class PipelineStatus(Report):
     """Progress of a pipeline."""
 
     pipeline: str
@@ -83,9 +118,29 @@ class PipelineStatus:
         spec = read_spec(file)
         return cls(spec.name, str(spec.checkpoint), **asdict(pipeline_state(spec.checkpoint, spec.name)))
 
+    def text(self) -> RenderableType:
+        unfinished = "none" if self.unfinished is None else f"batch {self.unfinished}, {self.stage}"
+        head = facts(
+            ("pipeline", self.pipeline),
+            ("checkpoint", self.checkpoint),
+            ("last finished batch", "none" if self.last_batch is None else self.last_batch),
+            ("unfinished", unfinished),
+            ("waiting rows", self.waiting_rows),
+            *_missing(self),
+        )
+        recent = Table(box=None, pad_edge=False, header_style="bold")
+        names = ["batch", "rows_in", "joined", "unmatched", "pending", "duplicate", "invalid", "seconds", "rows_per_s"]
+        if any("overload" in line for line in self.recent):
+            names.insert(-2, "shed")
+        for name in names:
+            recent.add_column(name, justify="right")
+        for line in self.recent:
+            recent.add_row(*(f"{line.get(name, 0):,}" for name in names))
+        return Group(head, recent) if self.recent else head
+
 
 @dataclass(frozen=True)
-class PipelineVacuumed:
+class PipelineVacuumed(Report):
     """Files removed by a vacuum, none of them used by a table."""
 
     pipeline: str
@@ -96,66 +151,8 @@ class PipelineVacuumed:
         """Report the removed files."""
         return cls(file.stem, [str(path) for path in removed])
 
-
-@render.register
-def _(report: Validated) -> RenderableType:
-    relations = Table(box=None, pad_edge=False, header_style="bold")
-    for header in ("step", "relation", "rows", "version", "operator", "memory"):
-        relations.add_column(header)
-    for each in report.relations:
-        relations.add_row(
-            each["step"],
-            each["relation"],
-            "created by run" if each["rows"] is None else f"{each['rows']:,}",
-            "" if each["version"] is None else str(each["version"]),
-            each["operator"],
-            format_bytes(each["memory_bytes"]),
-        )
-    columns = ", ".join(f"{name} {type_}" for name, type_ in report.columns.items())
-    head = facts(
-        ("pipeline", report.pipeline),
-        ("source", report.source),
-        ("memory", f"{format_bytes(report.memory_bytes)} in each worker"),
-        *report.tables.items(),
-        ("columns out", columns),
-        title=f"{report.file} is valid",
-    )
-    return Group(head, "", relations)
-
-
-@render.register
-def _(report: PipelineRun) -> RenderableType:
-    rate = report.rows_in / report.seconds if report.seconds else 0.0
-    return facts(
-        ("pipeline", report.pipeline),
-        ("batches", report.batches),
-        ("rows", f"{report.rows_in:,} in {report.seconds:,.1f} s of processing, {rate:,.0f} rows/s"),
-        *((outcome, count) for outcome, count in report.outcomes.items() if count),
-        ("waiting rows", report.waiting_rows),
-        ("Spark's log", report.log),
-    )
-
-
-@render.register
-def _(report: PipelineStatus) -> RenderableType:
-    unfinished = "none" if report.unfinished is None else f"batch {report.unfinished}, {report.stage}"
-    head = facts(
-        ("pipeline", report.pipeline),
-        ("checkpoint", report.checkpoint),
-        ("last finished batch", "none" if report.last_batch is None else report.last_batch),
-        ("unfinished", unfinished),
-        ("waiting rows", report.waiting_rows),
-        *_missing(report),
-    )
-    recent = Table(box=None, pad_edge=False, header_style="bold")
-    names = ["batch", "rows_in", "joined", "unmatched", "pending", "duplicate", "invalid", "seconds", "rows_per_s"]
-    if any("overload" in line for line in report.recent):
-        names.insert(-2, "shed")
-    for name in names:
-        recent.add_column(name, justify="right")
-    for line in report.recent:
-        recent.add_row(*(f"{line.get(name, 0):,}" for name in names))
-    return Group(head, recent) if report.recent else head
+    def text(self) -> RenderableType:
+        return facts(("pipeline", self.pipeline), ("files removed", len(self.removed)))
 
 
 def _missing(report: PipelineStatus) -> list[tuple[str, object]]:
@@ -185,8 +182,3 @@ def between(low: int, high: int | None) -> str:
 
 def _ago(since: float) -> str:
     return f"{max(time.time() - since, 0):,.0f} s ago"
-
-
-@render.register
-def _(report: PipelineVacuumed) -> RenderableType:
-    return facts(("pipeline", report.pipeline), ("files removed", len(report.removed)))

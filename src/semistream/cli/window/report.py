@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from semistream.budget import format_bytes
-from semistream.cli.output import facts, render
+from semistream.cli.output import Report, facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class Windowed:
+class Windowed(Report):
     """A window join of two files in a memory, compared with the optimum and the exact result.
 
     ``exact`` is the size of the exact result, and ``exact_memory`` the number of tuples that suffices for it without
@@ -54,28 +54,26 @@ class Windowed:
     plot: str | None
     notes: list[str]
 
-
-@render.register
-def _(report: Windowed) -> RenderableType:
-    of_optimum = "" if report.optimum is None else f", {percent(report.results, report.optimum)} of the optimum"
-    missing = report.stats["missing_estimate"]
-    rows: list[tuple[str, object]] = [
-        ("results", f"{report.results:,} ({percent(report.results, report.exact)} of the exact result{of_optimum})")
-    ]
-    if report.optimum is not None:
-        rows.append(("optimum", f"{report.optimum:,} ({percent(report.optimum, report.exact)} of the exact result)"))
-    rows += [("exact size", report.exact), ("memory", _memory(report))]
-    rows += [(side, _tuples(report.stats[side])) for side in ("left", "right")]
-    if missing:
-        rows.append(("missing", f"about {missing:,.0f} results, by the join's own estimate"))
-    solved = "" if report.optimum_seconds is None else f"; the optimum took {report.optimum_seconds:.2f} s"
-    rows.append(("time", f"{report.seconds:.2f} s ({report.tuples_per_s:,} tuples/s){solved}"))
-    if report.out is not None:
-        rows.append(("written", f"{report.out} ({format_bytes(report.out_bytes or 0)})"))
-    rows += [("plot", report.plot)] if report.plot else []
-    rows += [("note", note) for note in report.notes]
-    title = f"{report.left} join {report.right}, window {report.window}, {report.policy.upper()}"
-    return Group(facts(*rows, title=title), *_curve(report))
+    def text(self) -> RenderableType:
+        of_optimum = "" if self.optimum is None else f", {percent(self.results, self.optimum)} of the optimum"
+        missing = self.stats["missing_estimate"]
+        rows: list[tuple[str, object]] = [
+            ("results", f"{self.results:,} ({percent(self.results, self.exact)} of the exact result{of_optimum})")
+        ]
+        if self.optimum is not None:
+            rows.append(("optimum", f"{self.optimum:,} ({percent(self.optimum, self.exact)} of the exact result)"))
+        rows += [("exact size", self.exact), ("memory", _memory(self))]
+        rows += [(side, _tuples(self.stats[side])) for side in ("left", "right")]
+        if missing:
+            rows.append(("missing", f"about {missing:,.0f} results, by the join's own estimate"))
+        solved = "" if self.optimum_seconds is None else f"; the optimum took {self.optimum_seconds:.2f} s"
+        rows.append(("time", f"{self.seconds:.2f} s ({self.tuples_per_s:,} tuples/s){solved}"))
+        if self.out is not None:
+            rows.append(("written", f"{self.out} ({format_bytes(self.out_bytes or 0)})"))
+        rows += [("plot", self.plot)] if self.plot else []
+        rows += [("note", note) for note in self.notes]
+        title = f"{self.left} join {self.right}, window {self.window}, {self.policy.upper()}"
+        return Group(facts(*rows, title=title), *_curve(self))
 
 
 def percent(part: int, whole: int) -> str:

@@ -21,8 +21,8 @@ _KEY_BYTES = 96  # per followed key: its numbers, a copy while keys are added or
 _PLACE_BYTES = 40  # per row found in a run: its position, its key, its size
 _PIECE_BYTES = 1024  # overhead of a batch of rows
 _GUESSED_BYTES = 32  # expected of a string or nested value before one is seen
-_LARGE = 4  # a key that takes more than one part in so many of the room is dropped
-_RELIEF = 8  # one part in so many of the room is left free after dropping keys
+_LARGE = 4  # a key that takes more than 1/4 of the room is dropped
+_RELIEF = 8  # 1/8 of the room is left free after dropping keys
 _MOST_COUNT = 2**31 - 1
 
 

@@ -55,7 +55,7 @@ class CacheIndex:
         self._table = np.zeros(1 << self._bits, np.uint32)
         self._counts = np.empty(pages + 1, np.int64)
         self._run: PageRun | None = None
-        self.scattered = False  # True if some code has rows that are not adjacent in one page
+        self.scattered = False  # True if the rows of some code are not adjacent in one page
 
     @staticmethod
     def _row_bits_of(page_rows: int) -> int:

@@ -26,8 +26,8 @@ _LEAST_PIECE = 32
 _MISSED_ROWS = 1 << 17  # most tuples passed on at once
 _BATCH_BYTES = 1 << 20
 _LEAST_STAGING = 1 << 13
-_PIECE, _STAGING, _COUNTERS, _CHECKS = 12, 5, 12, 8  # each gets one part in so many of the memory
-_WAITING, _COLLECTED = 8, 3  # waiting rows get one part in so many of the rest: more if collected over a whole pass
+_PIECE, _STAGING, _COUNTERS, _CHECKS = 12, 5, 12, 8  # each gets 1/n of the memory
+_WAITING, _COLLECTED = 8, 3  # waiting rows get 1/8 of the rest, or 1/3 if they are collected over a whole pass
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def _drawn(codes: Int64s, rows: int) -> Bools:
 _NEARLY = 0.9  # share of the room above which the cache counts as nearly full
 _FULL = 0.97  # share of the room above which rows are evicted,
 _REFILLED = 0.95  # down to this share
-_GONE = -1  # frequency of a dropped row that is still in its page
+_GONE = -1  # frequency of a dropped row, which stays in its page until the next rewrite
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class TupleCache:
         return cut
 
     def _pages_to_rewrite(self, kept: Bools, new: CacheRows) -> list[int]:
-        """Return the pages to rewrite: those that gain most, until new rows fit, and all that gain over a quarter."""
+        """Return the pages with the most room to gain, as many as new rows need, and all that gain over a quarter."""
         wanted = int(self._row_ends(new.batch)[-1]) if new.frequency.size else 0
         room = self._filled(self.used_bytes + wanted, self.rows + new.frequency.size)
         wanted += room * (1 - len(self._free))  # one page more, because the last page will not be full

@@ -57,8 +57,8 @@ class Condition:
     ) -> Condition:
         """Parse a condition as the user writes it, and choose the access to R's rows.
 
-        A range of R's key codes that is open on one side is used only if no column is equated: reading half of R for
-        every tuple is worse than computing the codes of other columns.
+        A range of R's key codes open on one side is used only if no column is equated: reading half of R for every
+        tuple is worse than computing the codes of other columns.
         """
         terms, expressions = _read(on, where)
         for term in terms:

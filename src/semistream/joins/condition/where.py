@@ -18,7 +18,7 @@ Where: TypeAlias = str | pc.Expression | Sequence[str | pc.Expression]
 ACCEPTED = (
     "s.x BETWEEN r.lo AND r.hi; r.k BETWEEN s.a AND s.b; s.x < r.k with <, <=, >, >=, = or !=; "
     "abs(s.x - r.k) <= 5, or <, with a number or a duration such as 5 minutes; several of these with AND between. "
-    's. is the stream, r. the relation; names with characters other than letters, digits and _ go in double quotes: '
+    "s. is the stream, r. the relation; names with characters other than letters, digits and _ go in double quotes: "
     's."unit price". Write anything else as a pyarrow.compute expression'
 )
 """Accepted syntax of the text of a condition, for error messages."""

@@ -118,7 +118,7 @@ class EngineJoin(FrontStage):
         self._next_free_look = 0  # and the count while no tuple waits, when a change costs nothing
         self._would_change = False  # True if another share would save time, but less than the change costs
         self._next_seen = 0  # count of tuples at which a batch is watched again
-        self._patience = 2  # passes between looks; doubled at each look
+        self._patience = 2  # passes until the next look; a look doubles it first, or sets it to 1 if much changes
         share = expected_share if cache_share is None else cache_share
         super().__init__(relation, stream, cache_share=share or 0.0, **arguments)
         if expected_share is not None:
@@ -188,7 +188,7 @@ class EngineJoin(FrontStage):
         return behind.rows_in >= (self._next_look if behind.rows_waiting else self._next_free_look)
 
     def _settle(self, share: float, saved: float) -> Results:
-        """Give the cache the share that is best for the current stream, and schedule the next look."""
+        """Give the cache ``share`` of the memory if it has another, and schedule the next look."""
         self._patience = 1 if saved > _MUCH else min(2 * self._patience, _MOST_PATIENCE)
         if share != self.cache_share:
             yield from self._give(share)

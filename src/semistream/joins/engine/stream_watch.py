@@ -13,15 +13,15 @@ from semistream.costs.sampled_frequencies import frequencies_of_sample
 from semistream.joins.condition.condition import Condition
 from semistream.kernels.array_types import Int64s
 
-_LEAST_STRIDE, _MOST_STRIDE = 8, 128  # one tuple in so many is sampled,
-_SEEN = 2048  # so that about this many of a batch are
+_LEAST_STRIDE, _MOST_STRIDE = 8, 128  # one tuple in 8 to 128 is sampled,
+_SEEN = 2048  # or about this number of a batch
 _OFFSET = 7  # shift of the first sampled tuple from batch to batch
 _FIRST_SAMPLE = 32  # bytes of memory per tuple sampled from a single batch
 _LEAST_FIRST = 512  # fewest tuples of a single batch to estimate frequencies from
 _COMPARED = 4096  # codes whose number of distinct values is compared with the expected one
 _UNLIKELY = 0.2  # relative deviation of that number above which the stream has changed,
-_CHANCE = 5.0  # if it also exceeds so many times the square root: chance deviates less
-_SHARE, _MOST_SHARE = 128, 64  # a sketch takes one part in so many of the memory, or of a small memory at most
+_CHANCE = 5.0  # if the deviation also exceeds 5 times the square root of the number: chance explains less
+_SHARE, _MOST_SHARE = 128, 64  # a sketch takes 1/128 of the memory, and at most 1/64 of a small memory
 _MOST_BYTES = 256 << 10  # of a sketch: more are of no use
 BRIEF_BYTES = 24 << 10
 """Bytes that a watch without a sketch needs temporarily: the sorted codes of a batch, and the fit of their tail."""

@@ -1,4 +1,4 @@
-"""What an iteration of HYBRIDJOIN serves: w of HYBRID (2)."""
+"""Cost model of HYBRIDJOIN: the tuples that an iteration serves, w of HYBRID (2)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from semistream.errors import require_numbers
 from semistream.relation.read.disk_costs import DiskCosts
 
 _COVERED = 0.82
-"""What of the tuples of a part is served where parts lie wherever tuples wait, instead of one beside the other: between
-two of them there are gaps, which are read with pages that were read not long before. It was measured."""
+"""Measured share of the modelled tuples that a part really serves. The model has parts side by side; real ones lie
+where tuples wait, and the gaps between them are read together with pages read shortly before."""
 
 
 @dataclass(frozen=True)
 class HybridModel:
-    """HYBRIDJOIN with a disk buffer for ``buffer_rows`` of R (d) and ``waiting_rows`` in its hash table (h_S).
+    """Model of HYBRIDJOIN with ``buffer_rows`` of R in its disk buffer (d) and a hash table of ``waiting_rows`` (h_S).
 
     ==================  ==========================================================================================
     HYBRID              here
     ==================  ==========================================================================================
     R_t, d, h_S         ``relation_rows``, ``buffer_rows``, ``waiting_rows``
     w, (2)              `served_rows`; as printed, with k, in ``experiments/published/hybrid.py``
-    c_loop, mu, (3, 4)  there too; here `Work` has the counts that they are made of
+    c_loop, mu, (3, 4)  there too; here `Work` has the counts behind them
     ==================  ==========================================================================================
 
-    The paper has w = k * h_S * d / R_t. Where k comes from can be said. A part of R is read when the oldest tuple that
-    waits for it has come to the head of the queue; by then others wait for it too. If a tuple comes to the head after
-    n others have come, and a share q of the stream asks for the part, then 1 + q n tuples are served at once, and it
-    takes another 1 / q until one comes again: of the time between two reads, n + 1 / q, one waits during n. So on
-    average ``q n / (1 + q n) * (1 + q n / 2)`` wait for it, and all parts together have h_S: that gives n, and then
-    w = 1 / sum(q / (1 + q n)). With all parts alike and many tuples for each, k comes down to 2.
+    The paper has w = k * h_S * d / R_t, without deriving k. This model derives it. A part of R is read when the oldest
+    tuple waiting for it reaches the head of the queue; by then others wait for it too. Let a tuple reach the head after
+    n others have come, and let a share q of the stream ask for the part. Then 1 + q n tuples are served at once, and
+    the next tuple for the part comes after another 1 / q tuples. Tuples wait for the part during n of the n + 1 / q
+    tuples between two reads, so on average ``q n / (1 + q n) * (1 + q n / 2)`` tuples wait for it. Over all parts these
+    sum to h_S, which gives n, and then w = 1 / sum(q / (1 + q n)). With equal parts and many tuples for each, k tends
+    to 2.
     """
 
     frequencies: KeyFrequencies
@@ -46,11 +47,11 @@ class HybridModel:
         require_numbers(self, "relation_rows", "buffer_rows", "waiting_rows", least=1)
 
     def served_rows(self) -> float:
-        """Tuples that an iteration is expected to serve: w."""
+        """Return the expected number of tuples served by an iteration: w."""
         return self._served(self._arrivals_to_the_head)
 
     def longest_wait(self) -> float:
-        """Tuples that come until one that has come is at the head of the queue, and is served: n."""
+        """Return the number of tuples that come before a new tuple reaches the head of the queue: n."""
         return self._arrivals_to_the_head
 
     def _served(self, n: float) -> float:
@@ -59,12 +60,12 @@ class HybridModel:
 
     @cached_property
     def _parts(self) -> KeyFrequencies:
-        """How many parts of R there are with which share of the stream."""
+        """Parts of R by their share of the stream."""
         return self.frequencies.in_pages(self.relation_rows / self.buffer_rows)
 
     @cached_property
     def _arrivals_to_the_head(self) -> float:
-        """n, in which as many tuples wait as there is room for; that grows with n, so halving finds it."""
+        """The n at which the waiting tuples fill the memory; they increase with n, so bisection finds it."""
         parts = self._parts
 
         def waiting(n: float) -> float:
@@ -82,25 +83,24 @@ class HybridModel:
 
 @dataclass(frozen=True)
 class HybridJoinModel:
-    """HYBRIDJOIN with room for ``waiting_rows`` that reads up to ``run_pages`` at once, as many as are worth it if a
-    seek takes as long as ``seek_bytes``.
+    """Model of HYBRIDJOIN with room for ``waiting_rows`` tuples and reads of up to ``run_pages`` pages.
 
-    Whether it pays to read pages around the one that is needed depends on how many tuples wait for them: the number of
-    pages is the one that serves the most tuples for the time of the disk, of those that were tried, each twice the one
-    before (HYBRID 4.5 seeks the best size of the disk buffer in the same way).
+    Reading pages around the needed one pays if enough tuples wait for them. The model tries powers of two and takes the
+    number of pages that serves the most tuples per disk time, where a seek takes as long as reading ``seek_bytes``.
+    HYBRID 4.5 chooses the size of the disk buffer in the same way.
     """
 
     waiting_rows: float
     run_pages: int
     seek_bytes: float
-    packet_rows: float = math.inf  # that are taken in at once, at most
+    packet_rows: float = math.inf  # most tuples taken in at once
 
     def __post_init__(self) -> None:
         require_numbers(self, "waiting_rows", "run_pages", least=1)
         require_numbers(self, "seek_bytes", least=0)
 
     def work(self, workload: Workload, costs: DiskCosts) -> Work:  # noqa: ARG002
-        """What each tuple takes of an iteration."""
+        """Return the work per tuple: its share of an iteration."""
         waiting = min(self.waiting_rows, max(workload.batch_rows, 1.0))
         tried = [
             (pages, HybridModel(workload.frequencies, workload.relation_rows, self._rows(workload, pages), waiting))
@@ -129,7 +129,7 @@ class HybridJoinModel:
 
 
 def powers_of_two(most: int) -> list[int]:
-    """1, 2, 4, ... and ``most`` itself.
+    """Return 1, 2, 4, ... up to ``most``, and ``most`` itself.
 
     >>> powers_of_two(5)
     [1, 2, 4, 5]

@@ -55,8 +55,8 @@ class HybridJoin(SemiStreamJoin):
 
     The operator departs from Fig. 5 in four points:
 
-    - A tuple may need several pages: a key of R may repeat over any number of pages, and a range may cover any number. It
-      meets each page once, with whichever partition brings it, and leaves when it has met all of them, matched or not;
+    - A tuple may need several pages: a key of R may repeat over many pages, and a range may cover many. It meets each
+      page once, with whichever partition brings it, and leaves when it has met all of them, matched or not;
       in the paper, unmatched tuples would stay forever. Tuples that no page can serve (a null key, a code between two
       pages) leave without a read.
     - The partition is not a fixed part of R. It lies around the pages that the oldest tuple still needs, where most
@@ -71,15 +71,15 @@ class HybridJoin(SemiStreamJoin):
     Parameters
     ----------
     relation : Relation
-        R, stored as pages clustered by key. Plain Parquet is refused.
-    stream : pa.Schema or JoinSpec
-        Columns of the stream.
+        The relation R, in pages clustered by key; plain Parquet is refused.
+    stream : pyarrow.Schema or JoinSpec
+        The columns of the stream, or a resolved join.
     pages_per_step : int, optional
         Most pages of a partition. Default: as many as fit in up to 4 MiB.
     seek_bytes : int
-        Bytes that the disk reads in the time of a seek; a larger value makes larger partitions pay. Default 320 KiB.
-
-    Other parameters are those of `SemiStreamJoin`.
+        Bytes that the disk reads in the time of a seek; a larger value makes larger partitions pay. Default: 320 KiB.
+    **arguments
+        Other parameters are those of `SemiStreamJoin`.
 
     Examples
     --------

@@ -25,7 +25,7 @@ _PAGES_PER_COMMIT = 4096
 
 @dataclass(frozen=True)
 class Leaf:
-    """A page of R in the tree. ``segments`` of the column groups are views of the mapped file, valid while it is open."""
+    """A page of R in the tree. Its ``segments``, one per column group, are views valid while the store is open."""
 
     page: int
     rows: int
@@ -35,7 +35,7 @@ class Leaf:
 
 
 class LmdbStore:
-    """An open B+tree over the pages of one version of R. Use `open_store`: a process may open an LMDB file only once."""
+    """An open B+tree over the pages of one version of R. Use `open_store`: LMDB opens a file once per process."""
 
     def __init__(self, path: Path, groups: int) -> None:
         self._groups = groups  # number of column groups of a page

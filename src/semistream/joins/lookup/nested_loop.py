@@ -1,4 +1,4 @@
-"""IndexNestedLoopJoin: the papers' baseline, which looks up each stream tuple in a clustered B+tree of R; its model."""
+"""IndexNestedLoopJoin, the papers' baseline, which looks up stream tuples in a B+tree of R; and its cost model."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""AdaptiveMeshJoin: AMESHJOIN, which changes b and w while it runs to follow its stream with the least memory.
+"""AdaptiveMeshJoin (AMESHJOIN): changes b and w while it runs, to sustain its stream with the least memory.
 
-Measure a running join: how fast its stream comes, and how its costs compare with those expected.
+`RateMeter` measures the rate of the stream, and `CostMeter` the ratio of measured to expected costs.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ from semistream.relation import AnyRelation, ParquetRelation
 
 
 class RateMeter:
-    """Rows per second of a stream, from the times at which its batches came. What is older counts less: half as much
-    for every ``half_life_s`` seconds.
+    """Rate of a stream in rows per second, measured from the arrival times of its batches.
 
-    The rows of a batch are taken to have come since the batch before. Of the first one that is not known, so there is
-    no rate until the second.
+    Older rows count less: half as much for every ``half_life_s`` seconds. The rows of a batch count as having come
+    since the batch before; as that is unknown for the first batch, there is no rate until the second.
 
     >>> meter = RateMeter(half_life_s=10)
     >>> meter.count(500, now_s=3.0)
@@ -56,7 +55,7 @@ class RateMeter:
         self._last_s: float | None = None
 
     def count(self, rows: int, now_s: float) -> None:
-        """A batch of ``rows`` came."""
+        """Record the arrival of a batch of ``rows`` rows."""
         if self._last_s is None:
             self._last_s = now_s
             return
@@ -65,7 +64,7 @@ class RateMeter:
         self._last_s = now_s
 
     def rate(self, now_s: float) -> float | None:
-        """Rows per second, with the silence since the last batch; None while it cannot be known."""
+        """Return rows per second, including the silence since the last batch; None while unknown."""
         rows, seconds = self._faded(now_s)
         return rows / seconds if seconds > 0 and self._seconds > 0 else None
 
@@ -76,8 +75,10 @@ class RateMeter:
 
 
 class CostMeter:
-    """By how much the time that things take exceeds what was expected of them; what is older counts less: half as much
-    for every ``half_life_s`` seconds that were measured since. The first time does not count: kernels are loaded in it.
+    """Ratio of measured to expected time.
+
+    Older measurements count less: half as much for every ``half_life_s`` seconds measured since. The first measurement
+    is ignored, because kernels are loaded in it.
     """
 
     def __init__(self, half_life_s: float) -> None:
@@ -87,7 +88,7 @@ class CostMeter:
         self._first = True
 
     def count(self, measured_s: float, expected_s: float) -> None:
-        """Something took ``measured_s``; a clock that stood still tells nothing."""
+        """Record a measurement; one of zero seconds is ignored, as the clock stood still."""
         first, self._first = self._first, False
         if measured_s > 0 and expected_s > 0 and not first:
             kept = 2 ** (-measured_s / self._half_life_s)
@@ -96,58 +97,93 @@ class CostMeter:
 
     @property
     def ratio(self) -> float:
-        """Measured by expected time; 1 while nothing was measured."""
+        """Measured divided by expected time; 1 before any measurement."""
         return self._measured_s / self._expected_s if self._expected_s else 1.0
 
 
-_HEADROOM = 1.5  # of the service rate over the arrival rate
-_TOLERANCE = 0.1  # of a change in load that is not worth new parameters
+_HEADROOM = 1.5  # service rate to tune for, in multiples of the arrival rate
+_TOLERANCE = 0.1  # relative change in load that does not warrant new parameters
 
 
 class AdaptiveMeshJoin(MeshJoin):
-    """AMESHJOIN (MESH 3.3, Fig. 6): a `MeshJoin` whose b and w may differ from one iteration to the next.
+    """AMESHJOIN: a `MeshJoin` whose b and w may differ from one iteration to the next.
 
-    It measures how fast the stream comes and how long its iterations take. For each iteration it takes the b and w that
-    sustain this rate with the least memory; if none within the budget do, those of the greatest service rate.
-    Buffers and window take only the bytes that b and w need, and ``budget.used`` shows it. ``stats.trace`` tells what
-    it ran with, since when, and at which rates. However b and w change, each tuple meets each page of R once, and the
-    result is exact (MESH Theorem 3.2).
+    The operator measures the rate of the stream and the time of its iterations. For each iteration it chooses the b and
+    w that sustain this rate with the least memory; if no choice within the budget does, those of the greatest service
+    rate. Buffers and window take only the bytes that b and w need, as ``budget.used`` shows. ``stats.trace`` records
+    the parameters, the time of each change, and the rates. However b and w change, each tuple meets each page of R
+    once, and the result is exact (MESH Theorem 3.2).
 
     =================  =====================================================================================
     MESH               here
     =================  =====================================================================================
     b, w               ``pages_per_step``, ``rows_per_step``
-    currPage           ``CyclicScan.position`` modulo N_R: it counts on, so that no two scans are mixed up
+    currPage           ``CyclicScan.position`` modulo N_R; the position never wraps, so scans stay distinct
     (w, startPage)     `Packet`: the tuples, and the position at which they ``entered``
     tuning module      `MeshTuner` with `MeshMemory` for (1) and `MeshCosts` for (2), (3) and (5)
     c_I/O, c_E, ...    ``factors``: `MeshFactors`
-    lambda             `RateMeter`: rows pushed per second of ``clock``, half of it from the last ``half_life_s``
+    lambda             `RateMeter`: rows pushed per second of ``clock``
     mu                 ``TracePoint.service_rate``
     =================  =====================================================================================
 
-    Where it departs from the paper, and why:
+    The operator departs from the paper in these points:
 
-    - Fig. 6 looks after each page whether the oldest packet is done. Here the pages up to that point, or to the end of
-      the iteration, are joined at once, and packets are let go between such parts: the same, without a look per page.
+    - Fig. 6 checks after each page whether the oldest packet is finished. Here the pages up to that point, or to the
+      end of the iteration, are joined at once, and packets expire between such parts. The effect is the same, without a
+      check per page.
     - While it tunes itself, it does several loops of Fig. 6 at once if a scan has many (`MeshMemory.loops`): the tuples
-      of so many times w enter as one packet and b pages are joined as often. The pages read at once, the window and the
-      rate stay those of b and w, but the number of packets, which costs time, stays small.
-    - Pages are read ahead, so a run that was asked for with an older b may serve several iterations, or a part of one.
-      Each iteration joins b pages all the same (fewer only if the window is empty before).
-    - It tunes for 1.5 times the measured rate. With equality in (5) it could never work off what a burst has left, and
-      a stream that is pushed as fast as it is taken would never be seen to be faster than the join.
-    - The sum of the cost factors is corrected by the time that iterations really take, with what the consumer of the
-      results takes; so the factors need not fit the machine. New parameters are sought when rate times correction has
-      changed by a tenth.
-    - An iteration starts when the one before has ended, and its w tuples enter as they come. Hence its b and w (Fig. 6,
-      line 3) are chosen then, and again if the rate has changed when a batch comes or it is asked to step.
-    - If no b and w within the budget sustain the rate, w of the greatest service rate only sets how many tuples the
-      window holds, and they enter as soon as there is room: as many in a scan, but in fewer packets, which costs less.
-      So it is while no rate is known (until the second batch), with all of the budget.
-    - Plain Parquet is decoded page by page, in memory that its row groups set: there b costs nothing, and only w is
-      tuned. b is as many pages as make the few packets that are said above.
-    - An operator is driven. If w tuples have not come when it is asked to step, it joins b pages with those it has; if
-      more than w are pushed, it iterates until it has taken them. MESH's load shedding is not its business.
+      of all these loops enter as one packet, and as many times b pages are joined. The pages read at once, the window
+      and the rate remain those of b and w, but there are fewer packets, each of which costs time.
+    - Pages are read ahead, so a run requested with an older b may serve several iterations or a part of one. Each
+      iteration still joins b pages (fewer only if the window becomes empty).
+    - It tunes for 1.5 times the measured rate. With equality in (5) it could never work off the backlog of a burst, and
+      a stream pushed as fast as it is taken would never appear faster than the join.
+    - The sum of the cost factors is corrected by the measured time of iterations, including that of the consumer of the
+      results, so the factors need not fit the machine. New parameters are sought when rate times correction has changed
+      by a tenth.
+    - An iteration starts when the previous one has ended, and its w tuples enter as they come. Its b and w (Fig. 6,
+      line 3) are chosen then, and again if the rate has changed at the next push or step.
+    - If no b and w within the budget sustain the rate, the w of the greatest service rate only sets the size of the
+      window, and tuples enter as soon as there is room: as many per scan, but in fewer packets, which costs less. The
+      same holds, with the whole budget, while no rate is known (until the second batch).
+    - Plain Parquet is decoded page by page, in memory set by its row groups. There b costs no memory, and only w is
+      tuned; b is the number of pages that keeps packets few, as above.
+    - The caller drives the operator. If fewer than w tuples have come at a step, it joins b pages with those it has; if
+      more than w are pushed, it iterates until it has taken them in. It does not shed load as MESH proposes.
+
+    Parameters
+    ----------
+    relation : Relation or ParquetRelation
+        The relation R, in any order.
+    stream : pyarrow.Schema or JoinSpec
+        The columns of the stream, or a resolved join.
+    factors : MeshFactors, optional
+        Cost factors, in seconds. Default: those of the calibrated machine, or else the defaults of `MeshFactors`.
+    half_life_s : float
+        Seconds after which a measurement of the rate or of costs counts half. Default: 2.
+    rows_per_step, pages_per_step : int, optional
+        Fixed w and b. Default: the operator tunes itself.
+    **arguments
+        Other parameters are those of `SemiStreamJoin`.
+
+    Examples
+    --------
+    >>> import itertools, tempfile
+    >>> from semistream import Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     stores = Relation.build(pa.table({"id": [1, 2], "city": ["Athens", "Bonn"]}), f"{folder}/r", key="id")
+    ...     sales, clock = pa.record_batch({"store": [2] * 50}), itertools.count().__next__
+    ...     with AdaptiveMeshJoin(stores, sales.schema, on={"store": "id"}, memory="1MB", clock=clock) as join:
+    ...         results = [batch for _ in range(4) for batch in join.push(sales)] + list(join.flush())
+    ...     before, after = join.stats.trace[0], join.stats.trace[-1]
+    >>> sum(batch.num_rows for batch in results), before.rate, after.rate < 100
+    (200, None, True)
+    >>> after.memory_bytes < before.memory_bytes / 10  # a slow stream needs little memory
+    True
+
+    References
+    ----------
+    MESH 3.3: Fig. 6, equations (1) to (5), Theorem 3.2.
     """
 
     name = "adaptive_mesh"
@@ -174,13 +210,13 @@ class AdaptiveMeshJoin(MeshJoin):
         self._rate: float | None = None
         self._tuned_load: float | None = None
         self._tunes_itself = rows_per_step is None and pages_per_step is None
-        self._meetings = 0  # of a tuple with a page
+        self._meetings = 0  # meetings of a tuple with a page
         self._by_user: tuple[int | None, int | None] = rows_per_step, pages_per_step
         super().__init__(relation, stream, **arguments)
 
     @classmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget) -> AdaptiveMeshModel:
-        """AMESHJOIN with the memory for its b and w."""
+        """Return the cost model with the memory for b and w."""
         relation, spec = facts.relation, facts.spec
         source = scan_of(relation, spec)
         split = split_memory(memory, relation, spec, source)
@@ -197,9 +233,9 @@ class AdaptiveMeshJoin(MeshJoin):
         self._rows_per_page = self.relation.num_rows / max(self._scan.num_pages, 1)
         self._tuned_load = None
         self._iteration_start = 0
-        self._loops = 1  # of Fig. 6 that are done at once
-        self._mark_s = 0.0  # from when on time was not counted yet, and
-        self._busy_s = 0.0  # what was before, since the last iteration
+        self._loops = 1  # loops of Fig. 6 done at once
+        self._mark_s = 0.0  # start of the time not counted yet
+        self._busy_s = 0.0  # time counted before that, since the last iteration
         self._counted_results = self.stats.outputs
         pages = memory.fixed_pages or max(self._split.run_bytes // memory.page_bytes, 1)
         rows_given, pages_given = (None, None) if self._tunes_itself else self._by_user
@@ -207,31 +243,31 @@ class AdaptiveMeshJoin(MeshJoin):
 
     @property
     def pages_per_step(self) -> int:
-        """b: pages that a loop of Fig. 6 joins."""
+        """Pages joined by a loop of Fig. 6 (b)."""
         return self._parameters.pages_per_step
 
     @property
     def rows_per_step(self) -> int:
-        """w: most tuples that enter in a loop."""
+        """Most tuples that enter in a loop (w)."""
         return self._parameters.rows_per_step
 
     @property
     def runs(self) -> int:
-        """Loops that make one scan of R, as b is now: N_R / b."""
+        """Loops of one scan of R with the current b: N_R / b."""
         return -(-self._scan.num_pages // self.pages_per_step)
 
     def set_parameters(
         self, *, pages_per_step: int | None = None, rows_per_step: int | None = None, retune: bool = False
     ) -> None:
-        """Set b, w or both by hand, from this iteration on; what is not given stays as it is.
+        """Set b, w or both from this iteration on; a value not given stays unchanged.
 
-        The join then keeps them, and an iteration is one loop of Fig. 6. With ``retune`` it tunes itself again, from
-        the next batch or step on. b is at most all of R. If the budget has too little room for them, b pages are read
-        in several requests and the window takes fewer tuples. Those of plain Parquet always are.
+        The join then keeps them, and an iteration is one loop of Fig. 6. With ``retune`` it tunes itself again from the
+        next batch or step on. b is limited to all of R. If they need more than the budget, the b pages are read in
+        several requests, as those of plain Parquet always are, and the window takes fewer tuples.
         """
         if self._busy is not None:
             raise JoinInProgress(
-                f"the results of {self._busy}() have not been consumed to their end; b and w cannot change until then."
+                f"the results of {self._busy}() have not been consumed completely; b and w cannot change until then."
             )
         self.require_options({"rows_per_step": rows_per_step, "pages_per_step": pages_per_step})
         self._tunes_itself, self._tuned_load = retune, None
@@ -256,13 +292,13 @@ class AdaptiveMeshJoin(MeshJoin):
         yield from self._timed(super().drain())
 
     def _timed(self, results: Results) -> Results:
-        """Count the time of a call, for the iterations in it and the next one."""
+        """Measure the time of a call, for the iterations in it and the next one."""
         self._mark_s = self._clock()
         yield from results
         self._busy_s += self._clock() - self._mark_s
 
     def _iterate(self) -> Results:
-        """One iteration of MESH Fig. 6, or several at once: b pages each, whatever b was when they were read."""
+        """Do one iteration of MESH Fig. 6, or several at once, of b pages each, however they were read."""
         if not self._window.packets:
             return
         self.stats.steps += 1
@@ -288,18 +324,18 @@ class AdaptiveMeshJoin(MeshJoin):
         self._use(self._next_parameters())
 
     def _run_end(self, start: int) -> int:
-        """Where the loop that holds page counter ``start`` will end if b stays as it is."""
+        """Return the end of the loop that contains page counter ``start``, with the current b."""
         return start + self.pages_per_step - (start - self._iteration_start) % self.pages_per_step
 
     def _retune(self, rate: float | None) -> None:
-        """Take b and w from the tuning part for a stream of another rate."""
+        """Choose b and w for a stream of this rate."""
         self._rate = rate
         parameters = self._next_parameters()
         if parameters != self._parameters:
             self._use(parameters)
 
     def _next_parameters(self) -> MeshParameters:
-        """The tuning part: b and w for the iteration at hand."""
+        """Return b and w for the current iteration: MESH's tuning module."""
         if not self._tunes_itself or self._rate is None or not self.relation.num_pages:
             return self._parameters
         costs = self._costs()
@@ -317,7 +353,7 @@ class AdaptiveMeshJoin(MeshJoin):
         return MeshParameters(greatest.pages_per_step, slots)
 
     def _use(self, parameters: MeshParameters) -> None:
-        """Run with these parameters, with the memory for them, and note in the trace if they are new."""
+        """Run with these parameters and the memory for them; add changes to the trace."""
         changed = not self.stats.trace or parameters != self._parameters
         pages, rows = parameters.pages_per_step, parameters.rows_per_step
         self._parameters = parameters
@@ -341,7 +377,7 @@ class AdaptiveMeshJoin(MeshJoin):
         )
 
     def _known_factors(self) -> MeshFactors:
-        """Those of this machine if it was calibrated, else the usual ones."""
+        """Return the factors of this machine if it was calibrated, else the defaults."""
         relation = self.relation
         if self._machine is DEFAULT_MACHINE or not relation.num_pages:
             return MeshFactors()
@@ -349,7 +385,7 @@ class AdaptiveMeshJoin(MeshJoin):
         return MeshFactors.of(self._machine, page_bytes=page_bytes, values_per_result=len(self.spec.payload))
 
     def _costs(self) -> MeshCosts:
-        """The cost model, with as many results for a tuple as there were so far for one that has met all pages."""
+        """Return the cost model, with the results per tuple measured so far."""
         pages = self._scan.num_pages
         return MeshCosts(
             self._factors,

@@ -1,6 +1,6 @@
-"""What MESHJOIN holds in memory for given b and w: MESH (1), in the bytes of this implementation.
+"""Memory of MESHJOIN for given b and w: MESH (1), in the bytes of this implementation.
 
-Moves the bytes of a running MESHJOIN between page buffers and window as b and w change.
+`MeshMemory` computes it, and `MeshAllocation` moves bytes between page buffers and window as b and w change.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _FEW_PACKETS = 8
 
 @dataclass(frozen=True)
 class RunCost:
-    """Bytes that runs of pages take: so many ``buffers`` of them, and what is noted of them or computed from them.
+    """Bytes of the runs in memory: ``buffers`` buffers, their bookkeeping, and the codes computed from them.
 
-    ``largest`` is the largest page there is.
+    ``largest`` is the size of the largest page.
     """
 
     relation: AnyRelation
@@ -42,7 +42,7 @@ class RunCost:
     computes_codes: bool
 
     def __call__(self, run_bytes: int, run_pages: int) -> int:
-        """Bytes for runs of up to ``run_bytes`` and ``run_pages``."""
+        """Return the bytes for runs of up to ``run_bytes`` and ``run_pages``."""
         noted = self.buffers * run_pages * page_overhead(self.relation)
         codes = most_run_rows(self.relation, run_bytes) * COMPUTED_ROW_BYTES + self.largest
         buffers = RunReader.memory_bytes(run_bytes, self.buffers, self.relation.segments)
@@ -51,22 +51,23 @@ class RunCost:
 
 @dataclass(frozen=True)
 class MeshMemory:
-    """The bytes that b and w ask for, and the ``pool`` they must fit.
+    """The bytes that b and w need, and the ``pool`` they must fit in.
 
     ===========================  ==========================================================================
     MESH (1)                     here
     ===========================  ==========================================================================
-    M_max                        ``pool``: the budget less what b and w do not change (index of R, matches, output)
-    b * v_P                      `buffer_bytes`: several buffers of b pages, as the reader reads ahead (of one page, if
-                                 pages come ``one_by_one``: there b does not change the memory)
-    w * v_S                      `admit_bytes`: the arrays of tuples that are admitted at once
+    M_max                        ``pool``: the budget without the parts independent of b and w (index of R, matches,
+                                 output)
+    b * v_P                      `buffer_bytes`: several buffers of b pages, for reading ahead (of one page, if pages
+                                 come ``one_by_one``; b then does not change the memory)
+    w * v_S                      `admit_bytes`: the arrays of the tuples admitted at once
     w * N_R / b * sizeof(ptr)    `window_bytes`: a slot of the window for each tuple
     w * f * N_R / b * v_S        ``tuple_bytes`` for each of these tuples
     ===========================  ==========================================================================
 
-    ``num_pages`` are those of a scan. ``page_bytes`` is what all but one page in a hundred have at most,
-    ``widest_page`` what all have; ``run_cost`` gives the bytes for runs of so many bytes and pages. A stream tuple of
-    ``widest_tuple`` must find room whatever b and w are, or the stream would stop at it.
+    ``num_pages`` counts the pages of a scan. ``page_bytes`` bounds the size of 99% of the pages and ``widest_page``
+    that of all. ``run_cost`` returns the bytes for runs of given bytes and pages. A stream tuple of ``widest_tuple``
+    bytes must fit whatever b and w are, or the stream would stop at it.
     """
 
     pool: int
@@ -92,7 +93,7 @@ class MeshMemory:
         *,
         num_pages: int,
     ) -> MeshMemory:
-        """The memory of a join whose budget was split, and charged, by ``split`` for scans of ``source``."""
+        """Return the memory of a join whose budget ``split`` has divided and charged for scans of ``source``."""
         changing = sum(budget.by_name.get(name, 0) for name in ("page buffers", "stream index"))
         largest = max(relation.largest_page, source.largest_page)
         return cls(
@@ -110,78 +111,80 @@ class MeshMemory:
         )
 
     def steps(self, pages: int) -> int:
-        """Loops of ``pages`` in which a tuple meets all of R: N_R / b."""
+        """Return the loops of ``pages`` pages in which a tuple meets all of R: N_R / b."""
         return -(-self.num_pages // pages)
 
     def loops(self, pages: int) -> int:
-        """How many loops of b = ``pages`` and w tuples to do at once, as one iteration with one packet.
+        """Return the loops of b = ``pages`` pages and w tuples to do at once, as one iteration with one packet.
 
-        The results of each iteration are taken from all packets, so that a scan costs the square of their number in
-        calls. With sqrt(N_R) / 2 packets this is a call for four pages, however large R is.
+        Each iteration takes results from all packets, so the calls of a scan grow with the square of the number of
+        packets. With sqrt(N_R) / 2 packets, this is one call per four pages, however large R is.
         """
         most_packets = max(math.isqrt(self.num_pages) // 2, _FEW_PACKETS)
         return max(-(-self.steps(pages) // most_packets), 1)
 
     @property
     def fixed_pages(self) -> int | None:
-        """b where pages come one by one, and None where it is to be chosen.
+        """b if pages come one by one, None if it can be chosen.
 
-        There a larger b takes no more memory, but makes iterations longer: it is the least with few packets.
+        With such pages a larger b takes no more memory but makes iterations longer, so b is the least that keeps the
+        number of packets small.
         """
         return self.loops(1) if self.one_by_one else None
 
     def slots(self, pages: int, rows: int) -> int:
-        """Tuples that the window holds: w * N_R / b, and those of loops that are done at once with one of these."""
+        """Return the tuples in the window: w * N_R / b, plus those of loops done at once."""
         return max(rows * self._loops_held(pages), LEAST_SLOTS)
 
     def run_bytes(self, pages: int) -> int:
-        """Bytes of a buffer for a loop of ``pages``."""
+        """Return the bytes of a buffer for a loop of ``pages``."""
         return max(self._run_pages(pages) * self.page_bytes, self.widest_page)
 
     def buffer_bytes(self, pages: int) -> int:
-        """Bytes of all buffers for loops of ``pages``."""
+        """Return the bytes of all buffers for loops of ``pages``."""
         return self.run_cost(self.run_bytes(pages), self._run_pages(pages))
 
     def admit_bytes(self, rows: int) -> int:
-        """Bytes that it takes to admit ``rows``, which is done in several pieces if they are many."""
+        """Return the bytes needed to admit ``rows``, in pieces of up to ``admit_rows``."""
         return min(rows, self.admit_rows) * self.admit_row_bytes
 
     def window_bytes(self, slots: int) -> int:
-        """Bytes of the window's slots, without the tuples in them."""
+        """Return the bytes of the window's slots, without the tuples in them."""
         return slots * self.slot_bytes
 
     def total(self, pages: int, rows: int) -> int:
-        """M of MESH (1)."""
+        """Return M of MESH (1), in bytes."""
         return self._held(pages, rows) + self.slots(pages, rows) * self.tuple_bytes
 
     def fits(self, pages: int, rows: int) -> bool:
-        """Whether b = ``pages`` and w = ``rows`` fit the pool."""
+        """Return True if b = ``pages`` and w = ``rows`` fit in the pool."""
         return self.total(pages, rows) <= self.pool and self._held(pages, rows) + self.widest_tuple <= self.pool
 
     def most_rows(self, pages: int) -> float:
-        """The greatest w that fits with b = ``pages``.
+        """Return the greatest w that fits with b = ``pages``.
 
-        Below 1, it says in how many iterations the window has room for one tuple more; zero or less, that none fits.
+        A value between 0 and 1 is the share of iterations in which a tuple can enter; zero or less means that none
+        fits.
         """
         room = self.pool - self.buffer_bytes(pages)
         tuples = self._rows_in(room, pages, self.slot_bytes + self.tuple_bytes)
         return min(tuples, self._rows_in(room - self.widest_tuple, pages, self.slot_bytes))
 
     def _run_pages(self, pages: int) -> int:
-        """How many pages of a loop are read at once."""
+        """Return the pages of a loop to read at once."""
         return 1 if self.one_by_one else pages
 
     def _held(self, pages: int, rows: int) -> int:
-        """All but the tuples."""
+        """Return the bytes of everything but the tuples."""
         window = self.window_bytes(self.slots(pages, rows))
         return self.buffer_bytes(pages) + self.admit_bytes(rows * self.loops(pages)) + window
 
     def _loops_held(self, pages: int) -> int:
-        """Loops whose tuples are in the window together, at most."""
+        """Return the most loops whose tuples are in the window together."""
         return self.steps(pages) + self.loops(pages) - 1
 
     def _rows_in(self, room: int, pages: int, slot_bytes: int) -> float:
-        """The greatest w of which all slots fit, with the bytes that it takes to admit the tuples."""
+        """Return the greatest w whose slots fit in ``room`` with the bytes needed to admit the tuples."""
         held, loops = self._loops_held(pages), self.loops(pages)
         rows = room / (held * slot_bytes + loops * self.admit_row_bytes)
         if rows * loops > self.admit_rows:
@@ -192,7 +195,7 @@ class MeshMemory:
 
 
 def _ordinary_page(relation: AnyRelation) -> int:
-    """Bytes that all but one page in a hundred have at most; those of plain Parquet are not known before."""
+    """Return the 99% quantile of page sizes; for plain Parquet, whose sizes are unknown, the largest."""
     if isinstance(relation, ParquetRelation):
         return max(relation.largest_page, 1)
     nbytes = relation.table.nbytes
@@ -200,20 +203,20 @@ def _ordinary_page(relation: AnyRelation) -> int:
 
 
 _BUFFERS, _WINDOW = "page buffers", "stream index"
-_SLACK = 1.25  # how many times the slots needed a window may have before it is made smaller
+_SLACK = 1.25  # a window shrinks only if it has more than this many times the slots needed
 
 
 class MeshAllocation:
-    """Gives page buffers and window the sizes that b and w ask for, as far as the budget allows at the moment.
+    """Resizes page buffers and window to what b and w need, as far as the budget currently allows.
 
-    Buffers and slots are charged while they exist, so that the budget shows what is in use. What is held cannot be
-    taken away: a tuple stays until it has met all of R, a buffer until its run is joined. So a change may take a scan
-    to be complete, and each `settle` brings it further. Meanwhile, and for ever if b and w ask for more than the
-    budget, an iteration reads its b pages in shorter runs and the window has fewer slots; nothing else depends on it.
+    Buffers and slots are charged while they exist, so the budget shows the bytes in use. Nothing in use is taken away:
+    a tuple stays until it has met all of R, a buffer until its run is joined. A change may therefore take a whole scan,
+    and each `settle` brings it further. Meanwhile, and permanently if b and w need more than the budget, an iteration
+    reads its b pages in shorter runs and the window has fewer slots; nothing else is affected.
 
-    A scan whose pages come one by one has buffers of a fixed size, and no ``reader`` that could change them.
+    If pages come one by one, buffers have a fixed size and there is no ``reader`` to resize.
 
-    After each `settle` there is room for the widest tuple that is let in, once the window is empty.
+    After each `settle` the widest tuple admitted fits as soon as the window is empty.
     """
 
     def __init__(
@@ -227,21 +230,21 @@ class MeshAllocation:
 
     @property
     def memory(self) -> MeshMemory:
-        """The memory model, with the tuples as wide as those in the window are."""
+        """Memory model with the mean size of the tuples in the window."""
         if self._window.held == 0:
             return self._memory
         return replace(self._memory, tuple_bytes=-(-self._intake.held_bytes // self._window.held))
 
     def settle(self, pages: int, rows: int, *, at_once: int, admitted: int) -> None:
-        """Go as far as possible towards the buffers and slots for b = ``pages`` and w = ``rows``.
+        """Move as far as possible towards the buffers and slots for b = ``pages`` and w = ``rows``.
 
-        ``at_once`` tuples may enter in this iteration, of which ``admitted`` are in the window already.
+        ``at_once`` tuples may enter in this iteration; ``admitted`` of them are already in the window.
         """
         memory, reader, window = self.memory, self._reader, self._window
         charged = self._budget.by_name
         held = max(window.held, LEAST_SLOTS)
         room = memory.pool - memory.window_bytes(held) - max(self._intake.held_bytes, memory.widest_tuple)
-        # Buffers in use keep their size, whatever is wanted.
+        # Buffers in use keep their size.
         least_buffers = memory.buffer_bytes(1) if reader is None or reader.idle else charged[_BUFFERS]
         admit_rows = max(min(at_once, memory.admit_rows, (room - least_buffers) // memory.admit_row_bytes), 1)
         admit_bytes = memory.admit_bytes(admit_rows)
@@ -270,7 +273,7 @@ class MeshAllocation:
         self._intake.resize(admit_rows=admit_rows, payload_bytes=memory.pool - buffers - index)
 
     def _slots_for(self, needed: int, memory: MeshMemory, room: int) -> int:
-        """How many slots to have when ``needed`` are wanted and ``room`` is there for slots and tuples."""
+        """Return the number of slots to have, if ``needed`` are wanted and slots and tuples have ``room`` bytes."""
         held, slot = self._window.held, memory.window_bytes(1)
         expected = (room - self._intake.held_bytes + held * memory.tuple_bytes) // (slot + memory.tuple_bytes)
         most = min(expected, (room - memory.widest_tuple) // slot)

@@ -1,4 +1,4 @@
-"""MeshJoin: MESHJOIN, the cyclic scan of R meshed with a sliding window over S."""
+"""MeshJoin (MESHJOIN): a cyclic scan of R meshed with a sliding window over S."""
 
 from __future__ import annotations
 
@@ -26,33 +26,61 @@ from semistream.joins.parts.options import Check, at_least
 from semistream.relation import AnyRelation, DiskCounts, PageRun
 
 RunWatcher = Callable[[PageRun, RunCodes], None]
-"""Is told of every run as it is joined, with its codes, while ``pages_passed`` is the page that it begins with."""
+"""Called with every run and its codes as it is joined; ``pages_passed`` is then the count at its first page."""
 
 
 class MeshJoin(SemiStreamJoin):
-    """MESHJOIN (MESH 3.1): every iteration reads some pages of R and joins them with all tuples in the window.
+    """MESHJOIN: every iteration reads some pages of R and joins them with all tuples in the window.
 
-    R is scanned over and over; a stream tuple enters the window wherever the scan stands and leaves when the scan is
-    there again, having met every page once. R needs no index for it. The result is exact (MESH Theorem 3.1).
+    R is scanned over and over. A stream tuple enters the window wherever the scan stands and leaves one scan later,
+    when it has met every page once. R needs no index. The result is exact (MESH Theorem 3.1).
 
     =====================  ===================================================================================
     MESH                   here
     =====================  ===================================================================================
-    b                      ``pages_per_step``: pages read by an iteration (by default, up to 4 MB of them)
-    w                      ``rows_per_step``: most tuples admitted between two iterations (by default, all that
-                           have room: under load this admits as many per cycle as a fixed w, and a batch that is
-                           followed by a pause is through after one scan)
-    H, Q                   `StreamWindow`: the codes of the window in order instead of hashed, and its packets
+    b                      ``pages_per_step``: pages read by an iteration
+    w                      ``rows_per_step``: most tuples admitted between two iterations
+    H, Q                   `StreamWindow`: the codes of the window, sorted instead of hashed, and its packets
     N_R                    ``relation.num_pages``
     =====================  ===================================================================================
 
-    It departs from Fig. 4 where that only holds for N_R divisible by b: the last run of a scan may be shorter, and a
-    packet expires when it has met every run, not when the queue is full. The next pages are read while these are
-    joined.
+    Fig. 4 requires N_R to be divisible by b. Here the last run of a scan may be shorter, and a packet expires when it
+    has met every run, not when the queue is full. The next pages are read while these are joined.
 
-    It takes every condition (MESH 3.4). Where R's clustered codes are of no use, those of the equated columns are
-    computed for each run and sorted, and a scan ends with R's rows that have a null key, which lie apart. So it is with
-    plain Parquet (`ParquetRelation`), which it scans as it is.
+    The operator takes every condition (MESH 3.4). Where R's clustered codes cannot help, the codes of the equated
+    columns are computed for each run and sorted, and a scan ends with R's rows with a null key, which are stored apart.
+    Plain Parquet (`ParquetRelation`) is scanned in the same way.
+
+    Parameters
+    ----------
+    relation : Relation or ParquetRelation
+        The relation R, in any order.
+    stream : pyarrow.Schema or JoinSpec
+        The columns of the stream, or a resolved join.
+    rows_per_step : int, optional
+        w, most tuples admitted between two iterations. Default: as many as fit. Under load that admits as many per
+        scan as a fixed w, and a batch followed by a pause is finished after one scan.
+    pages_per_step : int, optional
+        b, pages read by an iteration. Default: as many as fit in up to 4 MiB. Not for plain Parquet, which is joined
+        page by page.
+    **arguments
+        Other parameters are those of `SemiStreamJoin`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from semistream import Relation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     grades = Relation.build(pa.table({"from": [0, 50], "grade": ["B", "A"]}), f"{folder}/r", key="from")
+    ...     tests = pa.record_batch({"points": [70, 20]})
+    ...     with MeshJoin(grades, tests.schema, where="s.points > r.from", columns=["grade"], memory="1MB") as join:
+    ...         results = [*join.push(tests), *join.flush()]
+    >>> sorted(zip(*pa.Table.from_batches(results).to_pydict().values()))
+    [(20, 'B'), (70, 'A'), (70, 'B')]
+
+    References
+    ----------
+    MESH 3.1: Fig. 4, Theorem 3.1; MESH 3.4 (conditions other than equality).
     """
 
     name = "mesh"
@@ -71,13 +99,13 @@ class MeshJoin(SemiStreamJoin):
         self.require_options({"rows_per_step": rows_per_step, "pages_per_step": pages_per_step})
         self._rows_per_step = rows_per_step
         self._asked_pages = pages_per_step
-        self._null_counts = DiskCounts()  # of rows with a null key, which no disk reads
+        self._null_counts = DiskCounts()  # of rows with a null key, which ``_disk`` does not count
         self._run_watcher: RunWatcher | None = None
         super().__init__(relation, stream, **arguments)
 
     @classmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget) -> OperatorModel:
-        """MESHJOIN with as large a window as the memory has room for."""
+        """Return the cost model with as large a window as fits in ``memory``."""
         relation = facts.relation
         split = split_memory(memory, relation, facts.spec, scan_of(relation, facts.spec))
         page_bytes = max(relation.nbytes // max(relation.num_pages, 1), 1)
@@ -102,21 +130,21 @@ class MeshJoin(SemiStreamJoin):
 
     @property
     def runs(self) -> int:
-        """Iterations that make one scan of R: N_R / b, and those that read rows with a null key."""
+        """Iterations of one scan of R: N_R / b, plus those that read rows with a null key."""
         return self._scan.count_runs(self._pages_per_step)
 
     @property
     def pages_passed(self) -> int:
-        """Pages that the scan has passed since R was opened, each joined as a whole, unless one is being joined now."""
+        """Pages that the scan has fully joined since R was opened."""
         return self._scan.position
 
     @property
     def pages_of_scan(self) -> int:
-        """Pages that make one scan: from any place on, so many pages later all of R has passed."""
+        """Pages of one scan: after this many, from any position, all of R has passed."""
         return self._scan.num_pages
 
     def watch_runs(self, watcher: RunWatcher) -> None:
-        """Tell ``watcher`` of all that the scan meets, whether it has partners in the window or not."""
+        """Call ``watcher`` with every run that the scan joins, whether it has matches in the window or not."""
         self._run_watcher = watcher
 
     @property
@@ -141,7 +169,7 @@ class MeshJoin(SemiStreamJoin):
         yield from self._emitter.emit(self._window)
 
     def _admit(self, batch: pa.RecordBatch, start: int) -> int:
-        """Take as many tuples from ``start`` on as there is room for now."""
+        """Admit the tuples from ``start`` on that fit now; return their number."""
         room = self._window.free
         if self._rows_per_step is not None:
             room = min(room, self._rows_per_step - self._admitted_now)
@@ -164,7 +192,7 @@ class MeshJoin(SemiStreamJoin):
             yield from self._iterate()
 
     def _iterate(self) -> Results:
-        """One iteration of MESH Fig. 4; its results may stay staged for the next one to add to."""
+        """Do one iteration of MESH Fig. 4; results may stay staged for the next one to add to."""
         if not self._window.packets:
             return
         self.stats.steps += 1
@@ -172,8 +200,10 @@ class MeshJoin(SemiStreamJoin):
         yield from self._join_next(self._run_end(self._scan.position))
 
     def _join_next(self, end: int) -> Results:
-        """Join the next pages, up to ``end`` or to where a run or the oldest packet's scan of R ends; then let the
-        packets go that have met all of R. No packet meets a page twice, wherever the runs were cut.
+        """Join the next pages, then expire the packets that have met all of R.
+
+        The pages end at ``end``, at the end of a run, or where the oldest packet has met all of R. No packet meets a
+        page twice, wherever the runs are cut.
         """
         window, scan, num_pages = self._window, self._scan, self._scan.num_pages
         if num_pages:
@@ -189,13 +219,13 @@ class MeshJoin(SemiStreamJoin):
             yield from self._expire()
 
     def _read_ahead(self) -> None:
-        """Ask for the run at hand and those after it that some tuple in the window will need."""
+        """Request the current run and those after it that some tuple in the window will need."""
         newest = self._window.packets[-1].entered + self._scan.num_pages
         while self._scan.asked < newest and self._scan.can_ask:
             self._scan.ask(min(newest, self._run_end(self._scan.asked)))
 
     def _run_end(self, start: int) -> int:
-        """How far a run from the page counter ``start`` may go."""
+        """Return the latest end of a run that starts at page counter ``start``."""
         return start + self._pages_per_step
 
     def _join(self, run: PageRun) -> Results:
@@ -211,7 +241,7 @@ class MeshJoin(SemiStreamJoin):
                     yield from self._emitter.stage(self._window, tuples[joined], run, page[joined], row[joined])
 
     def _expire(self) -> Results:
-        """Let the oldest packet go: its tuples have met all of R."""
+        """Finish the oldest packet: its tuples have met all of R."""
         packet, matched = self._window.packets[0], self._window.oldest_matched()
         yield from self._emitter.finished(self._window, packet.batch, matched)
         self._done(self._window, np.arange(packet.first, packet.first + packet.rows), matched)
@@ -219,20 +249,20 @@ class MeshJoin(SemiStreamJoin):
         self._intake.release(packet.sizes)
 
     def close(self) -> None:
-        """End the background reader and close files."""
+        """Stop the background reader and close the files."""
         self._scan.close()
 
 
 def scan_of(
     relation: AnyRelation, spec: JoinSpec, pages: int | None = None, null_counts: DiskCounts | None = None
 ) -> ScanSource:
-    """Where the scans come from; with rows of a null key, counted apart, if these can match."""
+    """Return the source of scans; if rows with a null key can match, it scans and counts them too."""
     scans_nulls = spec.condition.access == "scan"
     return scan_source(relation, pages, (null_counts or DiskCounts()) if scans_nulls else None)
 
 
 def split_memory(memory: MemoryBudget, relation: AnyRelation, spec: JoinSpec, source: ScanSource) -> MemorySplit:
-    """How a memory is split over window, page buffers and output."""
+    """Split ``memory`` over window, page buffers and output."""
     return MemorySplit.of(
         memory,
         relation,

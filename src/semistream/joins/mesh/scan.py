@@ -1,8 +1,6 @@
-"""The cyclic scan of R: its pages in the order of the disk, over and over, read ahead in runs.
+"""Cyclic scans of R: its pages in disk order, or its Parquet row groups in file order, over and over, read ahead.
 
-The cyclic scan of R where it is plain Parquet: row groups in the order of the files, over and over.
-
-What a scan of R takes in memory, and how it is opened: for clustered pages and for plain Parquet.
+A `ScanSource` knows the memory that a scan of R needs and opens it, for clustered pages and for plain Parquet.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ from semistream.relation.parquet.reader import COPIES
 
 
 class CyclicScan:
-    """Gives R's pages in the order in which they lie on disk, and starts again at their end.
+    """A scan of R's pages in disk order that starts again at the end.
 
-    Places in the scan are page counters: pages since the operator was made, which never wrap. ``position`` is where the
-    join stands, ``asked`` how far the reader was asked to read. A run is what one request reads; the join takes it
-    whole or part by part. ``nulls`` are pages of rows with a null key: they come behind the others, one by one.
+    Positions in the scan are page counters: pages since the operator was made, which never wrap. ``position`` is where
+    the join stands, and ``asked`` the end of the pages requested. A run is the result of one request; the join takes it
+    whole or in parts. ``nulls`` are pages of rows with a null key, which come after the others, one by one.
     """
 
     def __init__(self, table: PageTable, reader: RunReader, nulls: NullKeyPages | None = None) -> None:
@@ -51,21 +49,21 @@ class CyclicScan:
 
     @staticmethod
     def memory_bytes(num_pages: int) -> int:
-        """Bytes of the order of so many pages and of the ends of its extents, each of which may be one page."""
+        """Return the bytes of the disk order of ``num_pages`` pages and of the ends of up to as many extents."""
         return num_pages * (8 + 8)
 
     @property
     def can_ask(self) -> bool:
-        """Whether a buffer is free for another run."""
+        """True if a buffer is free for another run."""
         return self.reader.room > 0
 
     def count_runs(self, run_pages: int) -> int:
-        """Runs of at most ``run_pages`` that make one scan."""
+        """Return the number of runs of at most ``run_pages`` in one scan."""
         cuts = self._table.cut_runs(self._order, self.reader.run_bytes, run_pages)
         return cuts.size - 1 + self.num_pages - len(self._table)
 
     def ask(self, until: int) -> None:
-        """Start to read the next run: up to ``until``, the end of the pages that lie together, or a full buffer."""
+        """Request the next run: up to ``until``, the end of contiguous pages, or a full buffer."""
         at = self.asked % self.num_pages
         if at >= len(self._table):
             self.asked += 1
@@ -77,7 +75,7 @@ class CyclicScan:
         self.asked += pages.size
 
     def take(self, until: int) -> PageRun:
-        """The pages at ``position``, up to ``until`` or the end of their run; valid until `advance`."""
+        """Return the pages at ``position``, up to ``until`` or the end of their run; valid until `advance`."""
         if self._run is None:
             at = self.position % self.num_pages
             if at == len(self._table) and self._nulls:
@@ -88,24 +86,23 @@ class CyclicScan:
         return self._run.part(begin, begin + min(until, self._run_ends) - self.position)
 
     def advance(self, pages: int) -> None:
-        """Say that so many pages of what was taken are joined: a run that is through gives its buffer back."""
+        """Record that ``pages`` of the pages taken are joined; a finished run returns its buffer."""
         self.position += pages
         if self.position == self._run_ends:
             self._run = None
             self.reader.give_back()
 
     def close(self) -> None:
-        """End the reader's thread and close files."""
+        """Stop the reader's thread and close the files."""
         self._run = None
         self._null_pages = iter(())
         self.reader.close()
 
 
 class ParquetScan:
-    """Gives the pages of a `ParquetRelation` as `CyclicScan` gives those of a `Relation`.
+    """A scan of the pages of a `ParquetRelation`, like `CyclicScan` for a `Relation`.
 
-    Places in the scan are page counters too, but a page may come in several pieces: ``position`` stays where it is
-    until all are joined.
+    Positions are page counters too, but a page may come in several pieces: ``position`` advances when all are joined.
     """
 
     def __init__(self, num_pages: int, reader: ParquetReader) -> None:
@@ -117,37 +114,37 @@ class ParquetScan:
 
     @property
     def can_ask(self) -> bool:
-        """Whether another page may be read ahead."""
+        """True if another page may be read ahead."""
         return self._reader.room > 0
 
     def count_runs(self, run_pages: int) -> int:
-        """Runs of one scan: each page is one."""
+        """Return the runs of one scan: one per page."""
         del run_pages
         return self.num_pages
 
     def ask(self, until: int) -> None:
-        """Start to read the next page."""
-        del until  # a page is the least there is
+        """Request the next page."""
+        del until  # a page is the smallest request
         self._reader.ask(self.asked % self.num_pages)
         self.asked += 1
 
     def take(self, until: int) -> PageRun:
-        """The next piece of the page at ``position``; valid until `advance`."""
+        """Return the next piece of the page at ``position``; valid until `advance`."""
         del until
         run, self._ends_page = self._reader.take()
         return run
 
     def advance(self, pages: int) -> None:
-        """Say that the piece is joined."""
+        """Record that the piece is joined."""
         self._reader.give_back()
         self.position += pages if self._ends_page else 0
 
     def close(self) -> None:
-        """End the reader's thread and close files."""
+        """Stop the reader's thread and close the files."""
         self._reader.close()
 
 
-_READ_AHEAD = 2  # runs: the disk goes on while the consumer takes a batch of results
+_READ_AHEAD = 2  # runs, so that the disk continues while the consumer takes a batch of results
 BUFFERS = _READ_AHEAD + 1
 
 
@@ -160,27 +157,29 @@ class Scan(Protocol):
 
     @property
     def can_ask(self) -> bool:
-        """Whether another run may be read ahead."""
+        """True if another run may be read ahead."""
 
     def count_runs(self, run_pages: int) -> int:
-        """Runs of at most ``run_pages`` that make one scan."""
+        """Return the number of runs of at most ``run_pages`` in one scan."""
 
     def ask(self, until: int) -> None:
-        """Start to read the next run, up to ``until`` at most."""
+        """Request the next run, at most up to ``until``."""
 
     def take(self, until: int) -> PageRun:
-        """What is at ``position``, up to ``until`` at most; valid until `advance`."""
+        """Return the pages at ``position``, at most up to ``until``; valid until `advance`."""
 
     def advance(self, pages: int) -> None:
-        """Say that what was taken, so many pages, is joined."""
+        """Record that the pages taken, ``pages`` of them, are joined."""
 
     def close(self) -> None:
-        """End the reader's thread and close files."""
+        """Stop the reader's thread and close the files."""
 
 
 class ScanSource(Protocol):
-    """The memory of a scan: of R's index, of decoding, of so many ``buffers`` for runs (of ``run_pages``, if that is
-    fixed), of pages that are not in R's page table.
+    """Opens scans of a relation, and knows their memory.
+
+    A scan needs ``index_bytes`` for R's index, ``decoding_bytes`` for decoding, and ``buffers`` buffers for runs, of
+    ``run_pages`` pages if that is fixed. ``largest_page`` bounds the bytes of pages not in R's page table.
     """
 
     index_bytes: int
@@ -190,11 +189,11 @@ class ScanSource(Protocol):
     largest_page: int
 
     def open(self, run_bytes: int, disk: Disk) -> Scan:
-        """The scan, with runs of at most ``run_bytes``."""
+        """Open a scan with runs of at most ``run_bytes``."""
 
 
 class PageScanSource:
-    """Scans of clustered pages, with the rows of a null key if there are ``null_counts`` to count them in."""
+    """Source of scans of clustered pages; with ``null_counts`` they read and count the rows with a null key too."""
 
     def __init__(self, relation: Relation, run_pages: int | None, null_counts: DiskCounts | None) -> None:
         self._relation = relation
@@ -209,19 +208,19 @@ class PageScanSource:
         self.largest_page = self._nulls.largest if self._nulls else 0
 
     def open(self, run_bytes: int, disk: Disk) -> CyclicScan:
-        """The scan, with runs of at most ``run_bytes``."""
+        """Open a scan with runs of at most ``run_bytes``."""
         reader = self._relation.reader(run_bytes=run_bytes, disk=disk, buffers=BUFFERS)
         return CyclicScan(self._relation.table, reader, self._nulls)
 
 
 class ParquetScanSource:
-    """Scans of plain Parquet: each run is a page."""
+    """Source of scans of plain Parquet, in which each run is a page."""
 
     def __init__(self, relation: ParquetRelation, run_pages: int | None) -> None:
         if run_pages is not None:
             raise InvalidArgument(
                 f"pages_per_step is {run_pages}, but Parquet is joined page by page. "
-                "ParquetRelation.open(path, page_bytes=...) says how large pages are."
+                "Set the size of a page with ParquetRelation.open(path, page_bytes=...)."
             )
         self._relation = relation
         self.index_bytes = relation.index_bytes
@@ -231,14 +230,16 @@ class ParquetScanSource:
         self.largest_page = 0
 
     def open(self, run_bytes: int, disk: Disk) -> ParquetScan:
-        """The scan."""
-        del run_bytes  # a page's
+        """Open a scan."""
+        del run_bytes  # a run is a page
         return ParquetScan(self._relation.num_pages, self._relation.reader(disk=disk, buffers=BUFFERS))
 
 
 def scan_source(relation: AnyRelation, run_pages: int | None, null_counts: DiskCounts | None) -> ScanSource:
-    """Where scans of a relation come from. If rows with a null key can match, they are read too, and what that takes is
-    added to ``null_counts``: no disk counts it.
+    """Return the source of scans for a relation.
+
+    If rows with a null key can match, give ``null_counts``: the scans then read these rows too, and count the reads
+    there, as no disk does.
     """
     if isinstance(relation, ParquetRelation):
         return ParquetScanSource(relation, run_pages)

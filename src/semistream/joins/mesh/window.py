@@ -1,4 +1,4 @@
-"""The sliding window of MESHJOIN: stream tuples, the queue Q of packets they came in, and their codes in order."""
+"""Sliding window of MESHJOIN: stream tuples, the queue Q of their packets, and their sorted codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semistream.kernels.array_types import Bools, Int32s, Int64s
 
 @dataclass
 class _Level:
-    """What tuples ask for, in order; the tuples are among those from ``first`` to ``end``."""
+    """Sorted ranges of codes that tuples ask for; the tuples are among ``first`` to ``end``."""
 
     ranges: SortedRanges
     first: int
@@ -25,46 +25,46 @@ class _Level:
 
 
 class StreamWindow(StreamPackets):
-    """Up to ``slots`` stream tuples, found by the codes they ask for, that leave in the order in which they came.
+    """A window of up to ``slots`` stream tuples, found by the codes they ask for; they leave in order of arrival.
 
-    MESH keeps a hash table H over the window. R's pages are clustered here, so the codes of the window are kept in
-    order instead (as MESH 3.4 proposes for ranges), and each page meets only the tuples in its range of codes. The
-    order is made of a few levels, each of which covers packets that came one after the other: a new packet is a level
-    of its own, neighbours of similar size are merged, and entries of expired tuples are dropped when they are
-    the larger part of a level. Positions are numbers of tuples in the stream.
+    MESH keeps a hash table H over the window. Here R's pages are clustered, so the codes of the window are kept sorted
+    instead (as MESH 3.4 proposes for ranges), and each page meets only the tuples in its code range. The sorted codes
+    form a few levels, each covering consecutive packets. A new packet is a level of its own, adjacent levels of similar
+    size are merged, and entries of expired tuples are dropped when they are more than half of a level. A tuple's
+    position is its number in the stream.
     """
 
     def __init__(self, slots: int, budget: MemoryBudget) -> None:
         super().__init__(budget)
         self.slots = slots
-        self._levels: list[_Level] = []  # the oldest tuples first
-        self._matched = np.zeros(slots, np.bool_)  # by the tuple's number, modulo the slots
+        self._levels: list[_Level] = []  # oldest tuples first
+        self._matched = np.zeros(slots, np.bool_)  # by the tuple's number modulo slots
         self._first = 0
         self._end = 0
 
     @staticmethod
     def index_bytes(slots: int, *, single_codes: bool = True) -> int:
-        """Bytes of the levels of ``slots`` tuples, twice while they are merged, and of a flag for each.
+        """Return the bytes of the levels of ``slots`` tuples, doubled for merging, and of a flag for each tuple.
 
-        ``single_codes`` says whether each tuple asks for one code, and not for a range.
+        With ``single_codes`` each tuple asks for one code, otherwise for a range.
         """
         return slots * (2 * SortedRanges.entry_bytes(single_codes) + 1)
 
     @property
     def free(self) -> int:
-        """Slots that are empty."""
+        """Number of free slots."""
         return self.slots - self.held
 
     @property
     def held(self) -> int:
-        """Slots that are taken."""
+        """Number of occupied slots."""
         return self._end - self._first
 
     def resize(self, slots: int) -> None:
-        """Have ``slots`` from now on, no fewer than are taken."""
+        """Change the number of slots, to no fewer than are occupied."""
         matched = np.zeros(slots, np.bool_)
         at = self._first
-        while at < self._end:  # piece by piece, as both arrays wrap: three pieces at most
+        while at < self._end:  # at most three pieces, as both arrays wrap
             old, new = at % self.slots, at % slots
             rows = min(self._end - at, self.slots - old, slots - new)
             matched[new : new + rows] = self._matched[old : old + rows]
@@ -72,7 +72,7 @@ class StreamWindow(StreamPackets):
         self.slots, self._matched = slots, matched
 
     def admit(self, tuples: Admitted, entered: int) -> int:
-        """Put a packet of tuples behind the others; gives how many of them can be found."""
+        """Append a packet of tuples; return the number of them that can match."""
         first, rows = self._end, tuples.sizes.size
         numbers = np.arange(first, first + rows)
         self._matched[numbers % self.slots] = False
@@ -85,12 +85,12 @@ class StreamWindow(StreamPackets):
         return ranges.size
 
     def oldest_matched(self) -> Bools:
-        """Which tuples of the oldest packet have met a partner."""
+        """Return the matched flags of the oldest packet's tuples."""
         packet = self.packets[0]
         return self._matched[np.arange(packet.first, packet.first + packet.rows) % self.slots]
 
     def expire(self) -> int:
-        """Remove the oldest packet; gives how many of its tuples could be found."""
+        """Remove the oldest packet; return the number of its tuples that could match."""
         packet = self.packets.popleft()
         self._first = packet.first + packet.rows
         while self._levels and self._levels[0].end <= self._first:
@@ -105,7 +105,7 @@ class StreamWindow(StreamPackets):
     def probe(
         self, codes: RunCodes, position: Int64s, page: Int32s, row: Int32s
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        """Pairs of a tuple and a row of a run whose code it asks for, as many at a time as the arrays can hold."""
+        """Yield the pairs of a tuple and a row of a run with a code it asks for, in pieces that fill the arrays."""
         for level in self._levels:
             for tuples, pages, rows in level.ranges.matches(codes, position, page, row):
                 if level.first < self._first:
@@ -115,17 +115,18 @@ class StreamWindow(StreamPackets):
                     yield tuples, pages, rows
 
     def mark(self, tuples: Int64s) -> None:
-        """Remember that these tuples met a partner."""
+        """Flag these tuples as matched."""
         self._matched[tuples % self.slots] = True
 
     def merge_all(self) -> None:
-        """Make one level of all: worth its while before many runs are probed."""
+        """Merge all levels into one, which pays before many runs are probed."""
         while len(self._levels) > 1:
             self._merge_newest()
 
     def _merge_levels(self) -> None:
-        """Merge the newest levels until each is less than half of the one before: there are few, and each entry is
-        moved a logarithmic number of times.
+        """Merge the newest levels until each is less than half of the one before.
+
+        The number of levels is then logarithmic, and so is the number of times that an entry is moved.
         """
         while len(self._levels) > 1 and self._levels[-2].ranges.size <= 2 * self._levels[-1].ranges.size:
             self._merge_newest()

@@ -1,4 +1,4 @@
-"""JoinStats: exact counts of what an operator did, in the units of the papers' cost models."""
+"""JoinStats: exact counts of an operator's work, in the units of the papers' cost models."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TRACE_POINTS = 1000
 
 @dataclass(frozen=True)
 class TracePoint:
-    """What a self-tuning operator has run with since ``time_s`` of its clock, and why.
+    """Parameters of a self-tuning operator since ``time_s`` on its clock, and the rates they were chosen for.
 
-    ``rate`` is the stream's in rows per second (None while it is not known), ``service_rate`` the operator's with these
-    parameters, ``memory_bytes`` what they take: MESH's lambda, mu and M.
+    ``rate`` is the stream's rate in rows per second (None while unknown), ``service_rate`` the operator's rate with
+    these parameters, and ``memory_bytes`` the memory they need: MESH's lambda, mu and M.
     """
 
     time_s: float
@@ -31,19 +31,53 @@ class TracePoint:
 
 @dataclass
 class JoinStats:
-    """Counts of operations. Every stream tuple ends in ``matched`` or ``unmatched``; until then it is in neither.
+    """Exact counts of an operator's work.
 
-    ``steps`` are iterations, of which ``waits`` had their pages read only then, and not ahead.
-    ``rows_in`` and ``rows_done`` count stream tuples taken and finished, ``packets`` how often some were taken in
-    together, ``outputs`` result rows and ``batches`` how many they came in. ``inserts`` and ``expiries`` are tuples put
-    into and removed from the operator's index of the stream, ``level_probes`` how often a level of tuples that wait met
-    a run of pages, ``probes`` the R-tuples (or, for an index join, the stream
-    tuples) looked up. The cost of a run on a simulated disk is
-    ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``; a page of which several column groups are
-    read counts once for each. ``cache_hits`` are stream tuples that found all they needed in a cache. ``late`` tuples
-    were through after their deadline, ``worst_lateness_s`` the most.
-    ``versions`` says, for each version of R, how many tuples were joined with it: those pushed first with the first.
-    ``trace`` holds the latest changes of an operator's parameters, if it tunes itself.
+    Every finished stream tuple is in exactly one of ``matched`` and ``unmatched``; a waiting tuple is in neither. The
+    cost of a run on a simulated disk is ``pages_seek * seek_s + (pages_seek + pages_sequential) * transfer_s``.
+
+    Parameters
+    ----------
+    rows_in, rows_done : int
+        Stream tuples taken in, and finished.
+    matched, unmatched : int
+        Finished tuples with and without a match.
+    outputs, batches : int
+        Result rows, and the batches they came in.
+    steps, waits : int
+        Iterations, and those of them whose pages were read only then, not ahead.
+    packets : int
+        Times that stream tuples were taken in together.
+    probes : int
+        Tuples of R looked up in the operator's index of the stream; for an index join, stream tuples looked up in R.
+    inserts, expiries : int
+        Tuples added to and removed from the operator's index of the stream.
+    level_probes : int
+        Times that a level of waiting tuples met a run of pages.
+    requests, pages_seek, pages_sequential, bytes_read : int
+        Requests to the disk, pages read after a seek and sequentially, and bytes. A page counts once for each column
+        group read.
+    budget_bytes, peak_bytes : int
+        Limit of the memory, and the most bytes charged to it at once.
+    cache_hits : int
+        Stream tuples answered from a cache alone.
+    late, worst_lateness_s : int, float
+        Tuples finished after their deadline, and the greatest delay in seconds.
+    versions : dict of int to int
+        Tuples joined with each version of R. Tuples pushed earlier were joined with earlier versions.
+    trace : deque of TracePoint
+        Latest changes of parameters by a self-tuning operator.
+
+    Examples
+    --------
+    >>> stats = JoinStats(rows_in=5)
+    >>> stats.count_done(np.array([True, True, False]))
+    >>> stats.rows_waiting, stats.matched, stats.unmatched
+    (2, 2, 1)
+
+    References
+    ----------
+    MESH 3.2, SSIJ V (cost models); docs/architecture.md, "What must keep holding".
     """
 
     rows_in: int = 0
@@ -73,28 +107,28 @@ class JoinStats:
 
     @property
     def rows_waiting(self) -> int:
-        """Stream tuples taken and not finished."""
+        """Stream tuples taken in and not finished."""
         return self.rows_in - self.rows_done
 
     @property
     def pages_read(self) -> int:
-        """Pages of R read, by seek or sequentially."""
+        """Pages of R read, after a seek or sequentially."""
         return self.pages_seek + self.pages_sequential
 
     def count_done(self, matched: Bools) -> None:
-        """Count stream tuples that are finished; ``matched`` says which met a partner."""
+        """Count finished stream tuples, given their matched flags."""
         met = int(np.count_nonzero(matched))
         self.rows_done += matched.size
         self.matched += met
         self.unmatched += matched.size - met
 
     def count_disk(self, counts: DiskCounts) -> None:
-        """Take over what the operator's disk has counted."""
+        """Copy the counts of the operator's disk."""
         self.requests = counts.requests
         self.pages_seek = counts.seeks
         self.pages_sequential = counts.pages_sequential
         self.bytes_read = counts.bytes
 
     def as_dict(self) -> dict[str, int | float]:
-        """The counts by name, without the versions and the trace."""
+        """Return the counts by name, without ``versions`` and ``trace``."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("versions", "trace")}

@@ -1,4 +1,4 @@
-"""What a join phase of SSIJ is expected to read; the paper has its worst case alone (SSIJ V)."""
+"""Cost model of SSIJ: the expected reads of a join phase; the paper has only the worst case (SSIJ V)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from semistream.relation.read.disk_costs import DiskCosts
 
 @dataclass(frozen=True)
 class IndexModel:
-    """SSIJ that looks ``input_rows`` up at once (IB_thresh), has a join phase when ``stream_rows`` wait (SB_thresh),
-    keeps ``cached_pages`` of R (CR) and reads up to ``run_bytes`` and ``run_pages`` (maxScan) in a sequence.
+    """Model of SSIJ with its thresholds and cache.
 
-    The worst case of SSIJ V (``experiments/published/ssij.py``) has pages that lie as far apart as can be, and a cache
-    that answers nothing. The paper leaves out what a distribution of keys makes of it. If the pages that are cached are
-    those asked for most, their share of the stream is answered at once. The others fill the stream buffer, and ask for
-    as many different pages as their distribution says, which lie anywhere.
+    SSIJ looks up ``input_rows`` tuples at once (IB_thresh), starts a join phase when ``stream_rows`` wait (SB_thresh),
+    caches ``cached_pages`` of R (CR), and reads up to ``run_bytes`` and ``run_pages`` (maxScan) in a sequence.
+
+    In the worst case of SSIJ V (``experiments/published/ssij.py``) the wanted pages lie as far apart as possible, and
+    the cache answers nothing. The paper does not model the distribution of keys. Here the cached pages are those asked
+    for most, and answer their share of the stream at once. The other tuples fill the stream buffer. Their distribution
+    gives the number of distinct pages they ask for, which are placed at random.
     """
 
     input_rows: float
@@ -34,7 +36,7 @@ class IndexModel:
         require_numbers(self, "cached_pages", least=0)
 
     def work(self, workload: Workload, costs: DiskCosts) -> Work:
-        """What each tuple takes of a phase."""
+        """Return the work per tuple: its share of the phases."""
         pages = workload.frequencies.in_pages(workload.num_pages)
         cached = min(self.cached_pages, workload.num_pages)
         hits, rest = pages.share(cached), pages.rest(cached)

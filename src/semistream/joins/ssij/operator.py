@@ -84,9 +84,9 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
     Parameters
     ----------
     relation : Relation
-        R, stored as pages clustered by key. Plain Parquet is refused.
-    stream : pa.Schema or JoinSpec
-        Columns of the stream.
+        The relation R, in pages clustered by key; plain Parquet is refused.
+    stream : pyarrow.Schema or JoinSpec
+        The columns of the stream, or a resolved join.
     input_threshold : int, optional
         IB_thresh, tuples that start an online phase. Default: 250,000 (Table II), at most an eighth of the pool.
     stream_threshold : int, optional
@@ -98,8 +98,8 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
         Read plan of a join phase (SSIJ IV-D).
     cache_policy : {"utility", "lru"}
         Rule for the pages to keep: SSIJ's utility, or least recently used for comparison (VI-D).
-
-    Other parameters are those of `SemiStreamJoin`.
+    **arguments
+        Other parameters are those of `SemiStreamJoin`.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class SemiStreamingIndexJoin(SemiStreamJoin):
 
     @classmethod
     def model(cls, facts: JoinFacts, memory: MemoryBudget) -> IndexModel:
-        """Return the cost model; its cache has the part of the pool that is free as a join phase begins and chooses."""
+        """Return the cost model; its cache gets the free part of the pool at the start of a join phase."""
         relation, spec = facts.relation, facts.spec
         assert isinstance(relation, Relation)
         layout = IndexMemory.of(

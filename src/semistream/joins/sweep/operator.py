@@ -56,15 +56,13 @@ class SweepJoin(SemiStreamJoin):
     Parameters
     ----------
     relation : Relation
-        R, stored as pages clustered by key. Plain Parquet is refused.
-    stream : pa.Schema or JoinSpec
-        Columns of the stream.
+        The relation R, in pages clustered by key; plain Parquet is refused.
+    stream : pyarrow.Schema or JoinSpec
+        The columns of the stream, or a resolved join.
     on, where : optional
-        The join condition. It must pin down R's key: equality with the key, or a range of it.
-    memory : int, str or MemoryBudget
-        Budget for everything the operator holds: bytes, text such as "64MB", or a share of R. Default "10%".
-
-    Other parameters are those of `SemiStreamJoin`.
+        The join condition: equality with R's key or a range of it, and any further conditions.
+    **arguments
+        Other parameters are those of `SemiStreamJoin`.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""One batch on the driver: what is decided, committed, cleaned up and reported. Spark only drives it."""
+"""One batch on the driver, without Spark: its plan, decisions, commit, clean-up and report."""

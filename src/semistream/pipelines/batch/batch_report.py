@@ -1,4 +1,4 @@
-"""BatchReport: the result of a batch, for people and for the metrics file."""
+"""BatchReport: the result of a batch, for users and for the metrics file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Trigger:
-    """A batch of the source as Spark has seen it: how long it took, all in all and by Spark's names for the parts.
+    """Spark's report of a source batch: its total ``seconds``, and ``parts_s`` by Spark's names of its parts.
 
-    Rows are Spark's: of a folder it reads the names of files, so there they count files. ``behind`` is how many
-    messages of Kafka had come and were not taken in, if Spark says so.
+    ``rows`` counts what Spark reads; of a folder it reads only file names, so there it counts files. ``behind`` is the
+    number of Kafka messages not read yet, if Spark reports it.
     """
 
     source_batch: int
@@ -37,7 +37,7 @@ class Trigger:
 
     @classmethod
     def of(cls, progress: Any) -> Trigger:
-        """From Spark's report of a batch."""
+        """Build from Spark's progress report of a batch."""
         parts = {name: round(ms / 1000, 3) for name, ms in progress.durationMs.items()}
         behind = [each.metrics.get("maxOffsetsBehindLatest") for each in progress.sources if each.metrics]
         known = [int(float(each)) for each in behind if each is not None]
@@ -55,12 +55,13 @@ class Trigger:
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What became of a batch: rows by outcome, how long it took, and what it was worked with.
+    """Report of a finished batch: rows by outcome, duration, and the resources used.
 
-    ``waiting_rows`` wait after it; ``oldest_wait_s`` is how long the first of them has. If it was ``replayed``, the
-    work was done before this process was started. ``memory_bytes`` is the most that joins have used in a worker.
-    ``lag_s`` is how long after the first of the batch's files had come its rows were in their tables, and ``trigger``
-    what Spark said of the last batch before that it had told of. ``overload`` is for pipelines with a goal for latency.
+    ``waiting_rows`` wait after the batch, the oldest for ``oldest_wait_s`` seconds. A ``replayed`` batch was computed
+    before this process started, and only committed by it. ``memory_bytes`` is the most that the joins of a worker have
+    used. ``lag_s`` is the time from the arrival of the batch's first file until its rows were in their tables.
+    ``trigger`` is the latest batch that Spark has reported, usually the previous one. ``overload`` is set under a
+    latency goal.
     """
 
     pipeline: str
@@ -99,7 +100,7 @@ class BatchReport:
         trigger: Trigger | None = None,
         overload: OverloadReport | None = None,
     ) -> BatchReport:
-        """The report of a batch that is done."""
+        """Build the report of a finished batch."""
         work = manifest.work
         looked_up = work.counts.get("join_rows_in", 0)
         return cls(
@@ -126,11 +127,11 @@ class BatchReport:
 
     @property
     def rows_per_s(self) -> float:
-        """Rows taken to their tables per second."""
+        """Rows per second of the batch."""
         return self.rows_in / self.seconds if self.seconds else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """As a line of the file of metrics."""
+        """Return the content of a line of the metrics file."""
         return {
             "pipeline": self.pipeline,
             "batch": self.batch,
@@ -156,7 +157,7 @@ class BatchReport:
 
 
 class BatchReporter:
-    """Reports finished batches: to the log, the metrics file, and whoever watches."""
+    """Reporter of finished batches, to the log, the metrics file and the ``watch`` callback."""
 
     def __init__(
         self, pipeline: str, folder: Path, watch: Callable[[BatchReport], None], clock: Callable[[], float]
@@ -174,7 +175,7 @@ class BatchReporter:
         trigger: Trigger | None,
         overload: OverloadReport | None,
     ) -> None:
-        """Report a batch that is done."""
+        """Report a finished batch."""
         now = self._clock()
         report = BatchReport.of(
             self._pipeline,
@@ -197,7 +198,7 @@ class BatchReporter:
 
 
 def _lag_s(files: Sequence[str], now: float) -> float | None:
-    """Seconds since the first of some files arrived; None if there are none, or they are gone."""
+    """Return the seconds since the first of the files arrived; None if no file is left."""
     times = []
     for file in files:
         with suppress(OSError):
@@ -206,7 +207,7 @@ def _lag_s(files: Sequence[str], now: float) -> float | None:
 
 
 def reason_of(error: Exception) -> str:
-    """The line of semistream's own error, on the driver or in a worker, if it was one; else the first of Spark's."""
+    """Return the message of semistream's own error, raised on the driver or in a worker, else Spark's first line."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     traced = [
         line
@@ -220,5 +221,5 @@ def reason_of(error: Exception) -> str:
 
 
 def _finite(rate: float) -> float:
-    """Spark's rates, which are NaN or infinite where no time has passed."""
+    """Round one of Spark's rates; 0 for NaN or infinity, which Spark gives if no time has passed."""
     return round(rate, 1) if 0 <= rate < float("inf") else 0.0

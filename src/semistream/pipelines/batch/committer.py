@@ -1,4 +1,4 @@
-"""BatchCommitter: makes the results of a batch visible, once, and marks the batch done."""
+"""BatchCommitter: make the results of a batch visible, once, and mark the batch done."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semistream.relation import Relation, Transaction
 
 
 class BatchCommitter:
-    """Commits batches that are prepared. Each commit is idempotent, so it may be repeated after a crash."""
+    """Committer of prepared batches. Each commit is idempotent, so it may be repeated after a crash."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class BatchCommitter:
     def commit(self, plan: Plan, manifest: BatchManifest, *, resumed: bool) -> None:
         """Commit every table, the snapshot and the archive, then mark the batch done.
 
-        Nothing is learnt about service times from a batch that was ``resumed``: this process did not do all its work.
+        A ``resumed`` batch teaches nothing about service times, because this process did not do all of its work.
         """
         for outcome, table in self._tables.items():
             reached(f"before commit of {outcome}")

@@ -1,4 +1,4 @@
-"""Housekeeping: rows that wait no longer, old versions of relations, and files left by dead workers."""
+"""Housekeeping: remove files of rows that no longer wait, old versions of relations, and files of dead workers."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from semistream.pipelines.tables.table import Owner
 from semistream.relation import Relation
 
 _LOG = logging.getLogger(__name__)
-_VACUUM_EVERY, _KEPT_VERSIONS = 16, 8  # batches; others that share a relation may still be at an older version
+_VACUUM_EVERY, _KEPT_VERSIONS = 16, 8  # other pipelines may still use old versions of a shared relation
 
 
 class Housekeeping:
-    """Removes what finished batches leave behind."""
+    """Clean-up after finished batches."""
 
     def __init__(self, spec: PipelineSpec, ledger: Ledger, rows_folder: Path) -> None:
         self._spec, self._ledger, self._rows_folder = spec, ledger, rows_folder
 
     def after(self, plan: Plan, manifest: BatchManifest) -> None:
-        """Clean up after a batch that is done; every few batches, old versions of relations go too."""
+        """Clean up after a finished batch; every 16th batch, also remove old versions of relations."""
         self.forget_rows(plan, manifest)
         if plan.batch % _VACUUM_EVERY == _VACUUM_EVERY - 1:
             vacuum_relations(self._spec, _KEPT_VERSIONS)
 
     def forget_rows(self, plan: Plan, manifest: BatchManifest) -> None:
-        """Remove files of rows that wait no longer, and files that dead tasks have left."""
+        """Remove the batch's rejected updates, and all files of rows but those that still wait."""
         for name in plan.rejected:
             (self._ledger.updates_folder / name).unlink(missing_ok=True)
         kept = {file.path for file in manifest.waiting}
         for path in self._rows_folder.iterdir():
             if path.name not in kept:
-                path.unlink(missing_ok=True)  # a task of a dead driver may clean up as well
+                path.unlink(missing_ok=True)  # a task of a dead driver may remove it at the same time
 
 
 def vacuum_relations(spec: PipelineSpec, kept: int) -> None:
-    """Remove all but the latest ``kept`` versions of the relations that a pipeline changes: each batch makes one."""
+    """Remove all but the latest ``kept`` versions of the relations that a pipeline changes, one per batch."""
     parts = [step.join or step.keyed for step in spec.steps]
     for part in parts:
         if isinstance(part, KeyedStep) or (part is not None and part.updates is not None):
             try:
                 Relation.open(part.relation).vacuum(kept)
             except RelationLocked:
-                _LOG.info("%s is being written by another process; its old versions stay", part.relation)
+                _LOG.info("another process is writing %s; its old versions are kept", part.relation)
 
 
 def vacuum_pipeline(file: Path, kinds: Kinds = MappingProxyType({})) -> list[Path]:
-    """Remove files that no table shows from all tables of a stopped pipeline.
+    """Remove uncommitted files from all tables of a stopped pipeline; return their paths.
 
-    Files that an unfinished batch needs stay. ``kinds`` are the kinds of tables besides those that need no Spark.
+    Files that an unfinished batch needs are kept. ``kinds`` has the table kinds that need Spark.
     """
     spec = read_spec(file)
     removed: list[Path] = []

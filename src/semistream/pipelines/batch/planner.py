@@ -1,4 +1,4 @@
-"""BatchPlanner: decides everything about the next batch before any work, and records it in the ledger."""
+"""BatchPlanner: fix all inputs of the next batch before any work, and record them in the ledger."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from semistream.relation.format.manifest import get_current
 
 
 class BatchPlanner:
-    """Plans batches: the version of each relation, the waiting rows that go on, and the files to repair.
+    """Planner of batches: the version of each relation, the waiting rows that go on, and the files to repair.
 
-    A plan is in the ledger before the batch begins, so that a batch replayed after a crash does the same work.
+    The ledger has the plan before the batch begins, so that a batch replayed after a crash does the same work.
     """
 
     def __init__(self, spec: PipelineSpec, steps: StepPlans, ledger: Ledger, clock: Callable[[], float]) -> None:
@@ -35,7 +35,7 @@ class BatchPlanner:
         all_deferred: bool = False,
         repaired: Sequence[ArchivedFile] = (),
     ) -> Plan:
-        """Decide the next batch, and record it. ``source_batch`` is None for one without new rows of the source."""
+        """Plan and record the next batch. ``source_batch`` is None for a batch without new source rows."""
         last, now = self._ledger.last_plan, self._clock()
         drains = all_deferred or self._is_due()
         plan = Plan(
@@ -53,15 +53,15 @@ class BatchPlanner:
         return plan
 
     def has_rows_to_take(self, *, all_deferred: bool) -> bool:
-        """True if rows that wait can go on in a batch of their own."""
+        """True if waiting rows can go on in a batch of their own."""
         return bool(self._taken(self._clock(), drains=all_deferred or self._is_due()))
 
     def drained(self, seconds: float) -> None:
-        """Note how long a batch took that let deferred rows go on."""
+        """Record the duration of a batch that drained deferred rows."""
         self._last_drain_s = seconds
 
     def _is_due(self) -> bool:
-        """True if deferred rows have to go on now."""
+        """True if deferred rows must go on now."""
         if self._deferral is None:
             return True
         return self._deferral.is_due(self._ledger.waiting, self._clock(), self._last_drain_s)
@@ -73,7 +73,7 @@ class BatchPlanner:
 
 
 def _deferral(spec: PipelineSpec, paths: Sequence[str]) -> Deferral:
-    """When rows go on that wait for others to share a pass over the relations."""
+    """Return the rule for when rows that wait to share a pass over the relations go on."""
     assert spec.latency is not None
     pass_s = 0.0
     for path in paths:

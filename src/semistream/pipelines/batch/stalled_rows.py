@@ -1,4 +1,4 @@
-"""What is decided for rows that are stalled: numbers for new keys, and which rows are the first of their key."""
+"""Decisions for stalled rows: numbers for new keys, and the first row of each key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semistream.relation import Transaction
 
 @dataclass
 class Decision:
-    """The versions of relations that have the new keys, by link, and the files that tell the first rows of a key."""
+    """Versions of the relations with the new keys, by link, and the flag file of each file of rows."""
 
     versions: dict[int, int] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Decision:
 def decide(
     steps: Sequence[StepPlan], folder: Path, stalled: Sequence[WaitingFile], transaction: Transaction, batch: int
 ) -> Decision:
-    """Add the keys of stalled rows to their relations, once for each transaction."""
+    """Add the keys of stalled rows to their relations, once per transaction."""
     decision = Decision()
     for link in sorted({file.link for file in stalled}):
         files = [file for file in stalled if file.link == link]

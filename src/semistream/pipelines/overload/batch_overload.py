@@ -1,4 +1,4 @@
-"""Overload: a pipeline under a goal for latency sheds what there is no time for, and repairs it later."""
+"""BatchOverload: under a latency goal, shed the rows that there is no time to join, and repair them later."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from semistream.shedding import KeepW, MatchCounts, PartSummary, Strategy, batch
 
 _LOG = logging.getLogger(__name__)
 _BY_MATCHES = ("top_w", "cluster_sampling")
-_REPAIRED_ROWS = 4_000_000  # in a batch that has nothing else to do
-_SAFE = 1.25  # rows that files may have beyond what their bytes say
+_REPAIRED_ROWS = 4_000_000  # rows of a batch that only repairs
+_SAFE = 1.25  # factor for files with more rows per byte than the last batch
 
 
 @dataclass(frozen=True)
 class _Valuing:
-    """The join whose relation tells how many results rows of the source give."""
+    """Join that values source rows by their number of results."""
 
     path: str
     on: tuple[str, ...]
@@ -48,30 +48,30 @@ class _Valuing:
 
 
 class BatchRows(Protocol):
-    """The rows of a batch of the source, before they are joined."""
+    """Rows of a source's batch, before they are joined."""
 
     @property
     def splits(self) -> Sequence[SourceSplit]:
-        """Parts that tasks read themselves."""
+        """Splits that tasks read themselves."""
 
     @property
     def through_spark(self) -> bool:
         """True if Spark reads rows of the batch."""
 
     def count_by_offsets(self) -> int | None:
-        """Return the number of rows Spark reads, by the source's offsets; None if they do not tell."""
+        """Return the number of rows that Spark reads, by the source's offsets; None if unknown."""
 
     def summarize(self, shedding: TaskShedding, strategy: str, splits: Sequence[Split]) -> list[PartSummary]:
-        """Sum up each part of the batch for a shedding strategy."""
+        """Summarize each part of the batch for a shedding strategy."""
 
 
 class BatchOverload:
-    """What `BatchRunner` asks for a pipeline with a goal for latency.
+    """Shedding and repair of a pipeline with a latency goal.
 
-    Before a batch of the source is worked on, it is known or estimated how many rows it has; nothing more is done as
-    long as all of them can be joined in time. If not, each part of the batch is summed up, it is decided which rows are
-    shed, and the decision goes to the ledger before any work. When the batch is committed, the ledger has what was
-    shed, until batches of their own have joined it.
+    Before work on a source's batch begins, its rows are counted or estimated. If all of them can be joined in time,
+    nothing more happens. Otherwise each part of the batch is summarized, a strategy chooses the rows to shed, and the
+    ledger records the decision before any work. After the commit, the ledger lists the shed rows until later batches
+    have repaired them.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class BatchOverload:
         self._budget = MemoryBudget(max(steps.counts_bytes, 1))
         self._counts: MatchCounts | None = None
         if self._valuing is not None:
-            self._match_counts(Relation.open(self._valuing.path).version)  # now, and not when rows wait for it
+            self._match_counts(Relation.open(self._valuing.path).version)  # count now, not while rows wait
         elif self._setting.strategy in _BY_MATCHES:
             raise PipelineError(
-                f"overload: {self._setting.strategy} values rows by their matches, but no join equates all of a "
-                "relation's key with columns of the source. Name another `relation`, or leave `strategy` out."
+                f"overload: {self._setting.strategy} values rows by their matches, but no join equates the whole key "
+                "of a relation with columns of the source. Name another `relation`, or leave `strategy` out."
             )
         seen = [Observation(*each) for each in learnt.get("seen", [])]
         expected = expected_times(steps, copies=self._copies_files)
@@ -106,13 +106,14 @@ class BatchOverload:
         self.controller = OverloadController(self._setting.goal_s, every_s, monotonic, seen, expected)
 
     def layout(self) -> TableLayout:
-        """Where and how rows that are shed are written."""
+        """Return the layout of the files of shed rows."""
         return archive_layout(self._archive, self.controller.batch_rows // 8)
 
     def before_work(self, plan: Plan, batch: BatchRows, others: Sequence[Split]) -> tuple[list[Split], TaskShedding]:
-        """What tasks read by themselves, and what they need to know, for a batch that was planned.
+        """Decide which rows of a planned batch to shed; return the splits that tasks read, and their shedding settings.
 
-        ``others`` are splits of rows that do not come from the source.
+        ``others`` are splits of rows that do not come from the source. A decision in the ledger is reused, unless the
+        batch is divided differently now.
         """
         own = [_arrived(split, part) for part, split in enumerate(batch.splits)]
         splits: list[Split] = [*own, *others]
@@ -135,7 +136,7 @@ class BatchOverload:
         cut = {part.number: part.total for part in parts}
         if decided is None or not _is_of(decided, cut):
             if decided is not None:
-                _LOG.warning("batch %d is cut otherwise than before; it is decided anew what is shed", plan.batch)
+                _LOG.warning("batch %d is divided otherwise than before; deciding again which rows to shed", plan.batch)
             decision = strategy.decide(parts, joined, batch_seed(self._spec.name, plan.batch))
             decided = ShedPlan(joined, decision.to_json())
             self._ledger.write_shed(plan.batch, decided)
@@ -144,11 +145,11 @@ class BatchOverload:
         return [*(_weighed(split, shedding) for split in own), *others], shedding
 
     def repaired_splits(self, plan: Plan) -> list[ArchiveSplit]:
-        """What tasks read of rows that were shed."""
+        """Return the splits of shed rows that a batch repairs."""
         return [ArchiveSplit(str(self._archive.path), (file,)) for file in plan.repaired]
 
     def settle(self, plan: Plan, manifest: BatchManifest) -> None:
-        """Remember what a batch has shed, and let what it has repaired leave the archive; both once."""
+        """Record the rows that a batch has shed, and remove those it has repaired from the archive; each once."""
         work = manifest.work
         if shed := work.files.get("shed", []):
             paths = self._archive.shown(plan.batch, shed)
@@ -174,18 +175,18 @@ class BatchOverload:
                     self._ledger.write_archived(replace(known[number], files=files))
 
     def learn(self, plan: Plan, manifest: BatchManifest, *, all_here: bool) -> dict[str, Any]:
-        """A batch is committed: what the next ones should know, for the ledger. Of a replay nothing is learnt."""
+        """Learn from a committed batch, its time only if ``all_here``; return the state for the ledger."""
         work, shed = manifest.work, manifest.work.outcomes.get("shed", 0)
         self.controller.end(joined=work.rows_in - shed, shed=shed, learn=all_here and work.rows_in > 0)
         if plan.source_batch is not None:
-            self._taken_in = plan.at  # all that waited then
+            self._taken_in = plan.at  # it took all rows available at that time
         owed = _owed(plan)
         if plan.files and (nbytes := _bytes_of(plan.files)):
             self._rows_per_byte = max(work.rows_in - owed, 0) / nbytes
         return {"seen": [list(each) for each in self.controller.seen], "rows_per_byte": self._rows_per_byte}
 
     def report(self, manifest: BatchManifest) -> OverloadReport:
-        """How the pipeline does after a batch."""
+        """Return latencies, shed rows and missing results after a batch."""
         work, now = manifest.work, self._clock()
         shed = work.outcomes.get("shed", 0)
         tick_ms = TaskShedding("", self._setting.goal_s, 0.0, self._steps.source).tick_ms
@@ -199,27 +200,27 @@ class BatchOverload:
         )
 
     def remarks(self) -> list[str]:
-        """What the one who runs the pipeline should know of the goal."""
+        """Return remarks for the user about the latency goal."""
         controller, guessed = self.controller, [self._guessed] if self._guessed else []
         self._guessed = None
         if controller.attainable or not controller.seen:
             return guessed
         return [
             *guessed,
-            f"the goal of {controller.goal_s:g} s cannot be kept: a batch takes {controller.model.fixed_s:.1f} s "
-            "beside its rows, and a row waits for the batch before its own too. Raise overload.latency to at least "
+            f"the goal of {controller.goal_s:g} s cannot be met: a batch takes {controller.model.fixed_s:.1f} s "
+            "besides its rows, and a row also waits for the batch before its own. Raise overload.latency to at least "
             f"{controller.least_goal_s:.0f}s, or give Spark more or faster cores",
         ]
 
     @property
     def repairs_idle(self) -> bool:
-        """Whether rows are repaired when there is time."""
+        """True if shed rows are repaired in idle times."""
         return self._setting.repair == "idle"
 
     def files_to_repair(self, rows: int | None = None) -> list[ArchivedFile]:
-        """The first files of the archive that have so many rows together; by default as many as make a large batch.
+        """Return the oldest files of the archive, at most ``rows`` rows together; by default those of a large batch.
 
-        Not more, unless nothing limits it and the first file has.
+        By default there is at least one file, even if it alone has more rows.
         """
         most = _REPAIRED_ROWS if rows is None else rows
         taken: list[ArchivedFile] = []
@@ -232,7 +233,7 @@ class BatchOverload:
         return taken
 
     def spare_files(self) -> list[ArchivedFile]:
-        """What can be repaired now so that rows that come are still in time."""
+        """Return files that can be repaired now without making new rows late."""
         return self.files_to_repair(self.controller.spare_rows())
 
     def _joinable(self, plan: Plan, rows: int) -> int:
@@ -241,7 +242,7 @@ class BatchOverload:
         return self.controller.allow(rows, oldest_s=oldest_s, owed=owed).joined
 
     def _oldest(self, plan: Plan) -> float:
-        """When the first row of a batch came: with its first file, else after the batch before had taken in all."""
+        """Return the arrival time of a batch's first row: that of its first file, else after the last batch's plan."""
         times = []
         for file in plan.files:
             with suppress(OSError):
@@ -251,7 +252,7 @@ class BatchOverload:
         return plan.at if self._taken_in is None else min(self._taken_in, plan.at)
 
     def _expected(self, plan: Plan, splits: Sequence[SourceSplit], batch: BatchRows) -> int | None:
-        """How many rows a batch has, without reading them; None if that is not known."""
+        """Return the number of rows of a batch, or an estimate, without reading them; None if unknown."""
         told = sum(split.rows for split in splits if split.part is not None)
         if not batch.through_spark:
             return told
@@ -287,27 +288,27 @@ class BatchOverload:
 
     @property
     def _copies_files(self) -> bool:
-        """Whether what is shed is whole files that the archive takes as they are, unless their types differ."""
+        """True if shedding drops whole files that the archive copies unchanged, if their types match."""
         unique = self._counts is None or self._counts.unique
         whole = self._spec.source.format == "parquet" and self._archive.layout.takes_copies
         return whole and isinstance(self._strategy(unique=unique, whole_parts=whole), KeepW)
 
     def _strategy(self, *, unique: bool, whole_parts: bool) -> Strategy:
-        """The strategy for the loss; whole files are shed where rows are worth the same and no task is bound to one."""
+        """Return the strategy for the loss; `KeepW` sheds whole parts if the batch allows it."""
         chosen = choose_strategy(self._setting.loss, unique_keys=unique, name=self._setting.strategy)
         return KeepW(whole_parts=True) if whole_parts and isinstance(chosen, KeepW) else chosen
 
 
 def _guess(model: ServiceModel, shed: int, rows: int) -> str:
     return (
-        f"{shed:,} of {rows:,} rows were shed before it was measured what rows take, by what is expected: "
-        f"{1 / model.joined_s:,.0f} rows/s. `semistream reconcile` joins them; the next batches go by what this one "
-        "took"
+        f"{shed:,} of {rows:,} rows were shed before the cost of a row was measured, by the expected rate of "
+        f"{1 / model.joined_s:,.0f} rows/s. `semistream reconcile` joins them; the next batches use the measured "
+        "rate"
     )
 
 
 def _valuing(spec: PipelineSpec, steps: StepPlans) -> _Valuing | None:
-    """The join that values rows: the one that is named, or the first, if it equates its relation's key."""
+    """Return the join that values rows: the one named, or the first; None unless it equates its relation's key."""
     assert spec.overload is not None
     joining = [step for step in spec.steps if step.join is not None or step.keyed is not None]
     for given, planned in zip(joining, steps.steps, strict=True):
@@ -324,7 +325,7 @@ def _valuing(spec: PipelineSpec, steps: StepPlans) -> _Valuing | None:
 
 
 def _owed(plan: Plan) -> int:
-    """Rows that a batch joins in any case: they had to wait before."""
+    """Return the number of rows that a batch joins in any case: waiting and repaired ones."""
     return sum(file.rows for file in plan.taken) + sum(file.rows for file in plan.repaired)
 
 
@@ -333,7 +334,7 @@ def _on(on: str | Sequence[str] | dict[str, str] | None) -> Sequence[str]:
 
 
 def _arrived(split: SourceSplit, part: int) -> SourceSplit:
-    """A split with its number, and when its file came; one whose rows are all invalid as it is."""
+    """Return a split with its number and its file's arrival time; a split of invalid rows unchanged."""
     if split.reason is not None:
         return split
     came_ms = None
@@ -343,12 +344,12 @@ def _arrived(split: SourceSplit, part: int) -> SourceSplit:
 
 
 def _weighed(split: SourceSplit, shedding: TaskShedding) -> SourceSplit:
-    """A split by what it takes to read: one whose rows are all shed takes next to nothing."""
+    """Return a split with its cost for balancing tasks: 0 bytes if all of its rows are shed."""
     return replace(split, nbytes=0) if shedding.sheds_all(split) else split
 
 
 def _is_of(decided: ShedPlan, cut: dict[int, int]) -> bool:
-    """Whether a decision is about parts with these numbers of rows."""
+    """True if a decision is about parts with these numbers of rows."""
     decision = read_decision(decided.decision)
     return dict(zip(decision.parts, decision.rows, strict=True)) == cut
 

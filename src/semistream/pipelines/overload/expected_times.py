@@ -1,4 +1,4 @@
-"""Expected service times of a pipeline's batches, before any was measured."""
+"""Expected service times of a pipeline's batches, before any is measured."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from semistream.relation import Relation
 from semistream.tuning.candidates import join_tuner
 from semistream.tuning.explain import workload_of
 
-_BESIDE_S = 2e-6  # of a row in a task, to be read, checked and written
-_SHED_S = 6e-7  # of one that goes to the archive
-_COPIED_S = 3e-8  # of one that goes there in a file that is copied
+_BESIDE_S = 2e-6  # seconds of a row in a task besides joins: reading, checking, writing
+_SHED_S = 6e-7  # seconds of a row written to the archive
+_COPIED_S = 3e-8  # seconds of a row archived in a copied file
 
 
 def expected_times(steps: StepPlans, *, copies: bool) -> ServiceModel:
-    """What the cost model says of the joins, and what rows take besides; what is usual where nothing can be said.
+    """Return the predicted times of the joins plus the usual costs of rows; `PRIOR` if no join can be predicted.
 
-    Joins differ by orders of magnitude, with the memory, the disk and R: they are what is predicted. Keys are taken to
-    be asked for equally often, so that a stream with hot ones is faster. All tasks that run at a time share the rest.
-    Where the archive ``copies`` whole files, rows that are shed take next to nothing.
+    Join times differ by orders of magnitude with the memory, the disk and R, so the cost model predicts them. It
+    assumes equally frequent keys, so a stream with hot keys is faster. The other costs are divided by the tasks that
+    run at a time. If the archive ``copies`` whole files, shed rows cost almost nothing.
     """
     shed_s = (_COPIED_S if copies else _SHED_S) / steps.slots
     known = [seconds for step in steps.steps if (seconds := _row_s(step.join, steps.slots)) is not None]
@@ -34,9 +34,9 @@ def expected_times(steps: StepPlans, *, copies: bool) -> ServiceModel:
 
 
 def _row_s(plan: JoinPlan, slots: int) -> float | None:
-    """Seconds for a row in a join on all workers, which share the disk, while each has a core of its own.
+    """Return the seconds per row of a join on all workers, which share the disk but have a core each.
 
-    None if the model does not know: of a relation without rows, and of conditions other than equality with its key.
+    None if the model cannot predict it: without rows in R, without equality on R's key, or with too little memory.
     """
     relation = Relation.open(plan.path)
     if plan.access != "equality" or not relation.num_pages:

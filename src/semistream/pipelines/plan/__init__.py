@@ -1,1 +1,1 @@
-"""Steps and joins of a pipeline, checked on the driver and sent to every worker."""
+"""Plans of a pipeline's steps and joins, checked on the driver and sent to every worker."""

@@ -1,4 +1,4 @@
-"""JoinPlan: all that a Python worker needs to run a join, checked on the driver and sent with every task."""
+"""JoinPlan: everything a Python worker needs to run a join, checked on the driver and sent with every task."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from semistream.tuning.candidates import usual_operator
 from semistream.tuning.choose_operator import choose_operator
 
 MICRO_BATCH_ROWS = 1_000_000
-"""Rows of a micro-batch, unless something else is known."""
-_BATCH_ROWS = 500_000  # of a task: a batch is drained before the next one
+"""Default number of rows of a micro-batch."""
+_BATCH_ROWS = 500_000  # rows of a task, assumed for the choice of operator; each batch is drained before the next
 
 
 @dataclass(frozen=True)
 class JoinPlan:
-    """A join of a stream with the relation at ``path``. Equal plans share an engine in a worker.
+    """Plan of a join of a stream with the relation at ``path``. Equal plans share an operator in a worker.
 
-    ``arguments`` are the operator's, in a form that can be compared; ``key`` and ``key_types`` are R's. ``access`` is
-    the condition's, and ``stream_keys`` are the stream's columns that it equates by code, with R's key if that is
-    ``"equality"``. ``schema`` are the operator's result columns, ``spark_schema`` the same in types that Spark has.
-    If it ``holds_small``, versions of R, or parts of them, that fit the memory are held there as a whole, whatever the
-    operator is for others: R may grow. ``cuts`` are the key codes at which R is divided into parts; if there are none,
+    ``arguments`` are the operator's arguments in a hashable form; ``key`` and ``key_types`` are R's. ``access`` is the
+    condition's access to R. ``stream_keys`` are the stream's columns that it equates by code, with R's key if
+    ``access`` is ``"equality"``. ``schema`` has the operator's result columns, ``spark_schema`` the same in types that
+    Spark has. With ``holds_small``, a version of R, or a part of it, that fits the memory is held there as a whole;
+    ``operator`` serves the others, since R may grow. ``cuts`` are the key codes that divide R into parts; without any,
     every worker joins with all of R.
     """
 
@@ -71,16 +71,16 @@ class JoinPlan:
         disk: str = "auto",
         holds_small: bool | None = None,
     ) -> JoinPlan:
-        """Check a join as a user writes it, as every worker's operator will; none is made for it here.
+        """Check the arguments of a join as every worker's operator will, without opening an operator, and plan it.
 
-        It ``holds_small`` versions of R if that is said, or if the choice is left to us and no options are given.
+        ``holds_small`` is by default True if the operator is ``"auto"`` and there are no options.
         """
         spec = JoinSpec.of(relation, stream_schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
-        machine = machine_for(relation.path)  # the driver's: workers are taken to be like it
+        machine = machine_for(relation.path)  # the driver's: workers are assumed to be like it
         memory_bytes = parse_bytes(memory, of=relation.nbytes)
         kind = choose_operator(operator, relation, spec, memory_bytes, machine=machine, batch_rows=_BATCH_ROWS).kind
         if operator == "auto" and kind is ResidentJoin:
-            kind = usual_operator(spec)  # for versions that have outgrown the memory
+            kind = usual_operator(spec)  # for later versions of R that outgrow the memory
         _require_sendable({**options, "disk": disk})
         kind.check(relation, spec, memory_bytes, {**options, "disk": disk})
         arguments: dict[str, Hashable] = {
@@ -110,13 +110,16 @@ class JoinPlan:
 
     @property
     def memory_bytes(self) -> int:
-        """The budget of the operator."""
+        """Memory of the operator, in bytes."""
         memory = dict(self.arguments)["memory"]
         assert isinstance(memory, int)
         return memory
 
     def open_operator(self, relation: Relation) -> SemiStreamJoin:
-        """The operator over a version of R, or a part of it, that gives the columns the plan promises."""
+        """Open the operator over a version of R, or a part of it; raise `RelationError` if the result columns differ.
+
+        The operator is `ResidentJoin` or the plan's own.
+        """
         spec, arguments = self.spec(relation), self._operator_arguments
         if spec.schema != self.schema:
             raise self._changed(relation)
@@ -126,11 +129,11 @@ class JoinPlan:
         return kind(relation, spec, **arguments)
 
     def operator_for(self, relation: Relation) -> type[SemiStreamJoin]:
-        """The operator that joins a version of R."""
+        """Return the class of the operator that joins a version of R."""
         return self._kind(relation, self.spec(relation))
 
     def _kind(self, relation: Relation, spec: JoinSpec) -> type[SemiStreamJoin]:
-        """All of R is held in memory if the plan says so and it fits."""
+        """Return `ResidentJoin` if the plan holds small versions and R fits the memory, else the plan's operator."""
         if not self.holds_small or self.access == "scan":
             return self.operator
         try:
@@ -140,7 +143,7 @@ class JoinPlan:
         return ResidentJoin
 
     def spec(self, relation: Relation) -> JoinSpec:
-        """The join resolved against a version of R."""
+        """Resolve the join against a version of R."""
         terms: dict[str, Any] = {name: value for name, value in self.arguments if name in JoinTerms.__annotations__}
         terms["on"] = None if terms["on"] is None else dict(terms["on"])
         terms["where"] = [part if isinstance(part, str) else part.expression for part in terms["where"]]
@@ -151,7 +154,7 @@ class JoinPlan:
         return {name: value for name, value in self.arguments if name not in JoinTerms.__annotations__}
 
     def require_same_key(self, relation: Relation) -> None:
-        """Refuse a version of R whose key is not the one that the stream was planned and routed for."""
+        """Raise `RelationError` if the key of R differs from the one that the join was planned and routed for."""
         if (relation.key, relation.codec.types) != (self.key, self.key_types):
             raise self._changed(relation)
 
@@ -165,7 +168,7 @@ class JoinPlan:
 
 @dataclass(frozen=True)
 class _Sent:
-    """An expression in the form in which it is sent: expressions themselves have neither a hash nor a comparison."""
+    """A pickled Arrow expression. Expressions themselves can neither be hashed nor compared."""
 
     content: bytes
 
@@ -179,10 +182,10 @@ class _Sent:
 
 
 def _require_sendable(options: Mapping[str, Any]) -> None:
-    """Refuse values that cannot travel to a worker."""
+    """Raise `InvalidArgument` for an option that cannot be sent to a worker."""
     for name, value in options.items():
         if not isinstance(value, str | int | float | bool | None):
             raise InvalidArgument(
                 f"option {name!r} is a {type(value).__name__}; on Spark give a string, a number or a boolean, "
-                "since it is sent to the workers."
+                "because it is sent to the workers."
             )

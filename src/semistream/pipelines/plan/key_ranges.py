@@ -1,4 +1,4 @@
-"""Key ranges: R divided by key code into parts, and the part that a stream row belongs to."""
+"""Key ranges: divide R by key code into parts, and find the part that a stream row belongs to."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from semistream.relation import Relation
 
 
 def cut_codes(relation: Relation, parts: int) -> tuple[int, ...]:
-    """Ascending codes that divide R at page borders into at most ``parts`` parts of about equal bytes.
+    """Return ascending codes that divide R at page borders into at most ``parts`` parts of about equal bytes.
 
-    Part i holds the codes from cut i - 1 (inclusive) to cut i. One code is never divided, so many rows of one key make
-    fewer parts.
+    Part i holds the codes from cut i - 1 (inclusive) to cut i (exclusive). A code is never divided, so there are fewer
+    parts if many rows share a key.
     """
     table = relation.table
     parts = min(parts, len(table))
@@ -24,25 +24,26 @@ def cut_codes(relation: Relation, parts: int) -> tuple[int, ...]:
         return ()
     ends = np.cumsum(table.nbytes)
     wanted = ends[-1] * np.arange(1, parts) // parts
-    page = np.searchsorted(ends, wanted, "right")  # the page that holds the byte wanted: it starts or ends nearest
+    page = np.searchsorted(ends, wanted, "right")  # page with the wanted byte: cut at its nearer end
     pages = np.minimum(page + (ends[page] - wanted < table.nbytes[page] // 2), len(table) - 1)
     cuts = np.unique(table.first_code[pages])
     return tuple(int(cut) for cut in cuts if cut > table.first_code[0])
 
 
 def part_bounds(cuts: tuple[int, ...], part: int) -> tuple[int | None, int | None]:
-    """The first code of a part and the first code behind it; None where it is open."""
+    """Return the first code of a part and the first code after it; None at an open end."""
     return cuts[part - 1] if part > 0 else None, cuts[part] if part < len(cuts) else None
 
 
 def split_rows(
     batch: pa.RecordBatch, keys: tuple[str, ...], codec: KeyCodec, cuts: tuple[int, ...], default: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of a batch by the part that holds their matches; those that match nothing go where the others do.
+    """Yield the rows of a batch by the part of R that holds their matches; rows that match nothing join the others.
 
-    Workers go by this and not by the number of their partition: Spark numbers tasks anew under a ``union`` or a
-    ``coalesce``, and a row looked for in the wrong part would silently find nothing. If routing did its work, all rows
-    of a batch are of one part, and finding that out costs the codes and their range.
+    A batch without any row that can match goes to the part ``default``. Workers use this rather than the number of
+    their partition: Spark renumbers tasks after a ``union`` or ``coalesce``, and a row looked up in the wrong part
+    would silently find no match. After routing, all rows of a batch are usually in one part; to find this out costs
+    only the codes and their range.
     """
     if not cuts:
         yield 0, batch

@@ -1,4 +1,4 @@
-"""What a step of a pipeline would take of a memory, before it is made: so that all of them can share one."""
+"""Divide the memory of a pipeline among its steps, by the predicted cost of their joins."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from semistream.tuning.candidates import join_tuner
 from semistream.tuning.explain import keys_and_number, workload_of
 from semistream.tuning.memory_shares import TupleSeconds, share_memory
 
-_SKEW = 1.0  # of a stream that nothing is known of yet
+_SKEW = 1.0  # assumed Zipf exponent of a stream not seen yet
 _BATCH_ROWS = 500_000
-_SPARE = 0.02  # of a tuple's time, that it counts to hold none of R: memory that nobody needs goes to the largest
-_LEAST = 8  # a step has at least one part in so many of an equal share
-_EMPTY_S, _EMPTY_BYTES = 2e-7, 16 << 20  # a relation that will grow: what a tuple takes of it in a memory like that
+_SPARE = 0.02  # penalty, as a share of a tuple's time, for holding none of R: spare memory goes to the largest R
+_LEAST = 8  # a step gets at least 1/8 of an equal share
+_EMPTY_S, _EMPTY_BYTES = 2e-7, 16 << 20  # assumed cost of a tuple, in this memory, for an empty R that will grow
 
 
 def share_steps(relations: list[Path], total: int) -> list[int]:
-    """Bytes for each of the relations that rows are joined with one after the other.
+    """Return the bytes for each of the relations that rows are joined with one after the other.
 
-    They are taken to be asked for keys by Zipf's law, in batches that are drained. None has next to nothing, as more is
-    asked of it than is known here.
+    The prediction assumes keys by Zipf's law, in batches that are drained. Every step gets a minimum share, because its
+    real cost may exceed the predicted one.
     """
     versions = (get_current(path) if (path / CURRENT).exists() else None for path in relations)
     return list(_shares(tuple(zip(relations, versions, strict=True)), total))
 
 
-@lru_cache(maxsize=8)  # a pipeline is planned before Spark starts, to see whether it can be, and then to run
+@lru_cache(maxsize=8)  # a pipeline is planned twice: to check it before Spark starts, and to run it
 def _shares(relations: tuple[tuple[Path, int | None], ...], total: int) -> list[int]:
     least = total // (len(relations) * _LEAST)
     try:
         return share_memory([_with_least(_seconds(path, version), least) for path, version in relations], total)
     except BudgetError:
-        return [total // len(relations)] * len(relations)  # each step will say what it needs
+        return [total // len(relations)] * len(relations)  # planning each step will report what it needs
 
 
 def _with_least(seconds: TupleSeconds, least: int) -> TupleSeconds:

@@ -1,6 +1,6 @@
-"""The steps of a pipeline as plans for workers: checked on the driver, one after the other, on the columns so far.
+"""Plan the steps of a pipeline for its workers: on the driver, one after the other, over the columns so far.
 
-Errors of a pipeline's step say which step it is, and speak of the pipeline's own settings.
+Errors name the step, and use the names of the pipeline's settings.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from semistream.relation import Relation
 
 @contextmanager
 def errors_of_step(number: int, label: str, *, steps: int, memory: int) -> Iterator[None]:
-    """Let errors in the block be those of a step by ``number`` and ``label``, of so many that join.
+    """Prefix errors in the block with the ``number`` and ``label`` of a step, one of ``steps`` that join.
 
-    ``memory`` is what it has of the pipeline's.
+    ``memory`` is the step's share of the pipeline's memory, in bytes.
 
     >>> with errors_of_step(2, "products", steps=3, memory=100):
     ...     raise ColumnNotFound("x", ["__row", "id"], where="the stream")
@@ -73,14 +73,17 @@ def errors_of_step(number: int, label: str, *, steps: int, memory: int) -> Itera
 
 
 _NEVER_S = float("inf")
-_MOST_OWNERS = 8  # tasks that read all rows of a batch, of which each keeps some
-_CACHE_SHARE = 0.5  # of a join's memory, where rows of hot keys do not wait
-_COUNTS_SHARE = 1 / 16  # of the memory, for how many matches keys have, where rows may be shed
+_MOST_OWNERS = 8  # the most tasks that each read all rows of a batch and keep their own
+_CACHE_SHARE = 0.5  # share of a join's memory for its cache, if rows with hot keys do not wait
+_COUNTS_SHARE = 1 / 16  # share of the memory for the match counts of keys, if rows may be shed
 
 
 @dataclass(frozen=True)
 class StepPlan:
-    """A join, and how its results become rows that go on."""
+    """Plan of a step: its join, and the link that turns results into rows that go on.
+
+    Rows wait up to ``retry_s`` seconds for a match. ``keys`` is set for steps that add keys to their relation.
+    """
 
     join: JoinPlan
     link: Link
@@ -89,51 +92,51 @@ class StepPlan:
 
     @property
     def passed_on(self) -> pa.Schema:
-        """The columns of rows that go on."""
+        """Columns of rows that go on."""
         return self.link.passed_on(self.join.schema)
 
 
 @dataclass(frozen=True)
 class StepPlans:
-    """All joins of a pipeline, the constants that rows get for them, and the columns of the rows that go in and out."""
+    """Plans of all steps of a pipeline, and the constant columns that its joins need."""
 
     steps: tuple[StepPlan, ...]
     source: pa.Schema
     constants: Mapping[str, str] = field(default_factory=dict)
     changes: ChangesPlan | None = None
     read_by_owners: RoutedKeys | None = None
-    """Which task owns a row, where tasks read the source's files themselves, rows of others too."""
+    """Owner of each row, if tasks read all of the source's files and keep their own rows."""
     counts_bytes: int = 0
     slots: int = 1
-    """How many tasks run at a time."""
+    """Tasks that run at a time."""
 
     @property
     def paths(self) -> list[str]:
-        """The relations, in the order of the steps."""
+        """Paths of the relations, in the order of the steps."""
         return [step.join.path for step in self.steps]
 
     @property
     def sends_rows(self) -> bool:
-        """Whether Spark sends rows to the tasks that own them."""
+        """True if Spark sends rows to the tasks that own them."""
         return bool(self.steps[0].join.cuts) and self.read_by_owners is None
 
     @property
     def entering(self) -> tuple[pa.Schema, ...]:
-        """The columns of rows that enter each link."""
+        """Columns of the rows that enter each link."""
         return tuple(step.join.stream_schema for step in self.steps)
 
     @property
     def joined(self) -> pa.Schema:
-        """The columns of rows that have been through all steps."""
+        """Columns of the rows that have passed all steps."""
         if self.changes is not None:
             return self.source.append(pa.field(self.changes.into, pa.string()))
         return pa.schema([each for each in self.steps[-1].passed_on if not each.name.startswith(RESERVED)])
 
 
 def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPlans:
-    """The steps of a pipeline whose rows come with the columns ``source``; they share its memory as is fastest.
+    """Plan the steps of a pipeline over source rows with the columns ``source``; share its memory for the best rate.
 
-    ``slots`` are the tasks that run at a time: where rows are routed, each of them has its part of R.
+    ``slots`` is the number of tasks that run at a time. With routing, each of them owns a part of R.
     """
     parts = [part for step in spec.steps if (part := _joining(step)) is not None]
     constants = {
@@ -159,7 +162,7 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
         schema = step.passed_on
         if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
             raise InvalidArgument(
-                f"step {i + 1} gives a second column {twice[0]!r}; name another by `into`, or a `suffix`."
+                f"step {i + 1} adds a second column {twice[0]!r}; choose another name with `into` or `suffix`."
             )
         steps.append(step)
     by_owners = _owners_can_read(spec, source, steps[0].join)
@@ -167,9 +170,9 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
     if spec.route == "range" or (spec.route == "auto" and divides):
         if spec.overload is not None and not by_owners:
             raise InvalidArgument(
-                "overload does not go with route: range where Spark has to send rows to the workers that own them, "
-                "since it computes columns, or the first step's key is none of the source: they come there in no "
-                "fixed order, and a replay would shed others. Leave route out."
+                "overload cannot be combined with route: range if Spark must send rows to the workers that own them, "
+                "because it computes columns or the source lacks the first step's key: they arrive in no fixed "
+                "order, and a replay would shed others. Leave route out."
             )
         steps[0] = _routed(steps[0], slots)
     owners = _routed_keys(steps[0].join) if by_owners else None
@@ -177,21 +180,21 @@ def plan_steps(spec: PipelineSpec, source: pa.Schema, slots: int = 1) -> StepPla
 
 
 def _owners_can_read(spec: PipelineSpec, source: pa.Schema, plan: JoinPlan) -> bool:
-    """Whether tasks can tell from a file of the source which rows are theirs."""
+    """True if tasks can read the source's files themselves and find their own rows in them."""
     files = isinstance(spec.source, FileSource) and spec.source.format == "parquet"
-    as_read = source.names == spec.source.arrow_schema.names  # Spark computes none of them
+    as_read = source.names == spec.source.arrow_schema.names  # no computed columns
     return files and as_read and plan.access == "equality" and set(plan.stream_keys) <= set(source.names)
 
 
 def _worth_dividing(plan: JoinPlan, slots: int) -> bool:
-    """Whether tasks should have a part of R each, if no rows must be sent to them for that: unless each holds all."""
+    """True if each task should own a part of R: with 2 to 8 slots, unless all of R fits the memory of each."""
     if not 1 < slots <= _MOST_OWNERS:
         return False
     return plan.operator_for(Relation.open(plan.path)) is not ResidentJoin
 
 
 def _sample_columns(spec: PipelineSpec, source: pa.Schema) -> list[pa.Field]:
-    """The columns that rows of a sample carry, if they are to."""
+    """Return the weight columns that rows of a sample carry; none if weights are off."""
     if spec.overload is None or not spec.overload.weights:
         return []
     if taken := [name for name in CARRIED_SAMPLE.names if name in source.names]:
@@ -200,18 +203,18 @@ def _sample_columns(spec: PipelineSpec, source: pa.Schema) -> list[pa.Field]:
 
 
 def _routed(step: StepPlan, slots: int) -> StepPlan:
-    """A step whose rows are sent to the task that owns their keys."""
+    """Divide R of a step into a part for each slot."""
     plan = step.join
     if plan.access != "equality":
         raise InvalidArgument(
             f"route: range sends rows to the part of {plan.path} that holds their key, but the first step does not "
-            f"equate its key ({', '.join(plan.key)}). Leave route out, or let a step that does come first."
+            f"equate its key ({', '.join(plan.key)}). Leave route out, or put a step that does first."
         )
     return replace(step, join=replace(plan, cuts=cut_codes(Relation.open(plan.path), slots)))
 
 
 def _routed_keys(plan: JoinPlan) -> RoutedKeys | None:
-    """Which task owns a row; None if R is not divided."""
+    """Return the rule that finds the owner of a row; None if R is not divided."""
     return RoutedKeys(plan.stream_keys, plan.key, plan.key_types, plan.cuts) if plan.cuts else None
 
 
@@ -220,7 +223,7 @@ def _joining(step: StepSpec) -> JoinStep | KeyedStep | None:
 
 
 def _largest(parts: Sequence[JoinStep | KeyedStep]) -> int:
-    """What a share of memory is a share of: the largest relation."""
+    """Return the bytes of the largest relation, which a memory in percent refers to."""
     return (
         max(Relation.open(part.relation).nbytes if (part.relation / "CURRENT").exists() else 0 for part in parts) or 1
     )
@@ -238,14 +241,14 @@ def _planned(
 
 
 def _join(step: JoinStep, stream: pa.Schema, memory: int, *, hot_first: bool) -> StepPlan:
-    """A join; if hot rows are to leave first, one that always has a cache: rows whose keys are in it need not wait."""
+    """Plan a join. With ``hot_first``, the operator always has a cache: rows with cached keys need not wait."""
     relation = Relation.open(step.relation)
     marker = relation.key[0]
     equated = () if step.on is None else tuple(key_pairs(_on(step)).values())
     if relation.null_key_rows and not set(relation.key) <= set(equated):
         raise InvalidArgument(
             f"{relation.path} has {relation.null_key_rows} rows with a null key, and the join does not equate its key "
-            f"({', '.join(relation.key)}): whether a row has met one of them is not known. Build it without them."
+            f"({', '.join(relation.key)}): a match with one of them would look like none. Build it without them."
         )
     wanted = [] if step.how != "inner" else _columns(step, relation, equated)
     columns = wanted if marker in wanted else [*wanted, marker]
@@ -309,17 +312,17 @@ def _deduplicate(step: DeduplicateStep, stream: pa.Schema, memory: int) -> StepP
 
 
 def _changes(step: ChangesStep, source: pa.Schema, stream: pa.Schema, memory: int) -> StepPlans:
-    """A left join with all of the snapshot before: by a sweep, which has no cache and so meets every row of R."""
+    """Plan a left join with the previous snapshot, by a sweep: it has no cache, and so reads every row of R."""
     _key_schema(step, stream)
     if step.into in source.names:
-        raise InvalidArgument(f"the source has a column {step.into!r} already; name another for changes by `into`.")
+        raise InvalidArgument(f"the source already has a column {step.into!r}; name another for changes with `into`.")
     if not (step.relation / "CURRENT").exists():
         Relation.build(source.empty_table(), step.relation, key=list(step.key))
     relation = Relation.open(step.relation)
     if relation.key != step.key or relation.schema.remove_metadata() != source.remove_metadata():
         raise InvalidArgument(
             f"{step.relation} is no snapshot of the source: it has the columns ({', '.join(relation.schema.names)}) "
-            f"and the key ({', '.join(relation.key)}). Give a path where there is none: it is made."
+            f"and the key ({', '.join(relation.key)}). Give a new path; the relation is created there."
         )
     plan = JoinPlan.of(
         relation,
@@ -358,7 +361,7 @@ def _key_schema(step: KeyedStep, stream: pa.Schema) -> pa.Schema:
     for name in step.key:
         if name not in stream.names or name.startswith(RESERVED):
             known = [each for each in stream.names if not each.startswith(RESERVED)]
-            raise ColumnNotFound(name, known, where="a row that comes to it")
+            raise ColumnNotFound(name, known, where="its input")
     return pa.schema([stream.field(name).with_nullable(True) for name in step.key])
 
 
@@ -368,7 +371,7 @@ def _on(step: JoinStep) -> str | list[str] | dict[str, str]:
 
 
 def _columns(step: JoinStep, relation: Relation, equated: tuple[str, ...]) -> list[str]:
-    """R's columns that come out: those asked for, or all that are not equated with the stream's."""
+    """Return the columns of R in the result: those requested, or all that are not equated with the stream's."""
     if step.columns is not None:
         return relation.require_columns(step.columns)
     return [name for name in relation.schema.names if name not in equated]

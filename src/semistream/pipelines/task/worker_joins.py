@@ -1,6 +1,7 @@
-"""The joins of a Python worker: join operators that outlive a task, with their caches, as soft state.
+"""Joins of a Python worker: operators that outlive a task, with their caches, as soft state.
 
-RoutedJoin: a worker has one part of R at a time, for rows that were sent to the owner of their key.
+`WorkerJoins` keeps a `WorkerJoin` for each plan. `RoutedJoin` joins rows with the part of R that owns their keys, one
+part at a time.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from semistream.pipelines.plan.key_ranges import part_bounds, split_rows
 from semistream.relation import Relation
 
 _LOG = logging.getLogger(__name__)
-_KEPT = 4  # joins of different plans that one worker keeps: each holds its plan's memory
+_KEPT = 4  # joins that one worker keeps, each with the memory of its plan
 
 
 @dataclass(frozen=True)
 class WorkerJoinCounts:
-    """What a worker join has counted, with all the operators that it had."""
+    """Counts of a worker join, over all operators that it has had."""
 
     rows_in: int = 0
     cache_hits: int = 0
@@ -33,7 +34,7 @@ class WorkerJoinCounts:
 
 
 class WorkerJoin:
-    """The operator of one plan in this worker. It holds the plan's memory once: one part of R at a time."""
+    """Operator of one plan in this worker. It has one part of R at a time, so it holds the plan's memory once."""
 
     def __init__(self, plan: JoinPlan) -> None:
         self.plan = plan
@@ -44,7 +45,7 @@ class WorkerJoin:
 
     @property
     def counts(self) -> WorkerJoinCounts:
-        """What was counted so far."""
+        """Counts so far."""
         before = self._closed
         if self._operator is None:
             return before
@@ -57,7 +58,7 @@ class WorkerJoin:
         )
 
     def refresh(self, version: int | None = None) -> None:
-        """Go over to a version of R, by default the one published last, if that is another one."""
+        """Switch to a version of R, by default the current one, if it differs from the open one."""
         if version is None:
             wanted = self.relation.refreshed()  # reads one small file
         elif version == self.relation.version:
@@ -66,21 +67,21 @@ class WorkerJoin:
             wanted = Relation.open(self.plan.path, version)
         if wanted is not self.relation:
             if self._operator is not None and self._takes(wanted):
-                self._operator.refresh(wanted)  # it keeps what it has cached of the rows that did not change
+                self._operator.refresh(wanted)  # keeps cached rows that did not change
             else:
                 self.close()
             self.relation = wanted
         self.plan.require_same_key(self.relation)
 
     def _takes(self, wanted: Relation) -> bool:
-        """Whether the operator at hand can go over to a version of R, and is the one for it."""
+        """True if the open operator can switch to a version of R, and is the right kind for it."""
         same_columns = (wanted.key, wanted.schema) == (self.relation.key, self.relation.schema)
         if self.plan.cuts or not same_columns:
             return False
         return isinstance(self._operator, self.plan.operator_for(wanted))
 
     def operator(self, part: int) -> SemiStreamJoin:
-        """The operator for a part of R; one for another part is closed first, as both would not fit the memory."""
+        """Return the operator for a part of R; close that of another part first, as both would exceed the memory."""
         if self._operator is None or self._part != part:
             self.close()
             narrowed = self.relation.part(*part_bounds(self.plan.cuts, part)) if self.plan.cuts else self.relation
@@ -89,7 +90,7 @@ class WorkerJoin:
         return self._operator
 
     def close(self) -> None:
-        """Let go of the operator, its memory and its files."""
+        """Close the operator, and free its memory and files."""
         if self._operator is not None:
             _LOG.debug("closing the join of %s: %s", self.plan.path, self._operator.stats.as_dict())
             self._closed = self.counts
@@ -98,7 +99,7 @@ class WorkerJoin:
 
 
 class WorkerJoins:
-    """WorkerJoins by plan, the one used last at the end. A worker runs one task at a time, so nothing is locked."""
+    """Worker joins by plan, the most recently used last. Not locked: a worker runs one task at a time."""
 
     def __init__(self, kept: int = _KEPT) -> None:
         self._kept = kept
@@ -110,14 +111,14 @@ class WorkerJoins:
 
     @contextmanager
     def lend(self, plan: JoinPlan, version: int | None = None) -> Iterator[WorkerJoin]:
-        """The plan's join on a version of R, by default the current one, for the length of a task.
+        """Lend the plan's join on a version of R, by default the current one, to a task.
 
-        A task that fails or is abandoned half-way leaves an operator with tuples inside: it is dropped, never used
-        again. A worker that has lost its join, or never had it, makes a new one.
+        A task that fails or is abandoned half-way leaves tuples in the operator, which is then dropped. A worker
+        without the plan's join opens a new one.
         """
         worker_join = self._by_plan.pop(plan, None) or WorkerJoin(plan)
         self._lent += 1
-        self._kept = max(self._kept, self._lent)  # a task that needs more of them at once needs them again
+        self._kept = max(self._kept, self._lent)  # a task that needs more joins at once will need them again
         try:
             worker_join.refresh(version)
             yield worker_join
@@ -132,13 +133,13 @@ class WorkerJoins:
 
 
 WORKER_JOINS = WorkerJoins()
-"""This worker's joins. It is a global because a worker process outlives the tasks it runs, and only a module does."""
+"""This worker's joins. A global, because of all objects in a worker process only modules outlive its tasks."""
 
 
 class RoutedJoin:
-    """Joins rows with the part of R that holds their matches, whichever that is.
+    """Join of rows with the part of R that holds their matches, whichever part this is.
 
-    Rows of another part than the one at hand are rare if routing did its work; then what waits is joined first.
+    Before it switches to another part, all waiting rows are joined. With routed rows this is rare.
     """
 
     def __init__(self, worker_join: WorkerJoin) -> None:
@@ -148,7 +149,7 @@ class RoutedJoin:
         self._operator: SemiStreamJoin | None = None
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take a batch; results come out when room has to be made for it."""
+        """Take a batch; yield the results that come out to make room for it."""
         plan, codec = self._plan, self._worker_join.relation.codec
         for owner, piece in split_rows(batch, plan.stream_keys, codec, plan.cuts, self._part):
             if self._operator is not None and owner != self._part:
@@ -158,6 +159,6 @@ class RoutedJoin:
             yield from self._operator.push(piece)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Join all rows that wait."""
+        """Join all waiting rows."""
         if self._operator is not None:
             yield from self._operator.flush()

@@ -31,20 +31,41 @@ _CAREFUL_ROWS = 1 << 10  # decoded at a time if the footers do not tell the deco
 class ParquetRelation:
     """A Parquet file, a folder of them, or a Delta table (needs the package deltalake), as of the time of opening.
 
-    Opening reads the footers of the files. Rows are in no particular order, so keys cannot be looked up. `MeshJoin` and
-    `AdaptiveMeshJoin` scan the rows (the setting of MESH, section 2), with or without a `FrontStage` before them;
-    operators that find rows by key refuse this relation. Reads cover only the columns that a join needs. A folder has
-    the columns of its first file in name order, and ``name=value`` parts of paths are columns too.
+    Create it with `open`, which reads the footers of the files. Rows are in no particular order, so keys cannot be
+    looked up. `MeshJoin` and `AdaptiveMeshJoin` scan the rows, with or without a `FrontStage` before them; operators
+    that find rows by key refuse this relation. Reads cover only the columns that a join needs. A folder has the columns
+    of its first file in name order, and ``name=value`` parts of paths are columns too.
 
     A page is the unit of a scan: ``rows_per_page`` rows of a row group, or the rest of the group. It is decoded to at
     most ``page_bytes`` of memory, in several pieces if its rows need more. A larger single row is refused.
 
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file, folder or Delta table.
+    files : ParquetFiles
+        Its data files, with their version.
+    groups : RowGroups
+        Row groups of all files, from their footers.
+    schema : pyarrow.Schema
+        All columns.
+    page_bytes : int
+        Most bytes of a decoded page, and thus of the widest row.
+    columns : tuple of str
+        Names of the columns to read; `reading` narrows them.
+
+    Examples
+    --------
     >>> import tempfile, pyarrow.parquet as pq
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     pq.write_table(pa.table({"id": [3, 1, 2], "name": ["cola", "tea", "water"]}), f"{folder}/r.parquet")
     ...     relation = ParquetRelation.open(f"{folder}/r.parquet")
     ...     relation.num_rows, relation.scan(["name"]).read_all().to_pydict()
     (3, {'name': ['cola', 'tea', 'water']})
+
+    References
+    ----------
+    MESH 2 (R without an index); docs/architecture.md.
     """
 
     path: Path

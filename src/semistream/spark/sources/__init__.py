@@ -1,1 +1,1 @@
-"""Sources of a pipeline on Spark: files, Kafka, snapshots, generated rows."""
+"""Sources of a pipeline on Spark: files, Kafka topics, snapshots and generated rows."""

@@ -1,7 +1,4 @@
-"""What a pipeline reads in each batch: rows that Spark reads, and splits that tasks read themselves.
-
-Data sources of our own, given to Spark so that its Python processes need not import semistream for them.
-"""
+"""BatchSource: the contract of a pipeline's source, and the registration of Python data sources with Spark."""
 
 from __future__ import annotations
 
@@ -21,8 +18,9 @@ from semistream.spark.session import worker_interpreter
 
 @dataclass(frozen=True)
 class BatchInput:
-    """The rows of a batch: some in a DataFrame with the source's columns and the text of rows that cannot be read, and
-    some that tasks read themselves. ``remarks`` are for the one who runs the pipeline.
+    """Input of a batch: ``rows`` that Spark reads, and ``splits`` that tasks read themselves.
+
+    ``rows`` has the source's columns and the raw text of unreadable rows. ``remarks`` are for the user.
     """
 
     rows: DataFrame | None = None
@@ -31,31 +29,31 @@ class BatchInput:
 
 
 class BatchSource(ABC):
-    """A source of rows as a stream of Spark."""
+    """Source of a pipeline's rows, as a Spark stream."""
 
     @abstractmethod
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The stream that Spark cuts into batches."""
+        """Return the stream that Spark divides into batches."""
 
     came: ClassVar[str] = "__came"
-    """The last column of rows that Spark reads where it `tells_arrival`: when they came, in milliseconds."""
+    """Last column of rows that Spark reads, if the source `tells_arrival`: their arrival time in milliseconds."""
 
     tells_arrival = False
-    """Whether it matters when rows came, and a batch is to take in all that waits: so under a goal for latency."""
+    """True under a latency goal: rows have an arrival time, and a batch takes all available rows."""
 
     def files(self, df: DataFrame) -> list[str]:  # noqa: ARG002
-        """The files of a batch of the stream, if it is of files."""
+        """Return the files of a batch; none if the source has no files."""
         return []
 
     @abstractmethod
     def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:
-        """What there is to read in a batch of the stream, which has these files."""
+        """Return the input of a batch, given its rows in the stream and its files."""
 
 
 def register_by_value(spark: SparkSession, source: type[DataSource]) -> None:
-    """Register a data source whose module is sent along with it.
+    """Register a data source, and send its module along by value.
 
-    Spark starts a Python process for each step of planning a stream, several in a batch, and to import semistream takes
+    Spark starts a Python process for each step of planning a stream, several per batch. Importing semistream would take
     each of them more than a second.
     """
     module = sys.modules[source.__module__]

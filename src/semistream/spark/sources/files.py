@@ -1,4 +1,4 @@
-"""Files of a folder as a source: Spark finds new ones, and what they hold is read batch by batch."""
+"""Files of a folder as a source: Spark lists new files, and each batch reads the content of its own."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ from semistream.pipelines.task.batch_task import RAW
 from semistream.spark.sources.base import BatchInput, BatchSource
 
 _WHOLE_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-_LOOKED_AT = 100  # lines of a JSON file, for fields that nobody asked for
+_LOOKED_AT = 100  # lines of a JSON file to check for extra fields
 
 
 class FolderSource(BatchSource):
-    """New files of a folder, some in each batch.
+    """Source of the new files in a folder, a limited number per batch.
 
-    Tasks read Parquet by themselves, which takes far less than to have Spark read it and send it to them, unless rows
-    must go ``through_spark`` before. A line of JSON or CSV that is not a row, or has a value of another type, comes as
-    its text.
+    Tasks read Parquet files themselves, which is much faster than through Spark, unless rows must go ``through_spark``
+    first. A JSON or CSV line that is not a row, or has a value of another type, is passed on as raw text.
     """
 
     def __init__(self, spec: FileSource, *, through_spark: bool) -> None:
@@ -40,7 +39,7 @@ class FolderSource(BatchSource):
         self._through_spark = through_spark
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The names of new files: of those Spark's own format for whole files reads no content."""
+        """Return a stream of the paths of new files; Spark's ``binaryFile`` format reads no content for them."""
         spec = self._spec
         reader = spark.readStream.format("binaryFile")
         if not self.tells_arrival:
@@ -48,11 +47,11 @@ class FolderSource(BatchSource):
         return reader.schema(_WHOLE_FILES).load(str(spec.path)).select("path")
 
     def files(self, df: DataFrame) -> list[str]:
-        """The files of a batch, in the order of their names."""
+        """Return the files of a batch, sorted by path."""
         return sorted(local_path(row["path"]) for row in df.collect())
 
     def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:  # noqa: ARG002
-        """What there is to read of them."""
+        """Return the input of a batch, from its files."""
         if not files:
             return BatchInput()
         kinds: dict[str, Callable[[Sequence[str], SparkSession], BatchInput]] = {
@@ -84,7 +83,7 @@ class FolderSource(BatchSource):
         return BatchInput(self._arrived(read), [], _new_columns(new))
 
     def _csv(self, files: Sequence[str], spark: SparkSession) -> BatchInput:
-        """Files by their headers: columns are told by name, wherever they stand."""
+        """Read CSV files; with headers, columns are found by name, in any order."""
         spec = self._spec
         if spec.options.get("header", "false").lower() != "true":
             return BatchInput(self._arrived(self._lenient(spark, spec.columns).csv(list(files))))
@@ -97,7 +96,7 @@ class FolderSource(BatchSource):
             if missing and spec.on_schema_change == "stop":
                 raise PipelineError(
                     f"the source has changed: {having[0]} has no column {', '.join(map(repr, missing))}, but "
-                    f"{', '.join(header)}. Change the pipeline's schema and start it again, or let such files go to "
+                    f"{', '.join(header)}. Change the pipeline's schema and start it again, or send such files to "
                     "the quarantine (on_schema_change: quarantine)."
                 )
             new |= set(header) - set(spec.columns)
@@ -113,7 +112,7 @@ class FolderSource(BatchSource):
         return self._lenient(spark, types).csv(list(files)).select(*wanted, *self._came)
 
     def _raw_lines(self, spark: SparkSession, files: Sequence[str]) -> DataFrame:
-        """The lines of files whose columns are not those of the source, as rows that cannot be read."""
+        """Read files that lack a column of the source as unreadable rows: the raw text of each line."""
         nothing = [sf.lit(None).cast(type_).alias(name) for name, type_ in self._spec.columns.items()]
         return spark.read.text(list(files)).select(*nothing, sf.col("value").alias(RAW), *self._came)
 
@@ -123,13 +122,13 @@ class FolderSource(BatchSource):
 
     @property
     def _came(self) -> list[Column]:
-        """When a file came, as Spark knows it of each row."""
+        """Column with the modification time of each row's file, if the source tells arrival."""
         if not self.tells_arrival:
             return []
         return [sf.unix_millis(sf.col("_metadata.file_modification_time")).alias(self.came)]
 
     def _lenient(self, spark: SparkSession, columns: dict[str, str]) -> DataFrameReader:
-        """A reader that gives a line that is not a row as its text."""
+        """Return a reader that puts a malformed line into the raw text column."""
         fields = [StructField(name, from_arrow_type(column_type(type_))) for name, type_ in columns.items()]
         reader = spark.read.schema(StructType([*fields, StructField(RAW, StringType())]))
         for name, value in self._spec.options.items():
@@ -138,13 +137,13 @@ class FolderSource(BatchSource):
 
 
 def require_folder(path: Path) -> None:
-    """Refuse a source that is no folder."""
+    """Raise `PipelineError` if the source is not a folder."""
     if not path.is_dir():
-        raise PipelineError(f"the source {path} is not a folder. Make it, or give the one that files come to.")
+        raise PipelineError(f"the source {path} is not a folder. Create it, or give the one that receives the files.")
 
 
 def local_path(uri: str) -> str:
-    """The path of a file that Spark names by a URI.
+    """Return the local path of a URI as Spark gives it; a URI of another scheme is returned unchanged.
 
     >>> local_path("file:///data/new%20orders.json")
     '/data/new orders.json'
@@ -155,11 +154,11 @@ def local_path(uri: str) -> str:
 
 def _new_columns(names: Iterable[str]) -> list[str]:
     listed = ", ".join(names)
-    return [f"the source has columns that the pipeline does not ask for, and passes over: {listed}"] if listed else []
+    return [f"the source has columns outside of the pipeline's schema, which are ignored: {listed}"] if listed else []
 
 
 def _json_fields(path: str) -> set[str]:
-    """Names of fields at the beginning of a file of JSON lines."""
+    """Return the names of the fields in the first lines of a file of JSON lines."""
     found: set[str] = set()
     with Path(path).open(errors="replace") as file:
         for line in islice(file, _LOOKED_AT):

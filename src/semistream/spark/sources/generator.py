@@ -1,9 +1,7 @@
-"""The built-in workload as a source: made-up rows at a steady rate, the same in every run.
+"""Generator source: synthetic rows at a steady rate, the same in every run, as a Python data source of Spark.
 
-Spark's data source of made-up rows.
-
-Spark starts Python processes to plan it, and this module is sent to them as it is: it imports nothing of semistream
-before rows are made, so that they start at once.
+Spark starts Python processes to plan the stream, and this module is sent to them by value. Its reader imports nothing
+of semistream before it generates rows, so that these processes start quickly.
 """
 
 from __future__ import annotations
@@ -29,19 +27,19 @@ _ROW = "row"
 
 
 class ZipfDataSource(DataSource):  # type: ignore[misc]
-    """Spark's data source ``semistream_zipf``: keys by Zipf's law and their positions (`semistream.datasets.Zipf`)."""
+    """Spark data source ``semistream_zipf``: keys by Zipf's law, with their positions (`semistream.datasets.Zipf`)."""
 
     @classmethod
     def name(cls) -> str:
-        """What it is called in ``spark.readStream.format``."""
+        """Return the name for ``spark.readStream.format``."""
         return "semistream_zipf"
 
     def schema(self) -> str:
-        """Its columns."""
+        """Return the columns as DDL."""
         return "key BIGINT, seq BIGINT"
 
     def streamReader(self, schema: Any) -> ZipfReader:  # noqa: ARG002, N802 (Spark's name)
-        """The reader of the stream."""
+        """Return the reader of the stream."""
         options = self.options
         zipf = (float(options["exponent"]), int(options["keys"]), int(options["seed"]))
         rows = int(options["rows"]) if "rows" in options else None
@@ -50,16 +48,16 @@ class ZipfDataSource(DataSource):  # type: ignore[misc]
 
 @dataclass
 class _Rows(InputPartition):  # type: ignore[misc]
-    """Rows by position."""
+    """Range of rows, by position."""
 
     begin: int
     end: int
 
 
 class ZipfReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Rows come as time goes by, ``rate`` in a second since the reader was made, up to ``rows`` in all.
+    """Reader of ``rate`` new rows per second since its creation, up to ``rows`` in total.
 
-    All that there will ever be is available at once where a query reads what is there and ends.
+    For a query that reads the available rows and ends, all ``rows`` are available at once, in batches of ``rate``.
     """
 
     def __init__(self, zipf: tuple[float, int, int], rate: int, rows: int | None, partitions: int) -> None:
@@ -68,19 +66,19 @@ class ZipfReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         self._until: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Rows are numbered from 0."""
+        """Return the first offset: rows are numbered from 0."""
         return {_ROW: 0}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Everything is there; of an endless stream, a second."""
+        """Make all rows available; of an endless stream, those of one second."""
         self._until = self._rate if self._rows is None else self._rows
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """None: the rate limits it."""
+        """Return no limit: the rate limits the rows of a batch."""
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
-        """The rows that came since the last batch."""
+        """Return the end of the next batch: the rows due since the last call."""
         begin, now = start[_ROW], time.monotonic()
         if self._until is not None:
             return {_ROW: max(begin, min(self._until, begin + self._rate))}
@@ -89,15 +87,15 @@ class ZipfReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         return {_ROW: end if self._rows is None else max(begin, min(end, self._rows))}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Ranges of rows, one for each task."""
+        """Divide the rows of a batch into ranges, one per task."""
         begin, rows = start[_ROW], end[_ROW] - start[_ROW]
         cuts = [begin + rows * i // self._partitions for i in range(self._partitions + 1)]
         return [_Rows(a, b) for a, b in pairwise(cuts) if b > a]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range: each depends on the seed and its number only."""
+        """Generate the rows of a range; each depends only on the seed and its number."""
         assert isinstance(partition, _Rows)
-        from semistream.datasets import Zipf  # not before: the processes that only plan need nothing of it
+        from semistream.datasets import Zipf  # late: planning processes do not need it
 
         exponent, keys, seed = self._zipf
         stream = Zipf(exponent, keys, seed=seed).seek(partition.begin)
@@ -107,13 +105,13 @@ class ZipfReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
 
 
 class MadeUpSource(BatchSource):
-    """The generator as a source of a pipeline."""
+    """Pipeline source of generated rows."""
 
     def __init__(self, spec: GeneratorSource) -> None:
         self._spec = spec
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The rows as they come."""
+        """Return the stream of generated rows."""
         register_by_value(spark, ZipfDataSource)
         spec = self._spec
         options = {"exponent": spec.exponent, "keys": spec.keys, "seed": spec.seed, "rate": spec.rate}
@@ -126,7 +124,7 @@ class MadeUpSource(BatchSource):
         return reader.load()
 
     def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:  # noqa: ARG002
-        """All rows are as promised."""
+        """Return the rows of a batch; all are valid."""
         assert df is not None
         rows = df.withColumn(RAW, sf.lit(None).cast("string"))
         return BatchInput(rows.withColumn(self.came, sf.lit(None).cast("bigint")) if self.tells_arrival else rows)

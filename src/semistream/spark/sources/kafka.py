@@ -1,4 +1,4 @@
-"""A topic of Kafka as a source: values are rows as JSON or CSV."""
+"""Kafka topic as a source: message values are rows in JSON or CSV."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from semistream.spark.kafka.connector import FOR_KAFKA, require_connector
 from semistream.spark.sources.base import BatchInput, BatchSource
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
-"""Messages of transactions that were given up are not read, unless an option says so."""
+"""Default option that skips messages of aborted transactions."""
 
-_MOST_ROWS = 900_000_000  # of a batch that takes in all that waits: more cannot be shed of at once
+_MOST_ROWS = 900_000_000  # the most rows of a batch under a latency goal: more cannot be shed at once
 _PARSED, _TEXT = "__parsed", "__text"
 
 
 class TopicSource(BatchSource):
-    """Messages of a topic, so many in a batch at most; offsets without a message, as of a compacted topic, are passed.
+    """Source of a topic's messages, a limited number per batch. Offsets without a message are skipped.
 
-    A value that is not one row, or has a field of another type, comes as its text; so does a message without a value,
-    which is how a compacted topic says that a key is gone.
+    A value that is not exactly one row, or has a field of another type, is passed on as raw text. So is a message
+    without a value, the tombstone of a deleted key in a compacted topic.
     """
 
     def __init__(self, spec: KafkaSource) -> None:
         self._spec = spec
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The messages of the topic."""
+        """Return the stream of the topic's messages."""
         spec = self._spec
         require_connector(spark)
         reader = (
@@ -47,13 +47,13 @@ class TopicSource(BatchSource):
         return reader.load().select("key", "value", "partition", "offset", *["timestamp"] * self.tells_arrival)
 
     def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:  # noqa: ARG002
-        """The messages as rows."""
+        """Return the rows of a batch of messages."""
         assert df is not None
         came = [sf.unix_millis(sf.col("timestamp")).alias(self.came)] if self.tells_arrival else []
         return BatchInput(self.rows(df, *came))
 
     def rows(self, messages: DataFrame, *kept: Column) -> DataFrame:
-        """Messages as rows, with the text of those that are none, and behind it what is ``kept`` of the message."""
+        """Parse messages into rows, followed by the raw text of unreadable ones and the message columns ``kept``."""
         columns = [field.name for field in from_arrow_schema(self._spec.arrow_schema)]
         text = messages.withColumn(_TEXT, message_text("value"))
         parsed = text.withColumn(_PARSED, self._parsed(sf.col(_TEXT)))
@@ -76,9 +76,9 @@ class TopicSource(BatchSource):
         return sf.from_json(text, schema, options)
 
     def _is_more_than_a_row(self, text: Column) -> Column:
-        """Whether a value is blank, or goes on behind its row: Spark's parser passes over both.
+        """Return an expression: true for a blank value, or one with text after its row. Spark's parser ignores both.
 
-        Only a value with more than one closing brace is parsed again for that, as the only one of an array.
+        Only a value with a ``}`` before its last character is parsed again, as the only element of an array.
         """
         blank = sf.trim(text) == ""
         if self._spec.value == "csv":
@@ -89,5 +89,5 @@ class TopicSource(BatchSource):
 
 
 def message_text(column: str) -> Column:
-    """The bytes of a key or a value as a text."""
+    """Decode a key or value as UTF-8, with invalid bytes replaced."""
     return sf.make_valid_utf8(sf.col(column).cast("string"))

@@ -1,4 +1,4 @@
-"""The source of a pipeline, opened by its kind."""
+"""Open the source of a pipeline by its kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semistream.spark.sources.snapshots import SnapshotSource
 
 
 def open_source(spec: PipelineSpec, *, through_spark: bool) -> BatchSource:
-    """The source; if rows must go ``through_spark`` before they are joined, none are read by tasks themselves."""
+    """Open the source; with ``through_spark``, Spark reads all rows, and tasks read none themselves."""
     opened = _opened(spec, through_spark=through_spark)
     opened.tells_arrival = spec.overload is not None
     return opened

@@ -1,9 +1,7 @@
-"""Whole snapshots as a source: one in each batch, in the order of their names.
+"""Snapshot source: complete snapshots of a table, one per batch, in the order of their names.
 
-Spark's data source of snapshots: a stream of their names.
-
-Spark starts Python processes to plan it, and this module is sent to them as it is: it imports nothing of semistream, so
-that they start at once.
+The stream of names is a Python data source of Spark. Spark starts Python processes to plan it, and this module is sent
+to them by value. Its reader imports nothing of semistream, so that these processes start quickly.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ from semistream.spark.sources.base import BatchInput, BatchSource, register_by_v
 from semistream.spark.sources.files import FolderSource
 
 COMPLETE = "_SUCCESS"
-"""The file that says that a folder is a whole snapshot."""
+"""File that marks a folder as a complete snapshot."""
 NAME = "name"
-"""Its only column."""
+"""Only column of the stream."""
 
 
 def snapshot_names(folder: Path, kind: str) -> list[str]:
-    """The snapshots that are there and whole, in their order."""
+    """Return the names of the complete snapshots in a folder, sorted."""
     visible = [path for path in folder.iterdir() if not path.name.startswith(("_", "."))]
     if kind == "files":
         return sorted(path.name for path in visible if path.is_file())
@@ -36,19 +34,19 @@ def snapshot_names(folder: Path, kind: str) -> list[str]:
 
 
 class SnapshotDataSource(DataSource):  # type: ignore[misc]
-    """Spark's data source ``semistream_snapshots``: a row for each snapshot, with its name."""
+    """Spark data source ``semistream_snapshots``: one row per snapshot, with its name."""
 
     @classmethod
     def name(cls) -> str:
-        """What it is called in ``spark.readStream.format``."""
+        """Return the name for ``spark.readStream.format``."""
         return "semistream_snapshots"
 
     def schema(self) -> str:
-        """Its columns."""
+        """Return the columns as DDL."""
         return f"{NAME} STRING"
 
     def streamReader(self, schema: Any) -> SnapshotReader:  # noqa: ARG002, N802 (Spark's name)
-        """The reader of the stream."""
+        """Return the reader of the stream."""
         return SnapshotReader(self.options["folder"], self.options["kind"])
 
 
@@ -58,40 +56,40 @@ class _Snapshot(InputPartition):  # type: ignore[misc]
 
 
 class SnapshotReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """One snapshot in each batch. One whose name comes before that of a snapshot that was read is never read."""
+    """Reader of one snapshot per batch, in the order of names. A name that sorts before the last one is never read."""
 
     def __init__(self, folder: str, kind: str) -> None:
         self._folder, self._kind = folder, kind
         self._last: str | None = None
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802
-        """Before all names."""
+        """Return the offset before all names."""
         return {NAME: ""}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Those that are there now."""
+        """Limit the query to the snapshots that exist now."""
         self._last = max(snapshot_names(Path(self._folder), self._kind), default="")
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: ARG002, N802
-        """The next snapshot, if there is one."""
+        """Return the name of the next snapshot; ``start`` if there is none."""
         names = snapshot_names(Path(self._folder), self._kind)
         later = [name for name in names if name > start[NAME] and (self._last is None or name <= self._last)]
         return {NAME: min(later, default=start[NAME])}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """The one snapshot."""
+        """Return one partition for the snapshot of a batch."""
         return [_Snapshot(end[NAME])] if end[NAME] != start[NAME] else []
 
     def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
-        """Its name."""
+        """Yield the name of the snapshot."""
         assert isinstance(partition, _Snapshot)
         yield (partition.name,)
 
 
 class SnapshotSource(BatchSource):
-    """Snapshots in a folder, each a file or a folder of files.
+    """Source of the snapshots in a folder, each a file or a folder of files.
 
-    A file that is not what the source promises stops the pipeline: all its rows would seem to have been deleted.
+    A file that does not match the source's schema stops the pipeline: otherwise all its rows would count as deleted.
     """
 
     def __init__(self, spec: FileSource, *, through_spark: bool) -> None:
@@ -100,14 +98,14 @@ class SnapshotSource(BatchSource):
         self._files = FolderSource(whole, through_spark=through_spark)
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """The names of snapshots, as they become whole."""
+        """Return the stream of names of complete snapshots."""
         spec = self._spec
         register_by_value(spark, SnapshotDataSource)
         reader = spark.readStream.format(SnapshotDataSource.name())
         return reader.option("folder", str(spec.path)).option("kind", spec.snapshots).load()
 
     def files(self, df: DataFrame) -> list[str]:
-        """The files of the snapshot."""
+        """Return the files of the batch's snapshot."""
         (row,) = df.collect()
         path = self._spec.path / row[NAME]
         if self._spec.snapshots == "files":
@@ -115,5 +113,5 @@ class SnapshotSource(BatchSource):
         return sorted(str(file) for file in path.iterdir() if not file.name.startswith(("_", ".")))
 
     def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:
-        """What there is to read of it."""
+        """Return the input of a batch, from the snapshot's files."""
         return self._files.read(df, files, spark)

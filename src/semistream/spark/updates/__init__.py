@@ -1,1 +1,1 @@
-"""Updates of relations that arrive while a pipeline runs."""
+"""Updates of relations while a pipeline runs, from files or Kafka."""

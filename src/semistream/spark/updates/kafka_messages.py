@@ -1,4 +1,4 @@
-"""UpdateMessages: a topic whose messages change a relation, read piece by piece and kept until they are applied."""
+"""UpdateMessages: Kafka messages that update a relation, read in pieces and stored until they are applied."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from semistream.spark.sources.kafka import COMMITTED, TopicSource, message_text
 from semistream.storage.local_files import sync_file
 
 DELETES = "__deletes"
-"""The column that flags rows which delete their key."""
+"""Column that flags rows that delete their key."""
 
-_MOST = 500_000  # messages of an update, which are in the driver's memory
+_MOST = 500_000  # messages of one update; the driver holds them in memory
 _KEY = "__key"
 
 
 class UpdateMessages:
     """Messages of a topic as updates of a relation.
 
-    A value is a row as JSON, an upsert; a message without a value deletes the key that its own key has as a text, for
-    relations with a single key column. Within a partition the last message of a key counts, so that all messages of a
-    key must be in one partition, as Kafka's own partitioner has them.
+    A value is a JSON row to upsert. A message without a value deletes the row whose key is the message's key as text;
+    this is for relations with a single key column. Within a partition the last message of a key wins. All messages of
+    a key must be in one partition, as Kafka's default partitioner ensures.
     """
 
     def __init__(self, spec: UpdatesSpec, folder: Path, label: str) -> None:
@@ -41,9 +41,9 @@ class UpdateMessages:
         self._servers, self._topic = str(spec.servers), str(spec.topic)
 
     def next(self, spark: SparkSession, before: dict[str, Any], number: int) -> dict[str, Any] | None:
-        """Messages that have come since an update, written aside, and up to where they were read; None if none have.
+        """Store the messages since an update in a file; return its name and the end offsets, or None without messages.
 
-        Partitions that are new are read from their beginning.
+        ``before`` is the previous update's content. New partitions are read from their beginning.
         """
         require_connector(spark)
         ranges = topic_ranges(spark, self._servers, self._topic, self._spec.options)
@@ -63,7 +63,7 @@ class UpdateMessages:
         return {"messages": name, "rows": messages.num_rows, "offsets": {str(part): end for part, end in ends.items()}}
 
     def rows(self, spark: SparkSession, relation: Relation, columns: dict[str, str], name: str) -> pa.Table:
-        """Messages that were written aside as rows, in their order, with the text of those that are none."""
+        """Parse stored messages into rows, in their order, with the raw text of unreadable ones."""
         topic = KafkaSource(format="kafka", servers=self._servers, topic=self._topic, schema=columns)
         messages = spark.read.parquet(str(self._folder / name)).orderBy("partition", "offset")
         gone, key = sf.col("value").isNull().alias(DELETES), message_text("key").alias(_KEY)
@@ -81,7 +81,7 @@ class UpdateMessages:
         return rows.drop(_KEY).toArrow()
 
     def forget(self, content: dict[str, Any]) -> None:
-        """Remove the messages of an update that was applied."""
+        """Remove the stored messages of an applied update."""
         (self._folder / content["messages"]).unlink(missing_ok=True)
 
     def _require_there(self, partition: int, start: int, found: TopicRange) -> None:
@@ -89,8 +89,8 @@ class UpdateMessages:
             return
         raise PipelineError(
             f"updates were read up to offset {start} of partition {partition} of the topic {self._topic!r}, which now "
-            f"has those from {found.first} to {found.end}: some are lost, or it is another topic. Build the relation "
-            "again, and give the pipeline a new checkpoint."
+            f"has offsets from {found.first} to {found.end}: some are lost, or it is another topic. Rebuild the "
+            "relation, and give the pipeline a new checkpoint."
         )
 
     def _read(self, spark: SparkSession, starts: dict[int, int], ends: dict[int, int]) -> pa.Table:
@@ -110,7 +110,7 @@ class UpdateMessages:
 
 
 def write_aside(path: Path, table: pa.Table) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a table to a Parquet file, atomically."""
     temporary = path.with_name(f".{path.name}.tmp")
     pq.write_table(table, temporary)
     sync_file(temporary)

@@ -1,4 +1,4 @@
-"""RelationUpdates: what changes a relation while a pipeline runs, applied between batches, each exactly once."""
+"""RelationUpdates: updates of a relation while a pipeline runs, applied between batches, each exactly once."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ REJECTED = pa.schema([("raw", pa.string()), ("reason", pa.string())])
 
 
 class RelationUpdates:
-    """The updates of one relation.
+    """Updates of one relation.
 
-    What an update is made of is in the ledger before it is applied, and the relation knows the number of the last one,
-    so that one that was decided is applied once, whatever is killed. Rows that cannot be read, or have no key, go to
-    the quarantine with the next batch.
+    The ledger records the input of an update before it is applied, and the relation records the number of the last one
+    applied. Each recorded update is therefore applied once, whatever crashes. Rows that cannot be read, or have no key,
+    go to the quarantine with the next batch.
     """
 
     def __init__(self, spec: UpdatesSpec, path: Path, step: int, ledger: Ledger, writer: str) -> None:
         self._spec, self._path, self._ledger = spec, path, ledger
-        self._label = f"{step}-{path.name}"  # other steps may have a relation of the same name, or even the same one
+        self._label = f"{step}-{path.name}"  # another step may use a relation of the same name, or the same one
         self._writer = f"{writer}/updates/{step}"
         self._messages = UpdateMessages(spec, ledger.updates_folder, self._label) if spec.format == "kafka" else None
 
     def apply(self, spark: SparkSession) -> bool:
-        """Apply what was decided and not done, and then all that has come since; False if there was nothing."""
+        """Apply the recorded update if it is unfinished, then all new input; return True if anything was applied."""
         last = self._ledger.update(self._label)
         done = False if last is None else self._apply(spark, *last)
         number, content = (0, {}) if last is None else last
@@ -58,11 +58,11 @@ class RelationUpdates:
         return self._messages.next(spark, before, number)
 
     def _folder(self, before: dict[str, Any]) -> dict[str, Any] | None:
-        """Files that have come since, in the order of their times."""
+        """Return the new files since the previous update, in the order of their times; None if there are none."""
         assert self._spec.path is not None
         if not self._spec.path.is_dir():
             raise PipelineError(
-                f"{self._spec.path}, which updates of {self._path} come to, is not a folder. Make it, or give another."
+                f"{self._spec.path}, the place of updates of {self._path}, is not a folder. Create it, or give another."
             )
         seen = set(before.get("seen", []))
         there = [path for path in self._spec.path.iterdir() if path.is_file() and not path.name.startswith(("_", "."))]
@@ -84,7 +84,7 @@ class RelationUpdates:
         return not applied
 
     def _read(self, spark: SparkSession, relation: Relation, content: dict[str, Any], number: int) -> UpdateRows:
-        """The rows of an update; those that are no use are written aside."""
+        """Read the rows of an update; write the unusable ones to a file for the quarantine."""
         if self._messages is None:
             table = pa.concat_tables(self._files(spark, relation, content))
         else:
@@ -140,7 +140,7 @@ def _arrow(rows: DataFrame) -> pa.Table:
 
 
 def all_updates(steps: Sequence[Any], ledger: Ledger, writer: str) -> list[RelationUpdates]:
-    """The updates of all relations that have some."""
+    """Return the updates of all steps that have them."""
     return [
         RelationUpdates(step.join.updates, step.join.relation, number, ledger, writer)
         for number, step in enumerate(steps)

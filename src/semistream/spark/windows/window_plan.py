@@ -94,7 +94,7 @@ class WindowPlan:
         )
 
     def validated(self, memory: Memory) -> WindowPlan:
-        """Return this plan after a check that its operator can be built. ``memory``, of all partitions, is for errors."""
+        """Return this plan after a check that its operator can be built; ``memory`` is that of all partitions."""
         for side, length in zip(("left", "right"), _each(self.window), strict=True):
             if length is None or isinstance(length, Tuples):
                 raise InvalidArgument(

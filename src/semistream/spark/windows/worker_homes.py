@@ -38,7 +38,7 @@ _SERVED = sys.platform == "linux"  # abstract sockets: not in the file system, a
 
 @dataclass(frozen=True)
 class Turn:
-    """Request to an operator: apply the ``entry`` of a micro-batch, adopt the ``stamp``, and take a ``snapshot`` if True."""
+    """Request to an operator: apply a micro-batch's ``entry``, adopt the ``stamp``, and take a ``snapshot`` if True."""
 
     entry: LogEntry
     number: int
@@ -90,7 +90,7 @@ class JoinHome:
         with self._lock:
             kept, self._kept = self._kept, None
             if kept is None or not kept.stands_at(turn.entry.before, turn.number):
-                raise JoinFailed("the operator of a key partition is not in the state its task expects. Run the task again.")
+                raise JoinFailed("a key partition's operator is not in the state its task expects. Run the task again.")
             before = kept.stats()
             for results in kept.apply(turn.entry):
                 yield write_message(results)
@@ -149,14 +149,14 @@ class JoinHome:
 
 
 class JoinHomes:
-    """Operators of this worker, the most recently used last. A worker runs one task at a time, so nothing is locked."""
+    """Operators of this worker, the most recently used last. Not locked: a worker runs one task at a time."""
 
     def __init__(self) -> None:
         self._homes: OrderedDict[str, JoinHome] = OrderedDict()
 
     def run(self, plan: WindowPlan, query: str, group: int, header: LogHeader, log: WindowLog, turn: Turn) -> Results:
-        """Run a turn of a partition's operator: here, in the worker that has it, or here after a rebuild from the log."""
-        # The address contains the executor (the workers' parent) and a hash of the driver's secret: others cannot use it.
+        """Run a turn of a partition's operator: here, in the worker that has it, or here, rebuilt from the log."""
+        # The address contains the executor's process id and a hash of the driver's secret: others cannot use it.
         known = sha256(plan.secret + query.encode()).hexdigest()[:16]
         address = f"\0semistream-{os.getppid()}-{plan.fingerprint}-{known}-{group}"
         home = self._homes.pop(address, None)
