@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from abc import abstractmethod
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Self, Unpack, cast
 
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget, parse_bytes
-from semistream.costs.work import OperatorModel
 from semistream.errors import BudgetError, InvalidArgument, JoinFailed, JoinInProgress
 from semistream.joins.condition.spec import JoinSpec, JoinTerms
-from semistream.joins.join_facts import JoinFacts
 from semistream.joins.loop import Results
-from semistream.joins.parts.deadlines import DEADLINE_COLUMN, Clock, DeadlineRule, Deadlines, DrainCost, Lateness
+from semistream.joins.parts.deadlines import Clock, DeadlineRule, Deadlines, DrainCost, Lateness
 from semistream.joins.parts.emitter import Emitter, PairWatcher, StreamRows
-from semistream.joins.parts.options import Check, anything, require_options
-from semistream.joins.parts.ordered_output import NUMBER_COLUMN, OrderedOutput
+from semistream.joins.parts.ordered_output import OrderedOutput
 from semistream.joins.parts.stats import JoinStats
+from semistream.joins.requirements import Requirements, carried_schema
 from semistream.joins.resources import Arrangement, SetAside
 from semistream.kernels.array_types import Bools, Int64s
 from semistream.relation import AnyRelation, Disk, DiskCosts, DiskCounts, ParquetRelation, Relation
 
 
-class JoinArguments(JoinTerms, total=False):
-    """Arguments common to all operators, besides the relation and the stream; see `SemiStreamJoin`."""
-
-    memory: int | str | MemoryBudget
-    disk: str | Disk
-    ordered: bool
-    deadline_s: float | str | None
-    clock: Clock
-
-
-class SemiStreamJoin(Arrangement):
+class SemiStreamJoin(Requirements, Arrangement):
     """Base class of the operators, which join a stream S, pushed batch by batch, with a relation R on disk.
 
     `push` takes a batch of any size and steps to make room for it, `step` runs one iteration of the operator's loop,
@@ -96,11 +82,6 @@ class SemiStreamJoin(Arrangement):
     MESH 2 (the problem) and Theorem 3.1 (exactness); SSIJ IV-E (versions of R), IV-F (deadlines); docs/operators.md.
     """
 
-    name: ClassVar[str]
-    needs_index: ClassVar[bool] = False
-    needs_equality: ClassVar[bool] = False
-    takes_unclustered: bool = False
-    options: ClassVar[Mapping[str, Check]] = {}
     _emitter: Emitter
 
     def __init__(
@@ -119,11 +100,11 @@ class SemiStreamJoin(Arrangement):
         stream_schema = self.stream_schema = spec.stream_schema
         rule = DeadlineRule.of(deadline_s, stream_schema, clock)
         self._deadlines = None if rule is None else Deadlines(rule, clock)
-        carried = _carried_schema(stream_schema, ordered=ordered, deadlines=rule is not None)
+        carried = carried_schema(stream_schema, ordered=ordered, deadlines=rule is not None)
         self._deadline_column = len(carried) - 1
         self.spec = spec.with_stream(relation, carried)
         self._open(self._accept(relation))
-        self._require_condition(relation, self.spec)
+        self.require_condition(relation, self.spec)
         own = range(len(stream_schema), len(carried))
         self._given_out = [i for i in range(len(self.spec.schema)) if i not in own]
         self.schema = pa.schema([self.spec.schema.field(i) for i in self._given_out])
@@ -226,57 +207,6 @@ class SemiStreamJoin(Arrangement):
     def share_deadlines(self, deadlines: Deadlines | None, column: int) -> None:
         """Report finished tuples to the deadlines of the stage in front; ``column`` holds each tuple's deadline."""
         self._deadlines, self._deadline_column = deadlines, column
-
-    @classmethod
-    def _require_condition(cls, relation: AnyRelation, spec: JoinSpec) -> None:
-        if cls.needs_equality:
-            spec.condition.require_equality(cls.name, relation)
-        if cls.needs_index:
-            spec.condition.require_index(cls.name, relation)
-
-    @classmethod
-    def check(cls, relation: Relation, spec: JoinSpec, memory_bytes: int, options: Mapping[str, Any]) -> None:
-        """Raise the error that creating the operator would raise, without creating it.
-
-        Checks the options, the condition and the memory. ``options`` has all arguments except the terms of the join.
-        """
-        cls.require_options(options)
-        relation.disk(options.get("disk", "auto")).close()
-        ordered, deadline_s = options.get("ordered", False), options.get("deadline_s")
-        rule = DeadlineRule.of(deadline_s, spec.stream_schema, options.get("clock", time.monotonic))
-        carried = _carried_schema(spec.stream_schema, ordered=ordered, deadlines=rule is not None)
-        cls._require_condition(relation, spec)
-        resolved, read = spec.with_stream(relation, carried), relation.reading(spec.relation_columns)
-        shares = SetAside(ordered=ordered, deadlines=rule is not None)
-        try:
-            cls.require_memory(
-                JoinFacts(read, resolved.laid_out(read.layout)), max(shares.operator_bytes(memory_bytes), 1)
-            )
-        except BudgetError as error:
-            raise shares.of_whole(error, memory_bytes) from None
-
-    @classmethod
-    def require_memory(cls, facts: JoinFacts, nbytes: int) -> None:
-        """Raise `BudgetError` if a budget is too small. An R without pages has no model, but the same least memory."""
-        try:
-            cls.model(facts, MemoryBudget(nbytes))
-        except (InvalidArgument, ZeroDivisionError):
-            if facts.relation.num_pages:
-                raise
-
-    @classmethod
-    def require_options(cls, options: Mapping[str, Any]) -> None:
-        """Raise `InvalidArgument` for an unknown option, listing the known ones, or for a bad value of its own."""
-        common = dict.fromkeys(JoinArguments.__annotations__, anything)
-        require_options(cls.name, {**cls.options, **common}, options)
-
-    @classmethod
-    @abstractmethod
-    def model(cls, facts: JoinFacts, memory: MemoryBudget) -> OperatorModel:
-        """Return the cost model of this operator in ``memory``, computed from numbers alone (`semistream.tuning`).
-
-        Charges ``memory`` as the operator would, and raises `BudgetError` if it is too small.
-        """
 
     def _done(self, stream: StreamRows, positions: Int64s, matched: Bools) -> None:
         """Count finished tuples and remove their deadlines; ``matched`` flags those with a match."""
@@ -410,17 +340,6 @@ def _resolved(relation: AnyRelation, stream: pa.Schema | JoinSpec, terms: JoinTe
     if terms:
         raise InvalidArgument(f"a JoinSpec already has all terms of the join; do not give {', '.join(terms)} as well.")
     return stream
-
-
-def _carried_schema(stream_schema: pa.Schema, *, ordered: bool, deadlines: bool) -> pa.Schema:
-    """Return the columns the operator sees: the stream's, then our own number and deadline, kept out of results."""
-    own = [(NUMBER_COLUMN, pa.int64(), ordered), (DEADLINE_COLUMN, pa.float64(), deadlines)]
-    for name, type_, used in own:
-        if used:
-            if name in stream_schema.names:
-                raise InvalidArgument(f"the column name {name!r} is reserved for semistream; rename the column.")
-            stream_schema = stream_schema.append(pa.field(name, type_, nullable=False))
-    return stream_schema
 
 
 def _describe(schema: pa.Schema) -> str:

@@ -38,8 +38,8 @@ SCAN_RUN_BYTES = 4 << 20
 class Relation:
     """One version of the relation R on disk, in pages clustered by key. Create it with `build` or `open`.
 
-    Opening reads the page table; rows are read on demand. The first read of a page through this object verifies its
-    checksum; the page table remembers the verified pages. A version never changes: `update` publishes a new one.
+    Opening reads the page table, rows are read on demand; the first read of a page verifies its checksum. A version
+    never changes: `update` publishes a new one.
 
     Parameters
     ----------

@@ -11,20 +11,18 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.costs.work import OperatorModel
 from semistream.errors import BudgetError, InvalidArgument
-from semistream.joins.base import JoinArguments, SemiStreamJoin
+from semistream.joins.base import SemiStreamJoin
 from semistream.joins.cache.admission import CacheAdmission
 from semistream.joins.cache.batch_rows import BatchRows
 from semistream.joins.cache.hot_keys import HotKeys
 from semistream.joins.cache.hot_keys_parquet import ScatteredHotKeys
-from semistream.joins.cache.index import ProbeRoom
-from semistream.joins.cache.memory import CACHE, LEAST_FRAMES, FrontMemory, cached_columns, fronted_model
-from semistream.joins.cache.tuple_cache import TupleCache
+from semistream.joins.cache.memory import fronted_model
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.join_facts import JoinFacts
 from semistream.joins.loop import Results
 from semistream.joins.mesh.operator import MeshJoin
-from semistream.joins.parts.emitter import Emitter
 from semistream.joins.parts.options import Check, anything
+from semistream.joins.requirements import JoinArguments
 from semistream.kernels.array_types import Bools, Int32s
 from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 from semistream.relation.format.row_sizes import widest
@@ -140,7 +138,7 @@ class FrontStage(SemiStreamJoin):
             wrapped.stats = stats
         wrapped.share_deadlines(self._deadlines, self._deadline_column)
         self._wrapped = wrapped
-        self._front = self._make_front(wrapped)
+        self._front = CacheAdmission.of(self.spec, self._memory, wrapped, self._observe)
         if self._front is not None and carried is not None:
             self._front.hot.threshold = max(self._front.cache.admit(carried), self._front.hot.threshold)
 
@@ -160,28 +158,6 @@ class FrontStage(SemiStreamJoin):
 
     def _open_wrapped(self, memory: MemoryBudget) -> SemiStreamJoin:
         return self._wrapped_kind(self.relation, self.spec, memory=memory, disk=self._disk, **self._wrapped_options)
-
-    def _make_front(self, wrapped: SemiStreamJoin) -> CacheAdmission | None:
-        memory = FrontMemory.of(self._memory.free, self.spec)
-        if memory is None:
-            return None
-        columns = cached_columns(self.spec)
-        cache = TupleCache(columns, memory.cache_bytes)
-        if cache.frames < LEAST_FRAMES:
-            return None
-        self._memory.charge(CACHE, memory.held_bytes)
-        room = {"nbytes": memory.waiting_bytes, "bits": memory.counter_bits}
-        hot: HotKeys | ScatteredHotKeys
-        if self.spec.condition.computes_codes:
-            assert isinstance(wrapped, MeshJoin)
-            hot = ScatteredHotKeys(columns, cache.layout, wrapped, **room)
-            wrapped.watch_runs(hot.meet)
-        else:
-            hot = HotKeys(columns, cache.layout, **room)
-            wrapped.watch_pairs(self._observe)
-        cached = dict(zip(columns, cache.columns, strict=True))
-        emitter = Emitter(self.spec, memory, self._memory, cached=cached)
-        return CacheAdmission(memory, cache, hot, emitter, ProbeRoom(memory.missed_rows, memory.piece_rows))
 
     @property
     def wrapped(self) -> SemiStreamJoin:
@@ -406,9 +382,7 @@ class FrontStage(SemiStreamJoin):
     def rearrange(self, relation: Relation, limit: int) -> None:
         """Switch version or budget. Cached rows of unchanged keys stay; rows of changed keys are dropped."""
         if self._front is not None and relation is not self.relation:
-            self._front.hot.forget()
-            changed = _changed_codes(self.relation, relation)
-            self._front.cache.drop(np.sort(self._front.cache.codes) if changed is None else changed)
+            self._front.change_version(self.relation, relation)
         if limit == self.budget.limit and relation.layout == self.relation.layout:
             try:
                 self.wrapped.rearrange(relation, self.wrapped.budget.limit)
@@ -422,11 +396,3 @@ class FrontStage(SemiStreamJoin):
         """Close the wrapped join."""
         if self._wrapped is not None:
             self._wrapped.close()
-
-
-def _changed_codes(before: Relation, after: Relation) -> Any:
-    """Return the ascending codes of keys that may differ between two versions; None if unknown."""
-    if before.path != after.path or not after.clustered:
-        return None
-    older, newer = sorted((before, after), key=lambda relation: relation.version)
-    return newer.changes_since(older.version)

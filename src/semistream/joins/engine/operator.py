@@ -16,13 +16,13 @@ from semistream.costs.profiles import machine_for
 from semistream.costs.work import OperatorModel
 from semistream.costs.workload import Workload
 from semistream.errors import BudgetError
-from semistream.joins.base import JoinArguments
 from semistream.joins.cache.front_stage import FrontStage, require_share
 from semistream.joins.condition.spec import JoinSpec, join_workload
 from semistream.joins.engine.stream_watch import BRIEF_BYTES, StreamWatch
 from semistream.joins.join_facts import JoinFacts
 from semistream.joins.loop import Results
 from semistream.joins.parts.options import Check, anything
+from semistream.joins.requirements import JoinArguments
 from semistream.joins.sweep.operator import SweepJoin
 from semistream.relation import AnyRelation, Relation
 

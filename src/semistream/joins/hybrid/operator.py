@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
-from semistream.joins.base import JoinArguments, SemiStreamJoin
+from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.hybrid.cost_model import HybridJoinModel
 from semistream.joins.hybrid.page_chains import PageNeeds, PageSpan, Stretches
@@ -22,6 +22,7 @@ from semistream.joins.parts.emitter import Emitter
 from semistream.joins.parts.intake import Intake
 from semistream.joins.parts.memory_split import MemorySplit
 from semistream.joins.parts.options import Check, at_least
+from semistream.joins.requirements import JoinArguments
 from semistream.kernels.array_types import Int64s
 from semistream.relation import PageRun, Relation
 

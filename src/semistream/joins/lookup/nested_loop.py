@@ -13,13 +13,13 @@ from semistream.budget import MemoryBudget
 from semistream.costs.work import Work
 from semistream.costs.workload import Workload
 from semistream.errors import InvalidArgument, require_numbers
-from semistream.joins.base import JoinArguments
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.join_facts import JoinFacts
 from semistream.joins.lookup.base import LookupJoin, split_lookup_memory
 from semistream.joins.lookup.lmdb_store import Leaf, LmdbStore, open_store
 from semistream.joins.mesh.cost_model import served_at_once
 from semistream.joins.parts.memory_split import MemorySplit
+from semistream.joins.requirements import JoinArguments
 from semistream.kernels.array_types import Int64s
 from semistream.relation import AnyRelation, DiskCounts, PageRun, Relation
 from semistream.relation.read.disk import allocate_buffer, buffer_bytes

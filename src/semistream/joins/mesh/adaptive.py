@@ -13,7 +13,6 @@ import pyarrow as pa
 from semistream.budget import MemoryBudget
 from semistream.costs.machine import DEFAULT_MACHINE
 from semistream.errors import JoinInProgress
-from semistream.joins.base import JoinArguments
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.engine.operator import known_machine
 from semistream.joins.join_facts import JoinFacts
@@ -31,6 +30,7 @@ from semistream.joins.mesh.operator import MeshJoin, scan_of, split_memory
 from semistream.joins.mesh.scan import CyclicScan
 from semistream.joins.parts.options import Check, anything, positive
 from semistream.joins.parts.stats import TracePoint
+from semistream.joins.requirements import JoinArguments
 from semistream.relation import AnyRelation, ParquetRelation
 
 

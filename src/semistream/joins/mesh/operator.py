@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.costs.work import OperatorModel
-from semistream.joins.base import JoinArguments, SemiStreamJoin
+from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.run_codes import RunCodes
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.join_facts import JoinFacts
@@ -23,6 +23,7 @@ from semistream.joins.parts.emitter import Emitter
 from semistream.joins.parts.intake import Intake
 from semistream.joins.parts.memory_split import MemorySplit
 from semistream.joins.parts.options import Check, at_least
+from semistream.joins.requirements import JoinArguments
 from semistream.relation import AnyRelation, DiskCounts, PageRun
 
 RunWatcher = Callable[[PageRun, RunCodes], None]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
-from semistream.joins.base import JoinArguments, SemiStreamJoin
+from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.run_codes import RunCodes
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.join_facts import JoinFacts
@@ -21,6 +21,7 @@ from semistream.joins.mesh.window import StreamWindow
 from semistream.joins.parts.emitter import Emitter
 from semistream.joins.parts.intake import Intake
 from semistream.joins.parts.options import Check, at_least, one_of
+from semistream.joins.requirements import JoinArguments
 from semistream.joins.ssij.cost_model import IndexModel
 from semistream.joins.ssij.input_buffer import InputBuffer
 from semistream.joins.ssij.kernels import CACHED, WAITS, look_up, next_wanted

@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 from semistream.budget import parse_bytes
 from semistream.costs.profiles import machine_for
 from semistream.errors import BudgetError, InvalidArgument, RelationError
-from semistream.joins.base import JoinArguments, SemiStreamJoin
+from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.condition import Access, JoinOn, key_pairs
 from semistream.joins.condition.spec import JoinSpec, JoinTerms
 from semistream.joins.condition.where import Where, where_parts
 from semistream.joins.engine.operator import EngineJoin
 from semistream.joins.lookup.resident import ResidentJoin
+from semistream.joins.requirements import JoinArguments
 from semistream.pipelines.carried_types import carried_schema
 from semistream.relation import Relation
 from semistream.tuning.candidates import usual_operator
