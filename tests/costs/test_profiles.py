@@ -185,7 +185,7 @@ def test_without_a_home_there_is_no_profile_and_the_variable_is_named(
 def test_a_cache_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("SEMISTREAM_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(CalibrationError, match=r"cannot be kept in .*Not a directory.*set SEMISTREAM_CACHE"):
+    with pytest.raises(CalibrationError, match=r"cannot be stored in .*Not a directory.*set SEMISTREAM_CACHE"):
         save_profile(MACHINE, tmp_path)
 
 

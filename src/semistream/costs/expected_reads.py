@@ -53,7 +53,7 @@ def expected_reads(
     `optimal_plan` explains ``goes_on``.
     """
     if not 0 <= wanted_pages <= num_pages:
-        raise InvalidArgument(f"wanted_pages is {wanted_pages}; give a number from 0 to {num_pages}, the number of R's pages.")
+        raise InvalidArgument(f"wanted_pages is {wanted_pages}; give 0 to {num_pages}, the number of R's pages.")
     if wanted_pages == 0:
         return ExpectedReads(0.0, 0.0)
     few = wanted_pages * _PLANNED < _FEW * num_pages

@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 
 @njit(cache=True, nogil=True)
 def count_runs(codes: Int64s, excluded: Int64s, fingerprint: Int64s) -> int:
-    """Add to ``fingerprint[i]`` the number of keys that occur i + 1 times, and to its last entry all more frequent keys.
+    """Add to ``fingerprint[i]`` the number of keys that occur i + 1 times, and to the last entry all above.
 
     Both ``codes`` and the ``excluded`` keys ascend. Return the number of tuples counted.
     """
@@ -270,7 +270,7 @@ def simulate_front_cache(
 def _take_in(
     held: Int32s, num_held: int, noted: Int32s, count: Int32s, state: Bytes, threshold: int
 ) -> tuple[int, int]:
-    """Admit noted keys in place of held ones with lower counts; return the number of held keys and the new threshold."""
+    """Admit noted keys in place of held ones with lower counts; return the number held and the new threshold."""
     if noted.size == 0:
         return num_held, threshold
     state[noted] = _OUT

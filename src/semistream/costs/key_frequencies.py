@@ -16,7 +16,7 @@ from semistream.errors import InvalidArgument
 Floats = npt.NDArray[np.float64]
 
 _SINGLE = 1024  # hottest keys with a group each
-_GROWTH = 1.02  # last rank of a group over that of the previous one; bounds the ratio of Zipf weights within a group
+_GROWTH = 1.02  # of the groups behind them: within one, Zipf weights differ by less than _GROWTH ** exponent
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +40,13 @@ class KeyFrequencies:
     def __post_init__(self) -> None:
         if self.keys.shape != self.probability.shape or self.keys.ndim != 1:
             raise InvalidArgument(
-                f"keys has shape {self.keys.shape}, probability {self.probability.shape}; give two 1-D arrays of equal length."
+                f"keys has shape {self.keys.shape}, probability {self.probability.shape}; give equally long 1-D arrays."
             )
         if not (np.all(self.keys >= 0) and np.all(self.probability >= 0) and self.num_keys >= 1):
-            raise InvalidArgument("keys or probability has a number below 0, or there is no key; give numbers from 0 and at least 1 key.")
+            raise InvalidArgument("keys or probability has a number below 0, or there is no key; give at least 1 key.")
         total = float(self.keys @ self.probability)
         if not math.isclose(total, 1.0, rel_tol=1e-6):
-            raise InvalidArgument(f"keys @ probability is {total}; the probabilities of all keys must add up to 1.")
+            raise InvalidArgument(f"the probabilities add up to {total}; they must add up to 1.")
         if np.any(np.diff(self.probability) > 0):
             raise InvalidArgument("the groups are not sorted by probability; give the hottest first.")
 
@@ -84,7 +84,7 @@ class KeyFrequencies:
         values, numbers = np.unique(np.asarray(counts, np.float64), return_counts=True)
         values, keys = values[::-1], numbers[::-1].astype(np.float64)
         if not values.size or values[-1] < 0 or values[0] <= 0:
-            raise InvalidArgument("there is no count above 0, or one below; give the number of times each key occurred.")
+            raise InvalidArgument("there is no count above 0, or a negative one; give the occurrences of each key.")
         if unseen:
             values, keys = np.append(values, 0.0), np.append(keys, float(unseen))
         return cls._of_weights(keys, values)

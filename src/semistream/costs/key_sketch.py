@@ -1,10 +1,7 @@
-"""KeySketch: how often a stream asks for the keys of R, watched as it goes by, in little memory and time.
+"""KeySketch: estimate the key frequencies of a stream while it passes, in little memory and time.
 
-HeavyKeys: the keys that a stream asks for most, and how often, in a table that does not grow.
-
-OneInMany: an unbiased sample of a stream, however it is cut into batches.
-
-ThinnedSample: codes spread evenly over a stretch of the stream, however long it gets.
+It combines an unbiased sample of the stream (`OneInMany`), counts of the most frequent keys in a table of bounded size
+(`HeavyKeys`), and evenly spaced codes from a stretch of any length (`ThinnedSample`).
 """
 
 from __future__ import annotations
@@ -21,47 +18,47 @@ from semistream.costs.sampled_frequencies import COUNTED, FIT_BYTES, Fingerprint
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 
-LEAST_BITS = 3  # the sketch's own limit
-_SLOT_BYTES = 18 + 24  # of the table: pointer, count and state; a Python int in three of four
-_ITEM_BYTES = 8 + 72 + 4 * 32 + 2 * 8  # of a key that is given: a tuple of four ints in a list, and what is made of it
-_GIVEN = 0.75  # of the slots, that have keys
+LEAST_BITS = 3  # minimum of the DataSketches library
+_SLOT_BYTES = 18 + 24  # of the table: pointer, count and state; a Python int in three of four slots
+_ITEM_BYTES = 8 + 72 + 4 * 32 + 2 * 8  # per returned key: a tuple of four ints in a list, and its two array entries
+_GIVEN = 0.75  # share of the slots with keys, at most
 
 
 class CountedKeys(NamedTuple):
-    """Key codes, which ascend, and how often each came."""
+    """Ascending key codes with their counts."""
 
     codes: Int64s
     counts: Int64s
 
 
 class HeavyKeys:
-    """Counts keys in at most ``2**bits`` slots: a key that came more often than others is not lost.
+    """Counts of the most frequent keys, in at most ``2**bits`` slots.
 
-    A count is too high by at most 3.5 / 2**bits of all that was counted, and far less under skew, where few keys have
-    most of it (D. Anderson, P. Bevin, K. Lang, E. Liberty, L. Rhodes & J. Thaler, IMC 2017; Apache DataSketches).
+    A count is too high by at most 3.5 / 2**bits of the total, and by far less under skew, where few keys make up most
+    of it (D. Anderson, P. Bevin, K. Lang, E. Liberty, L. Rhodes & J. Thaler, IMC 2017; Apache DataSketches).
     """
 
     def __init__(self, bits: int) -> None:
         self._sketch = frequent_items_sketch(bits)
-        self.total = 0  # how much was counted; the sketch's own is lost when it is merged while no key has a slot
+        self.total = 0  # sum of all counts; the sketch loses its own total when merged while no key has a slot
 
     @staticmethod
     def memory_bytes(bits: int) -> int:
-        """What it may hold. It grows by doubling, so that half as much is there once more for a moment."""
+        """Return the most bytes held: the table grows by doubling, so half of it briefly exists twice."""
         return (_SLOT_BYTES << bits) * 3 // 2
 
     @staticmethod
     def given_bytes(bits: int) -> int:
-        """What `above` takes for a moment."""
+        """Return the bytes that `above` allocates temporarily."""
         return int(_GIVEN * (_ITEM_BYTES << bits))
 
     @property
     def num_keys(self) -> int:
-        """How many keys have a slot."""
+        """Number of keys with a slot."""
         return int(self._sketch.num_active_items)
 
     def add(self, codes: Int64s, counts: Int64s) -> None:
-        """Count some keys, each so many times: a call of Python for each, so give few."""
+        """Add ``counts`` to the keys; each key costs one Python call, so pass few."""
         update = self._sketch.update
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
             update(code, count)
@@ -69,7 +66,7 @@ class HeavyKeys:
 
     @classmethod
     def merged(cls, bits: int, counted: Iterable[HeavyKeys]) -> Self:
-        """What several have counted together."""
+        """Merge several tables into one with the sum of their counts."""
         together = cls(bits)
         for each in counted:
             together._sketch.merge(each._sketch)
@@ -77,21 +74,21 @@ class HeavyKeys:
         return together
 
     def above(self, count: int) -> CountedKeys:
-        """All keys that surely came more often than that."""
+        """Return all keys certain to have been counted more than ``count`` times."""
         items = self._sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_POSITIVES, count)
         codes = np.array([item[0] for item in items], np.int64)
         order = np.argsort(codes)
         return CountedKeys(codes[order], np.array([item[1] for item in items], np.int64)[order])
 
 
-_AHEAD = 64  # that are drawn at once: a draw by itself would cost more than all that comes after it
+_AHEAD = 64  # places drawn in one call: drawing them one by one would cost more than choosing the tuples
 
 
 class OneInMany:
-    """Chooses one tuple, at random, of each ``stride`` in turn.
+    """Sampler that chooses one random tuple out of every ``stride`` consecutive ones.
 
-    All tuples are equally likely to be chosen, and a stream that repeats itself every so many tuples is no trap. Which
-    are chosen does not depend on where batches end. ``random`` is drawn from by nobody else.
+    All tuples are equally likely to be chosen, and a periodic stream does not bias the sample. The choice does not
+    depend on batch boundaries. The caller must not draw from ``random`` itself.
     """
 
     def __init__(self, stride: int, random: np.random.Generator) -> None:
@@ -102,18 +99,18 @@ class OneInMany:
 
     @staticmethod
     def memory_bytes(chosen: int) -> int:
-        """What it holds, and what it takes for a moment to choose so many."""
+        """Return the bytes held, including the temporary ones to choose ``chosen`` tuples."""
         return 4 * 8 * _AHEAD + 2 * 8 * chosen
 
     def _draw(self, begin: int) -> None:
-        """Choose in the blocks that begin so many tuples from here."""
+        """Draw a place in each of the next blocks, which begin ``begin`` tuples from here."""
         self._places = self._blocks + self._random.integers(self._stride, size=_AHEAD)
-        self._number = 0  # of the place that is next
-        self._next = begin + int(self._places[0])  # tuples before it
-        self._begin = -begin  # of the next tuple, counted as the places are
+        self._number = 0  # index of the next place
+        self._next = begin + int(self._places[0])  # tuples before the next place
+        self._begin = -begin  # position of the next tuple, on the scale of the places
 
     def choose(self, codes: Int64s) -> Int64s:
-        """Those of a batch that are chosen, as a copy."""
+        """Return a copy of the chosen codes of a batch."""
         rows = codes.size
         if self._stride == 1:
             return codes.copy()
@@ -135,9 +132,9 @@ class OneInMany:
 
 
 class ThinnedSample:
-    """Every n-th code that was added, at most ``capacity``, an even number; n is 1 at first and doubles as need be.
+    """Every n-th added code, at most ``capacity`` of them (an even number); n starts at 1 and doubles when it is full.
 
-    So all codes are equally likely to be in it, and it is never less than half full once it has been full.
+    The sample is spread evenly over all added codes, and stays at least half full once it has been full.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -148,16 +145,16 @@ class ThinnedSample:
 
     @staticmethod
     def memory_bytes(capacity: int) -> int:
-        """What it holds."""
+        """Return the bytes held."""
         return 8 * capacity
 
     @property
     def codes(self) -> Int64s:
-        """What is in it, in the order in which it was added."""
+        """The sample, in the order of addition."""
         return self._codes[: self._size]
 
     def add(self, codes: Int64s) -> None:
-        """Take in some of these codes."""
+        """Add codes, of which every n-th is kept."""
         begin = 0
         while begin < codes.size:
             begin += -(self._added + begin) % self.step
@@ -172,21 +169,21 @@ class ThinnedSample:
         self._added += codes.size
 
     def every(self, step: int) -> Int64s:
-        """Every so many-th of the codes that were added: a multiple of `step`."""
+        """Return every ``step``-th of the added codes, where ``step`` is a multiple of `self.step`."""
         return self.codes[:: step // self.step]
 
 
-LEAST_SAMPLES = 512  # before which nothing is said; a key with a tenth of the stream has 50 of them, give or take 7
+LEAST_SAMPLES = 512  # for a first estimate; a key with a tenth of the stream then occurs 51 +- 7 times
 LEAST_BYTES = 1 << 15
-_HEAVY, _GATHERED = 3, 16  # parts of what it holds that heavy keys, and samples not yet counted, get one of
+_HEAVY, _GATHERED = 3, 16  # a third of the held bytes is for heavy keys, a sixteenth for samples not yet counted
 _MOST_GATHERED = 1 << 12
-_SURE = 8  # times that a key must come among samples gathered to be counted for sure: so at most 1 in 8 is
-_COUNTING_BYTES = 8 + 8 + 8 + 20  # of a sample gathered: a copy, a draw, a count, and for some, two Python ints
-_SOME = _SURE * COUNTED  # times that a key must have been counted, if only some were, to stand for itself
+_SURE = 8  # occurrences among the gathered samples from which a key is surely counted; limits calls to 1 in 8 samples
+_COUNTING_BYTES = 8 + 8 + 8 + 20  # per gathered sample: a copy, a draw, a count and, for some, two Python ints
+_SOME = _SURE * COUNTED  # count from which a key stands for itself, if rare keys are only sampled
 
 
 class _Generation:
-    """What was seen in a stretch of the stream: heavy keys and their counts, and codes from all over it."""
+    """Summary of one stretch of the stream: counts of heavy keys, and a sample of codes from all over it."""
 
     def __init__(self, bits: int, capacity: int) -> None:
         self.heavy = HeavyKeys(bits)
@@ -195,29 +192,28 @@ class _Generation:
 
 
 class KeySketch:
-    """Estimates the `KeyFrequencies` of a stream from one tuple in ``stride``, chosen at random (`OneInMany`).
+    """Estimator of the `KeyFrequencies` of a stream, from one random tuple in ``stride`` (`OneInMany`).
 
-    Codes that are chosen are counted in a frequent-items sketch (`HeavyKeys`): of keys with a share of the stream that
-    can be counted, it remembers many more tuples than could be kept. A `ThinnedSample` of them tells of the other keys,
-    by the law that fits it (`frequencies_of_parts`). Two generations of both follow the stream: each takes half a
-    ``horizon`` of chosen tuples, and the older is forgotten when the younger is full. So an estimate is of no tuple
-    that came more than ``stride * horizon`` tuples before, and of at least 3/8 as many if there were.
+    A frequent-items sketch counts the chosen tuples (`HeavyKeys`). For frequent keys it covers many more tuples than
+    memory could hold. A `ThinnedSample` of the chosen tuples covers the other keys, by the distribution that fits it
+    (`frequencies_of_parts`). Two generations of both follow the stream: each covers half a ``horizon`` of chosen
+    tuples, and the older one is dropped when the younger one is full. An estimate therefore uses no tuple older than
+    the last ``stride * horizon`` tuples and, once the stream is that long, covers at least 3/8 of these.
 
-    How the stream is cut into batches makes no difference. A tuple takes some 60 ns / ``stride`` on average: of codes
-    that come less than 8 times among a few thousand, only some are counted, for the others, so that no more than one
-    in 8 chosen tuples is a call of Python. `memory_bytes` is what it takes at most, with what `frequencies` takes for a
-    moment.
+    The estimate does not depend on batch boundaries. A tuple takes about 60 ns / ``stride`` on average: keys that occur
+    fewer than 8 times among a few thousand samples are thinned out without bias, so at most one Python call is made for
+    8 chosen tuples. `memory_bytes` bounds the memory, including the temporary needs of `frequencies`.
 
     Parameters
     ----------
-    num_keys
-        How many keys R has.
-    nbytes
-        What it may take: from 32 kB on. With less, rarer keys are told apart less well.
-    stride, horizon
-        One tuple of so many is looked at, and so many of these are remembered.
-    seed
-        A number or a generator, which then is its own: equal seeds and streams make equal estimates.
+    num_keys : int
+        Number of keys of R.
+    nbytes : int
+        Memory limit in bytes, at least 32 KiB. With less memory, rare keys are told apart less well.
+    stride, horizon : int
+        One tuple in ``stride`` is sampled, and the last ``horizon`` samples are remembered.
+    seed : int or numpy.random.Generator
+        Seed, or a generator for exclusive use. Equal seeds and streams give equal estimates.
 
     Examples
     --------
@@ -243,11 +239,11 @@ class KeySketch:
         given = {"num_keys": num_keys, "nbytes": nbytes, "stride": stride, "horizon": horizon}
         for name, value in given.items():
             if value < least[name]:
-                raise InvalidArgument(f"{name} is {value}; give a whole number from {least[name]} on.")
+                raise InvalidArgument(f"{name} is {value}; give a whole number, at least {least[name]}.")
         self.num_keys = num_keys
         self.stride = stride
         self.horizon = horizon
-        held = nbytes // 2 - OneInMany.memory_bytes(0)  # what else it takes, it takes for a moment
+        held = nbytes // 2 - OneInMany.memory_bytes(0)  # the other half is for temporary needs
         self._bits = LEAST_BITS
         while 2 * HeavyKeys.memory_bytes(self._bits + 1) <= held // _HEAVY:
             self._bits += 1
@@ -258,13 +254,13 @@ class KeySketch:
         self._chooser = OneInMany(stride, draws)
         self._thinning = thinning
         self._gathered = np.empty(gathered, np.int64)
-        self._waiting = 0  # of these, that are not counted yet
+        self._waiting = 0  # gathered samples not yet counted
         self._older: _Generation | None = None
         self._younger = _Generation(self._bits, self._capacity)
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes at most, from the beginning to the end."""
+        """Most bytes held at any time."""
         gathered, heavy = self._gathered.size, HeavyKeys.memory_bytes(self._bits)
         held = 2 * (heavy + ThinnedSample.memory_bytes(self._capacity)) + 8 * gathered + OneInMany.memory_bytes(0)
         ordered = 8 * (2 * self._capacity + gathered)
@@ -273,7 +269,7 @@ class KeySketch:
 
     @property
     def samples(self) -> int:
-        """How many tuples an estimate is from."""
+        """Number of sampled tuples behind an estimate."""
         return sum(generation.samples for generation in self._generations) + self._waiting
 
     @property
@@ -281,7 +277,7 @@ class KeySketch:
         return [self._younger] if self._older is None else [self._older, self._younger]
 
     def observe(self, codes: Int64s) -> None:
-        """Watch the key codes of a batch of the stream."""
+        """Sample the key codes of a batch of the stream."""
         at_once = self._gathered.size * self.stride
         for begin in range(0, codes.size, at_once):
             chosen = self._chooser.choose(codes[begin : begin + at_once])
@@ -294,8 +290,8 @@ class KeySketch:
                     self._count()
 
     def _count(self) -> None:
-        """Let the samples that were gathered be part of the younger generation."""
-        if self._younger.samples + 2 * self._gathered.size > self.horizon // 2:  # and as many that wait
+        """Add the gathered samples to the younger generation."""
+        if self._younger.samples + 2 * self._gathered.size > self.horizon // 2:  # including as many that may still wait
             self._older = self._younger
             self._younger = _Generation(self._bits, self._capacity)
         self._younger.sample.add(self._gathered)
@@ -304,7 +300,7 @@ class KeySketch:
         self._waiting = 0
 
     def frequencies(self) -> KeyFrequencies | None:
-        """The frequencies of late; None if fewer than 512 tuples were chosen."""
+        """Estimate the recent frequencies; None if fewer than 512 tuples have been sampled."""
         samples = self.samples
         if samples < LEAST_SAMPLES:
             return None
@@ -322,7 +318,7 @@ class KeySketch:
 
 
 def _add_some(heavy: HeavyKeys, codes: Int64s, random: np.random.Generator) -> None:
-    """Count codes, of those that came seldom only some, for the others; they are put in order, and written over."""
+    """Count codes, with an unbiased sample of the rare ones; ``codes`` is sorted and overwritten."""
     codes.sort()
     counts = np.empty(codes.size, np.int64)
     kept = thin_counts(codes, _SURE, random.random(codes.size), codes, counts)

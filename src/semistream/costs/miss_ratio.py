@@ -40,7 +40,7 @@ class HashedSample(NamedTuple):
 
     @classmethod
     def of(cls, codes: Int64s, *, warming: int, most_tuples: int) -> Self:
-        """Choose about ``most_tuples`` of ``codes``, at most twice as many; the first ``warming`` only warm up a cache."""
+        """Choose about ``most_tuples`` of ``codes``, at most twice as many; the first ``warming`` only warm up."""
         rate = min(most_tuples / codes.size, 1.0)
         if rate == 1:
             return cls(codes, rate, warming, codes.size - warming)
@@ -124,7 +124,7 @@ class MissRatioCurve:
         """
         if codes.size == 0 or not 0 <= warm_up < 1:
             raise InvalidArgument(
-                f"there are {codes.size} codes, and warm_up is {warm_up}; give at least 1 code, and a share from 0 to below 1."
+                f"there are {codes.size} codes, and warm_up is {warm_up}; give at least 1 code, and 0 <= warm_up < 1."
             )
         sample = HashedSample.of(codes, warming=int(warm_up * codes.size), most_tuples=most_tuples)
         keys, key = np.unique(sample.codes, return_inverse=True)

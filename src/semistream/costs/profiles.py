@@ -1,10 +1,10 @@
-"""Machine profiles: what was measured on a machine and a disk, kept in the user's cache folder.
+"""Machine profiles: costs measured on a machine and a disk, stored in the user's cache folder.
 
-There is one file for each machine and disk, named by a hash of both, so machines that share a home folder have a
-profile each, and one that was never measured has none. A file under the right name may still be another's: a virtual
-machine was moved or resized, an image with a machine id was started elsewhere, a file was copied by hand. So a profile
-says what it was measured on, and is refused if that is not what is here. It is refused as well if its format is another
-version's, or if it is damaged.
+Each pair of machine and disk has one file, named by a hash of both. Machines that share a home folder therefore have
+separate profiles, and a machine that was never measured has none. A file with the right name may still belong to
+another machine: a virtual machine was moved or resized, an image with a fixed machine id was started elsewhere, or the
+file was copied by hand. A profile therefore names the machine and disk it was measured on, and is refused if they
+differ from the present ones. It is also refused if it has another format version or is damaged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Costs = TypeVar("Costs", DiskCosts, OperatorCosts)
 
 @dataclass(frozen=True)
 class MachineProfile:
-    """A machine's costs, what they were measured on, when (UTC), and with which version of semistream."""
+    """Costs of a machine, with the machine, disk, time (UTC) and version of semistream they were measured with."""
 
     machine: Machine
     measured_on: MachineIdentity
@@ -44,14 +44,14 @@ class MachineProfile:
 
 
 def cache_folder() -> Path | None:
-    """Where profiles are kept; None if the user has no home.
+    """Return the folder of the profiles; None if the user has no home folder.
 
-    ``$SEMISTREAM_CACHE``, else ``semistream`` in ``$XDG_CACHE_HOME``, or in the folder that the system has for it.
+    It is ``$SEMISTREAM_CACHE`` if set, else ``semistream`` in ``$XDG_CACHE_HOME`` or in the system's cache folder.
     """
     if own := os.environ.get("SEMISTREAM_CACHE"):
         return Path(own)
     shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if shared.is_absolute():  # as its specification demands
+    if shared.is_absolute():  # the XDG specification ignores relative paths
         return shared / "semistream"
     try:
         home = Path.home()
@@ -61,10 +61,10 @@ def cache_folder() -> Path | None:
 
 
 def writable_cache_folder() -> Path:
-    """The same, made if it is not there; `CalibrationError` if it cannot be written to."""
+    """Return the folder of the profiles, created if missing; raise `CalibrationError` if it is not writable."""
     folder = cache_folder()
     if folder is None:
-        raise CalibrationError("there is no home folder to keep the profile in; set SEMISTREAM_CACHE to a folder.")
+        raise CalibrationError("there is no home folder to store the profile in; set SEMISTREAM_CACHE to a folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -75,14 +75,14 @@ def writable_cache_folder() -> Path:
 
 
 def profile_name(measured_on: MachineIdentity, disk: str) -> str:
-    """The name of the file, without its ending."""
+    """Return the file name of a profile, without its extension."""
     return f"profile-{measured_on.host}-{short_hash(disk)}"
 
 
 def save_profile(machine: Machine, path: Path | str, *, now: datetime | None = None) -> tuple[Path, MachineProfile]:
-    """Keep what was measured on this machine and the disk that holds ``path``; gives the file and what is in it.
+    """Store the costs of this machine with the disk that holds ``path``; return the file and its content.
 
-    It replaces the profile that was there, if any: a reader sees the old one or the new one, after a crash too.
+    The file atomically replaces an earlier profile: a reader sees the old or the new one, even after a crash.
     """
     profile = MachineProfile(
         machine,
@@ -97,16 +97,16 @@ def save_profile(machine: Machine, path: Path | str, *, now: datetime | None = N
 
 
 def load_profile(path: Path | str) -> Machine | None:
-    """What was measured on this machine and the disk that holds ``path``; None if nothing was.
+    """Return the measured costs of this machine with the disk that holds ``path``; None if there is no profile.
 
-    `ProfileRefused` if what is kept cannot be trusted to be that.
+    Raise `ProfileRefused` if the stored profile is damaged or belongs to another machine, disk or format version.
     """
     profile = stored_profile(path)
     return None if profile is None else profile.machine
 
 
 def stored_profile(path: Path | str) -> MachineProfile | None:
-    """Like `load_profile`, with all that is known about the measurement."""
+    """Return the whole profile, including when and on what it was measured; otherwise like `load_profile`."""
     here, disk, folder = MachineIdentity.here(), disk_identity(path), cache_folder()
     if folder is None:
         return None
@@ -148,7 +148,7 @@ def _as_json(profile: MachineProfile) -> dict[str, Any]:
 
 
 def _from_json(found: Mapping[str, Any]) -> MachineProfile:
-    """What `_as_json` was given; any exception if it is something else."""
+    """Rebuild the profile given to `_as_json`; any other content raises some exception."""
     machine, measured_on = found["machine"], found["measured_on"]
     operators = {str(name): _costs(OperatorCosts, costs) for name, costs in machine["operators"].items()}
     return MachineProfile(
@@ -167,7 +167,7 @@ def _from_json(found: Mapping[str, Any]) -> MachineProfile:
 
 
 def _costs(kind: type[Costs], found: Mapping[str, Any]) -> Costs:
-    """Costs of which none is left out, for which a default would be taken."""
+    """Rebuild costs, and fail if one is missing rather than use its default."""
     return kind(**{each.name: float(found[each.name]) for each in fields(kind)})
 
 
@@ -189,20 +189,20 @@ def _require_same(what: str, found: object, expected: object, file: Path, path: 
 def _refused(file: Path, finding: str, path: Path | str) -> ProfileRefused:
     return ProfileRefused(
         f"the machine profile {file} {finding}. It is not used; measure again with `semistream calibrate --on {path}`, "
-        "or remove the file to go by defaults."
+        "or remove the file to use default costs."
     )
 
 
 def _unwritable(folder: Path, why: str | None) -> CalibrationError:
     return CalibrationError(
-        f"the profile cannot be kept in {folder} ({why}); set SEMISTREAM_CACHE to a folder that you may write to."
+        f"the profile cannot be stored in {folder} ({why}); set SEMISTREAM_CACHE to a writable folder."
     )
 
 
 def machine_for(path: Path | str) -> Machine:
-    """The profile of this machine and the disk that holds ``path``, or the defaults: where a choice must be made.
+    """Return the measured costs of this machine with the disk that holds ``path``, or the defaults.
 
-    A profile that is refused is not used, and the log says so.
+    A refused profile is logged as a warning and not used.
     """
     try:
         return load_profile(path) or DEFAULT_MACHINE
@@ -213,5 +213,5 @@ def machine_for(path: Path | str) -> Machine:
 
 @lru_cache(maxsize=64)
 def _warn(refused: str) -> None:
-    """Say so once, however many joins are made."""
+    """Log a refusal once, however many joins start."""
     _LOG.warning("%s", refused)

@@ -1,7 +1,4 @@
-"""KeyFrequencies of a sample: the hottest keys as they were counted, all others by the law that fits them.
-
-The keys behind the hottest: which distribution of them makes a sample look as it does.
-"""
+"""Estimate KeyFrequencies from a sample: count the hottest keys, and fit a distribution to the tail of all others."""
 
 from __future__ import annotations
 
@@ -21,19 +18,19 @@ from semistream.kernels.array_types import Int64s
 
 Floats = npt.NDArray[np.float64]
 
-FIT_BYTES = 16 << 10  # what a fit takes: some numbers for each of some 130 groups of keys, and fingerprints
-TIMES = 128  # how often a key of the tail may come, or more, as far as a fingerprint tells it
-_BINS = np.array([0, 1, 2, 3, 4, 6, 9, 14, 22, 34, 52, 79])  # of these, taken together when fits are compared
-_SINGLE = 32  # ranks that are groups of their own
-_GROWTH = 1.2  # of groups behind them
-_STEEPEST = 16.0  # exponent, from where on all but one key are hardly asked for
-_SIZES = 12  # tried at first; and as many between those next to the best
+FIT_BYTES = 16 << 10  # memory of a fit: a few numbers for each of some 130 groups of keys, and fingerprints
+TIMES = 128  # occurrences of a key that a fingerprint tells apart; its last entry has all above
+_BINS = np.array([0, 1, 2, 3, 4, 6, 9, 14, 22, 34, 52, 79])  # first entries of the bins in which fits are compared
+_SINGLE = 32  # ranks with a group each
+_GROWTH = 1.2  # last rank of a later group, over that of the previous one
+_STEEPEST = 16.0  # exponent from which on almost every tuple has the same key
+_SIZES = 12  # sizes tried first, and again between the neighbours of the best one
 _HALVINGS = 20
-_BETTER = 3.0  # log-likelihood that one more parameter must gain: chance does with 1 in 70
+_BETTER = 3.0  # gain in log-likelihood required of one more parameter: chance alone reaches it in 1 case of 70
 
 
 class Groups(NamedTuple):
-    """So many keys with so much probability each, hottest first; all together have 1."""
+    """Groups of keys, hottest first: their sizes and the probability of each key, which sum up to 1 over all keys."""
 
     keys: Floats
     probability: Floats
@@ -41,38 +38,38 @@ class Groups(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fingerprint:
-    """What a sample of so many ``tuples`` looks like: ``keys[i]`` keys came i + 1 times, the last so often or more."""
+    """Occurrence counts in a sample of ``tuples``: ``keys[i]`` keys occur i + 1 times; the last entry has all above."""
 
     keys: Int64s
     tuples: int
 
     @classmethod
     def of(cls, ordered: Int64s, *, without: Int64s) -> Self:
-        """Of codes that ascend, but for some keys, which ascend too."""
+        """Count the ascending codes ``ordered``, excluding the ascending keys ``without``."""
         keys = np.zeros(TIMES, np.int64)
         return cls(keys, count_runs(ordered, without, keys))
 
     @cached_property
     def distinct(self) -> int:
-        """How many different keys there are."""
+        """Number of distinct keys."""
         return int(self.keys.sum())
 
 
 @dataclass(frozen=True)
 class TailFit:
-    """Fits distributions to a sample in which nothing asks for one of the ``behind`` hottest keys.
+    """Fit of a distribution to a ``sample`` without the ``behind`` hottest keys.
 
-    At most ``most_keys`` can be asked for. Four distributions are tried, each with as many different keys in as many
-    tuples as there were:
+    The tail has at most ``most_keys`` keys. Four distributions are tried, each matched to the sample's number of
+    distinct keys:
 
-    - a power law over all keys, P ~ rank**-a, with the ranks behind the hottest: Zipf's, or uniform with a = 0;
-    - fewer keys, all alike, where only a part of R is ever asked for;
+    - a power law over all keys, P ~ rank**-a, with ranks after the hottest keys: Zipf's law, or uniform for a = 0;
+    - fewer keys, all equally frequent: only a part of R ever occurs;
     - a power law over fewer keys;
-    - two levels: some keys that are alike hot, all others alike cold.
+    - two levels: some keys equally hot, all others equally cold.
 
-    The first two have one parameter, and the more likely one is taken unless another, with two, makes it clearly more
-    likely that keys came as often as they did. A sample says nothing of keys that are too rare for it: how these differ
-    among themselves is what the distribution makes of it.
+    The first two have one parameter, and the likelier of them is used, unless a distribution with two parameters
+    explains the occurrence counts clearly better. A sample has no information on keys too rare to occur in it: their
+    frequencies are extrapolated from the distribution.
     """
 
     sample: Fingerprint
@@ -80,11 +77,11 @@ class TailFit:
     most_keys: int
 
     def groups(self) -> Groups:
-        """The distribution that fits."""
+        """Return the distribution that fits best."""
         most = max(self.most_keys, self.sample.distinct)
         if self._expected(_level(most)) <= self.sample.distinct:
             return _level(most)
-        least = self._alike_keys(most)  # with fewer, there cannot be so many different ones
+        least = self._alike_keys(most)  # with fewer, the sample could not have this many distinct keys
         simple = max([self._power_law(most), _level(least)], key=self._log_likelihood)
         better = max(
             self._best(self._power_law, least, most),
@@ -94,7 +91,7 @@ class TailFit:
         return better if self._log_likelihood(better) > self._log_likelihood(simple) + _BETTER else simple
 
     def _best(self, fit: Callable[[int], Groups], least: int, most: int) -> Groups:
-        """The most likely fit with a size from least to most: the likelihood is taken to have one maximum."""
+        """Return the likeliest fit with a size from least to most, assuming that the likelihood has one maximum."""
         low, high = math.log(least), math.log(most)
         best, likelihood = fit(most), -math.inf
         for _ in range(2):
@@ -110,7 +107,7 @@ class TailFit:
         return best
 
     def _power_law(self, keys: int) -> Groups:
-        """That over so many keys with as many different ones: the steeper, the fewer."""
+        """Fit a power law over ``keys`` keys to the number of distinct keys: the steeper, the fewer."""
         numbers, rank = self._ranks(keys)
         log_rank, sample = np.log(rank / rank[0]), self.sample
         exponent = power_law_exponent(numbers, log_rank, sample.tuples, sample.distinct, _STEEPEST, _HALVINGS)
@@ -118,14 +115,14 @@ class TailFit:
         return Groups(numbers, weight / float(numbers @ weight))
 
     def _ranks(self, keys: int) -> tuple[Floats, Floats]:
-        """Groups of so many ranks from ``behind`` + 1 on: how many, and one in the middle."""
+        """Group ``keys`` ranks from ``behind`` + 1 on; return the size and a middle rank of each group."""
         last, ends = self.behind + keys, self._group_ends
         upto = np.concatenate([[self.behind], ends[: np.searchsorted(ends, last)], [last]]).astype(np.float64)
         return np.diff(upto), np.sqrt((upto[:-1] + 1) * upto[1:])
 
     @cached_property
     def _group_ends(self) -> Int64s:
-        """The last rank of each group, of all that there can be."""
+        """Last rank of each group, for the largest possible number of keys."""
         last = self.behind + max(self.most_keys, self.sample.distinct)
         ends = [*range(self.behind + 1, self.behind + _SINGLE + 1)]
         while ends[-1] < last:
@@ -133,25 +130,25 @@ class TailFit:
         return np.array(ends, np.int64)
 
     def _two_levels(self, hot: int, keys: int) -> Groups:
-        """So many hot keys among all keys: the more of the stream they have, the fewer different ones come."""
+        """Fit two levels with ``hot`` hot keys to the number of distinct keys: the larger their share, the fewer."""
         if hot >= keys:
             return _level(keys)
         share = hot_share(hot, keys - hot, self.sample.tuples, self.sample.distinct, _HALVINGS)
         return Groups(np.array([hot, keys - hot], np.float64), np.array([share / hot, (1 - share) / (keys - hot)]))
 
     def _alike_keys(self, most: int) -> int:
-        """The least number of keys, all alike, that has as many different ones."""
+        """Return the smallest number of equally frequent keys that gives the number of distinct keys."""
         log_keys = _bisect(
             lambda log_keys: self._expected(_level(math.exp(log_keys))) < self.sample.distinct, 0.0, math.log(most)
         )
         return min(max(math.ceil(math.exp(log_keys)), 1), most)
 
     def _expected(self, groups: Groups) -> float:
-        """How many different keys are expected."""
+        """Return the expected number of distinct keys."""
         return float(groups.keys @ -np.expm1(-self.sample.tuples * groups.probability))
 
     def _log_likelihood(self, groups: Groups) -> float:
-        """That of how often the different keys came, whatever their number."""
+        """Return the log-likelihood of the occurrence counts, given the number of distinct keys."""
         out = np.empty(TIMES)
         distinct = expected_fingerprint(groups.keys, self.sample.tuples * groups.probability, out)
         expected = np.maximum(np.add.reduceat(out, _BINS) / distinct, 1e-30)
@@ -163,7 +160,7 @@ def _level(keys: float) -> Groups:
 
 
 def _bisect(before: Callable[[float], bool], low: float, high: float) -> float:
-    """Where ``before`` changes from true to false."""
+    """Return the point at which ``before`` changes from true to false."""
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if before(middle):
@@ -173,15 +170,15 @@ def _bisect(before: Callable[[float], bool], low: float, high: float) -> float:
     return (low + high) / 2
 
 
-COUNTED = 100  # times that a key must come to stand for itself: its frequency is then known to a tenth
+COUNTED = 100  # occurrences from which a key stands for itself: its frequency is then known to a tenth
 
 
 def frequencies_of_sample(codes: Int64s, num_keys: int) -> KeyFrequencies:
-    """How often a stream asks for each of R's ``num_keys`` keys, from a sample of its key codes, in any order.
+    """Estimate the frequencies of R's ``num_keys`` keys in a stream, from a sample of its key codes in any order.
 
-    Keys that came a hundred times are counted, the others fitted (`TailFit`). The share of the hottest keys, and what
-    comes in ten times as many tuples, is known to a few points. How keys differ that are too rare for the sample is
-    not: with s tuples, that is those of P well below 1 / s.
+    Keys with a hundred occurrences or more are counted, the others fitted (`TailFit`). The share of the hottest keys,
+    and the distinct keys in ten times as many tuples, are accurate to a few percentage points. The frequencies of keys
+    too rare for the sample are not known: those with P well below 1 / s, in a sample of s tuples.
 
     >>> from semistream.datasets import Zipf
     >>> found = frequencies_of_sample(Zipf(1.0, 10**6, seed=3).keys(20_000), 10**6)
@@ -190,7 +187,7 @@ def frequencies_of_sample(codes: Int64s, num_keys: int) -> KeyFrequencies:
     True
     """
     if codes.size == 0:
-        raise InvalidArgument("the sample is empty; give the key codes of some tuples.")
+        raise InvalidArgument("the sample is empty; give the key codes of at least one tuple.")
     ordered = np.sort(codes)
     hottest, counts = (np.empty(codes.size // COUNTED, np.int64) for _ in range(2))
     found = often_counted(ordered, COUNTED, hottest, counts)
@@ -199,9 +196,9 @@ def frequencies_of_sample(codes: Int64s, num_keys: int) -> KeyFrequencies:
 
 
 def frequencies_of_parts(hottest: npt.NDArray[np.float64], tail: Fingerprint, num_keys: int) -> KeyFrequencies:
-    """From the shares of the stream that the ``hottest`` keys have, and a sample of what asks for others."""
+    """Combine the shares of the ``hottest`` keys in the stream with a fit of a sample of all other keys."""
     if num_keys < 1:
-        raise InvalidArgument(f"num_keys is {num_keys}; R has at least 1.")
+        raise InvalidArgument(f"num_keys is {num_keys}; give the number of R's keys, at least 1.")
     left = max(1 - float(hottest.sum()), 0.0) if tail.tuples else 0.0
     keys, probability = np.ones(hottest.size), hottest
     if left > 0:

@@ -52,12 +52,11 @@ class Relation:
     groups : tuple of int
         Column groups to read: all of them, unless `reading` narrowed the relation.
     first_page : int
-        Number of the first page in the whole version; above 0 only for a `part`.
+        Number of the first page in the version; above 0 for a `part`.
 
     Examples
     --------
-    >>> import tempfile
-    >>> products = pa.table({"id": [3, 1, 2], "name": ["cola", "tea", "water"]})
+    >>> import tempfile; products = pa.table({"id": [3, 1, 2], "name": ["cola", "tea", "water"]})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     relation = Relation.build(products, f"{folder}/products", key="id")
     ...     relation.num_rows, relation.lookup([2]).to_pylist()
