@@ -12,6 +12,8 @@ from typing import Any, Protocol, get_origin
 
 import pytest
 
+import semistream
+
 PUBLIC = ("semistream", "semistream.spark", "semistream.windows", "semistream.shedding", "semistream.datasets")
 SOURCE = Path(__file__).parents[2] / "src"
 _HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
@@ -68,7 +70,7 @@ def _takes(value: Any) -> list[str]:
         return []
     gathered = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(value).parameters.values()
-    return [each.name for each in parameters if each.kind not in gathered and each.name != "self"]
+    return [each.name for each in parameters if each.kind not in gathered and not each.name.startswith(("self", "_"))]
 
 
 def _has_own_signature(value: Any) -> bool:
@@ -97,7 +99,10 @@ def test_it_has_parameters_or_methods(public: Any) -> None:
 
 def test_it_names_every_parameter(public: Any) -> None:
     if _has_own_signature(public):
-        named = _named_in(_sections(public).get("Parameters", ""))
+        section = _sections(public).get("Parameters", "")
+        named = _named_in(section)
+        for base in re.findall(r"Other parameters are those of `(\w+)`", section):
+            named |= _named_in(_sections(getattr(semistream, base))["Parameters"])
         assert [name for name in _takes(public) if name not in named] == []
 
 

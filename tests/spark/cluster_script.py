@@ -139,7 +139,7 @@ def build_with_a_killed_writer(df: Any, folder: Path) -> Relation:
             die_once(marker)
         yield from written
 
-    spark_build._write = write
+    spark_build.write_part = write
     return build_relation(df, folder / "r", key="id", page_bytes=1024, partitions=4)
 
 
