@@ -1,1 +1,1 @@
-"""Experiments: the figures and tables of the papers, one file each."""
+"""Experiments that repeat figures and tables of the papers, one file each."""

@@ -25,7 +25,7 @@ EXPERIMENTS = (
 
 
 def main() -> None:
-    """Run those that are named, or all: show each result, check it against what is claimed, and plot it."""
+    """Run the named experiments, or all: print each result, check the findings, and plot them."""
     runs = CommandLine("experiments", __doc__, EXPERIMENTS, most_scale=1, out=Path("experiments-out")).read()
     console = Console(width=None if sys.stdout.isatty() else 140)
     for name in runs.names:
@@ -41,7 +41,7 @@ def main() -> None:
             experiment.plot(result, path)
             console.print(f"plotted to {path}\n")
         else:
-            console.print("pip install 'semistream[plot]' to plot it\n")
+            console.print("not plotted; to plot it: pip install 'semistream[plot]'\n")
 
 
 def _table(result: list[dict[str, object]]) -> Table:

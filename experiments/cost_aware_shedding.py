@@ -1,15 +1,14 @@
-"""CostAwareTopW beside TOPW at the same time spent: which of the two loses fewer results under skew?
+"""CostAwareTopW against TOPW with the same time limit: results lost under skew.
 
-A front stage holds the keys that the stream asks for most: a row of such a key costs a tenth of another one. Both
-strategies get the same seconds for a batch, a share of what the whole batch takes: TOPW keeps as many of its best rows
-as these are enough for, CostAwareTopW the rows with the most results per second.
+A front stage caches the most frequent keys of the stream: a row with such a key costs a tenth of any other row. Both
+strategies get the same seconds for a batch, a share of what the whole batch takes. TOPW keeps as many of its best rows
+as fit in this time, CostAwareTopW the rows with the most results per second.
 
-What is found: CostAwareTopW never loses more, and how much less depends on two things. Where the keys that are frequent
-in S are also those with the most rows in R, it makes no difference: the rows that give most are the cached ones, and
-TOPW keeps them too. Where they are not, TOPW pays the price of a miss for rows with a few more matches and drops cached
-ones that would have cost a tenth: with skew 1, where two thirds of the rows are cached, it loses about twice as much.
-With skew 0.5 only a tenth of the rows are cached, and with skew 1.5 nearly all are: in both cases most rows cost the
-same, there is little to choose from, and the gain is 3 to 25 percent of the loss.
+Findings: CostAwareTopW never loses more. If the keys frequent in S also have the most rows in R, there is no
+difference: the rows with the most results are cached, and TOPW keeps them too. Otherwise TOPW pays for misses of rows
+with a few more matches, and drops cached rows that cost a tenth. With skew 1, where two thirds of the rows are cached,
+it loses about twice as much. With skew 0.5 only a tenth of the rows are cached, and with skew 1.5 nearly all are. In
+both cases most rows cost the same, which leaves little choice, and the gain is 3 to 25 percent of the loss.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 def run(scale: float = 1.0) -> Rows:
-    """The share of results that each loses, where keys that are frequent in S are so in R (``same``) or not."""
+    """Return the share of results each strategy loses, with the same hot keys in S and R (``same``) or others."""
     domain, rows, batch = (max(int(PARAMS[n] * scale), 2000) for n in ("domain", "relation_rows", "batch_rows"))
     rows_of_rank = np.bincount(
         Zipf(PARAMS["relation_skew"], domain, seed=1, permute=False).keys(rows), minlength=domain
@@ -76,7 +75,7 @@ def run(scale: float = 1.0) -> Rows:
 
 
 def _top_within(part: StreamPart, seconds: npt.NDArray[np.float64], limit: float) -> npt.NDArray[np.bool_]:
-    """What TOPW keeps with the largest w for which it takes no longer: more rows always contain fewer."""
+    """Return the rows kept by TOPW with the largest w within the limit, by bisection: a larger w only adds rows."""
     low, high = 0, part.rows
     while low < high:
         w = (low + high + 1) // 2
@@ -88,10 +87,10 @@ def _top_within(part: StreamPart, seconds: npt.NDArray[np.float64], limit: float
 
 
 def check(result: Rows) -> None:
-    """What is said above."""
+    """Assert the findings in the module docstring."""
     for row in result:
         top_w, by_cost = row["TOPW loses"], row["CostAwareTopW loses"]
-        assert by_cost <= top_w + 1e-3, row  # by one row at most, which in a small batch is something
+        assert by_cost <= top_w + 1e-3, row  # the limit may cut off one row, which shows in a small batch
         if row["hot keys"] == "same":
             assert abs(by_cost - top_w) < 0.01, row
         elif row["skew of S"] == 1.0:
@@ -101,8 +100,8 @@ def check(result: Rows) -> None:
 
 
 def plot(result: Rows, path: Path) -> None:
-    """Loss against the speed ratio, for both strategies."""
-    import matplotlib as mpl  # noqa: PLC0415  # an extra of its own
+    """Plot the loss against the speed ratio, for both strategies."""
+    import matplotlib as mpl  # noqa: PLC0415  # an optional dependency
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415

@@ -1,15 +1,17 @@
-"""MESH Fig. 11: the fraction of results that TOPW keeps against the speed ratio, beside the optimum.
+"""MESH Fig. 11: fraction of the results that TOPW and the optimum keep, against the speed ratio.
 
-The stream is rho times as fast as MESHJOIN: while it joins ``w`` tuples, rho * w come. Of each such interval TOPW keeps
-the best ``w``; the optimum (OPTOFFLINESHED) knows the whole stream and may make the join wait. For both, the join asks
-for its first packet after one interval.
+The stream is rho times as fast as MESHJOIN: while the join processes ``w`` tuples, rho * w arrive. Of each such
+interval TOPW keeps the best ``w``. The optimum (OPTOFFLINESHED) knows the whole stream and may make the join wait. For
+both, the join asks for its first packet after one interval.
 
 The paper draws S and R from Zipf's distribution over one domain of 3.5 million values, ``z_S`` 0.5 and ``z_R`` 0.1, 0.5
-and 1. It does not say whether a value that is frequent in S is so in R; here it is, as both count values from the most
-frequent one. Nor does it say how R was made, which matters where it is nearly uniform, so both ways are run: ``drawn``,
-where each of its rows takes a value by chance, so that some values have several rows and others none, and ``dealt``,
-where each value has its share of the rows, rounded, so that tuples contribute about the same ("equal contributions from
-all stream tuples"). Nor does it give ``w``; it makes little difference.
+and 1. It leaves three things open:
+
+- Are values frequent in S also frequent in R? Here they are: both number the values from the most frequent one.
+- How was R made? This matters if R is nearly uniform, so both ways are run. ``drawn``: each row takes a random value,
+  so some values have several rows and others none. ``dealt``: each value has its share of the rows, rounded, so all
+  tuples contribute about the same ("equal contributions from all stream tuples").
+- The value of ``w``, which makes little difference.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ Int64s = npt.NDArray[np.int64]
 
 
 def run(scale: float = 1.0) -> Rows:
-    """The mean fraction of results over several streams, for each way to make R, skew and ratio."""
+    """Return the mean fraction of results over several streams, for each way to make R, skew and ratio."""
     domain, rows = (max(int(PARAMS[name] * scale), 1000) for name in ("domain", "relation_rows"))
     streams = max(round(PARAMS["streams"] * scale), 2)
     w = PARAMS["w"]
@@ -65,7 +67,7 @@ def run(scale: float = 1.0) -> Rows:
 
 
 def _relation(made: str, skew: float, domain: int, rows: int) -> Int64s:
-    """How many rows R has of each value, the most frequent first."""
+    """Return the number of R's rows with each value, most frequent first."""
     zipf = Zipf(skew, domain, seed=0, permute=False)
     if made == "drawn":
         return np.bincount(zipf.keys(rows), minlength=domain)
@@ -74,7 +76,7 @@ def _relation(made: str, skew: float, domain: int, rows: int) -> Int64s:
 
 
 def check(result: Rows) -> None:
-    """What the paper finds (5.2, "Approximate join processing")."""
+    """Assert the findings of the paper (5.2, "Approximate join processing")."""
     for row in result:
         # "We omit the results of OPTOFFLINESHED from the plot as the two curves were essentially identical."
         assert row["TOPW"] <= row["optimum"] + 1e-12, row
@@ -83,10 +85,10 @@ def check(result: Rows) -> None:
         # times faster than the maximum service rate."
         if row["skew of R"] == 0.5:
             assert row["TOPW"] > 0.8, row
-        # It never keeps less than the fraction of tuples that it keeps.
+        # The fraction of results is never below the fraction of tuples kept.
         assert row["TOPW"] >= 1 / row["speed ratio"] - 0.01, row
     # "The performance of TOPW generally increases with the skew in the disk-based relation." (Where hardly anything is
-    # lost, a nearly uniform R that was drawn has the more values without rows, and may be ahead by a trifle.)
+    # lost, a nearly uniform R drawn at random has more values without rows, and may be slightly ahead.)
     for made in ("drawn", "dealt"):
         for ratio in PARAMS["speed_ratios"]:
             curve = [row["TOPW"] for row in result if (row["R"], row["speed ratio"]) == (made, ratio)]
@@ -100,8 +102,8 @@ def check(result: Rows) -> None:
 
 
 def plot(result: Rows, path: Path) -> None:
-    """The figure: lines for TOPW, crosses for the optimum, one half for each way to make R."""
-    import matplotlib as mpl  # noqa: PLC0415  # an extra of its own
+    """Plot lines for TOPW and crosses for the optimum, in one half for each way to make R."""
+    import matplotlib as mpl  # noqa: PLC0415  # an optional dependency
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415

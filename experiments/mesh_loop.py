@@ -1,4 +1,4 @@
-"""The loop of MESHJOIN as shedding sees it: every ``c_loop`` tuples of the stream, ``w`` of them are joined."""
+"""Loop of MESHJOIN as shedding sees it: of every ``c_loop`` stream tuples, ``w`` are joined."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from semistream.shedding import StreamPart, TopW
 
 
 def top_w_loss(matches: npt.NDArray[np.int64], *, w: int, c_loop: int, seed: int = 0) -> int:
-    """The results that TOPW loses: of each ``c_loop`` tuples that come, it keeps the best ``w`` (MESH 4.2).
+    """Return the results lost by TOPW, which keeps the best ``w`` of each ``c_loop`` arriving tuples (MESH 4.2).
 
-    The last interval may be a shorter one; what it has kept is joined after the stream has ended.
+    The last interval may be shorter; the tuples it keeps are joined after the end of the stream.
     """
     lost = 0
     for number, begin in enumerate(range(0, matches.size, c_loop)):

@@ -1,7 +1,7 @@
-"""WINDOW Figs. 10 and 11: PROB and RAND as fractions of the optimum against skew, for correlated streams and others.
+"""WINDOW Figs. 10 and 11: PROB and RAND as fractions of the optimum against skew, for three correlations of streams.
 
 Window and memory are 400. The paper shows uncorrelated and correlated streams, and says that anti-correlated ones are
-no different; they are here too.
+no different; these are run here too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PARAMS: dict[str, Any] = {
 
 
 def run(scale: float = 1.0) -> Rows:
-    """Results at each skew, for each correlation."""
+    """Count the results at each skew, for each correlation."""
     window = window_of(PARAMS["window"], scale)
     result = []
     for correlation in PARAMS["correlations"]:
@@ -51,7 +51,7 @@ def run(scale: float = 1.0) -> Rows:
 
 
 def check(result: Rows) -> None:
-    """What the paper finds (5.2.2)."""
+    """Assert the findings of the paper (5.2.2)."""
     check_bounds(result)
     for row in result:
         prob, rand = row["PROB"] / row["OPT"], row["RANDOM"] / row["OPT"]
@@ -61,7 +61,7 @@ def check(result: Rows) -> None:
         if row["skew"] >= 1:  # "as the skew in the input is increased, PROB gains an advantage over RAND"
             assert prob > rand + 0.15, row
         # "Generating over 96% of the output tuples for input with moderate to high skew." In anti-correlated streams,
-        # of which the paper says the same, it is 82 to 92 %: their few results are of rare keys, which come by chance.
+        # of which the paper says the same, it is 82 to 92 %: their few results have rare keys, which arrive by chance.
         least = {"correlated": 1.0, "uncorrelated": 1.5}.get(row["streams"], 3.0)
         if row["skew"] >= least:
             assert prob > (0.96 if full else 0.9), row
@@ -70,7 +70,7 @@ def check(result: Rows) -> None:
 
 
 def plot(result: Rows, path: Path) -> None:
-    """Both figures, and one more."""
+    """Plot both figures, and a third for anti-correlated streams."""
     title = "WINDOW Figs. 10 and 11: results as a fraction of the optimum, M = w"
     names = ("PROB", "EXPECTED", "LIFE", "RANDOM")
     plot_lines(result, path, by="streams", x="skew", names=names, of="OPT", title=title)

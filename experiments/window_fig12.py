@@ -1,9 +1,9 @@
 """WINDOW Fig. 12: weather reports of two Septembers, joined by grid cell in a window of 5000, fixed and variable.
 
-The paper's files are not at hand (`experiments.cloud_file` reads them): `CloudReports` makes reports in their
-documented shape (about 650 cells). It joins a million reports of each year; here it is the first 30,000, in which
-numbers are as stable, so that there is an optimum beside them, which the paper's solver could not find. PROBV is PROB
-with variable allocation.
+The paper's files are not available (`experiments.cloud_file` reads them), so `CloudReports` generates reports of their
+documented shape (about 650 cells). The paper joins a million reports of each year. Here it is the first 30,000: the
+numbers are as stable, and the optimum can be computed, which the paper's solver could not. PROBV is PROB with variable
+allocation.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PARAMS: dict[str, Any] = {"window": 5000, "windows": 6, "years": (1985, 1986)}
 
 
 def reports(rows: int) -> Keys:
-    """The cells of the first reports of both years."""
-    hours = range(1 + rows // 2000)  # the least hour has more reports
+    """Return the cells of the first ``rows`` reports of both years."""
+    hours = range(1 + rows // 2000)  # each hour has more than 2000 reports
     left, right = (
         np.concatenate([CloudReports(year).hour(hour)["cell"].to_numpy() for hour in islice(hours, 240)])
         for year in PARAMS["years"]
@@ -31,7 +31,7 @@ def reports(rows: int) -> Keys:
 
 
 def run(scale: float = 1.0) -> Rows:
-    """Results in each memory."""
+    """Count the results in each memory."""
     window = window_of(PARAMS["window"], scale)
     keys = reports(PARAMS["windows"] * window)
     result = memory_sweep([keys], window)
@@ -42,7 +42,7 @@ def run(scale: float = 1.0) -> Rows:
 
 
 def check(result: Rows) -> None:
-    """What the paper finds (5.2.5)."""
+    """Assert the findings of the paper (5.2.5)."""
     check_bounds([{k: v for k, v in row.items() if not k.endswith("V")} for row in result])
     for row in result:
         assert row["PROB"] > row["RANDOM"], row
@@ -55,7 +55,7 @@ def check(result: Rows) -> None:
 
 
 def plot(result: Rows, path: Path) -> None:
-    """The figure, with the optimum."""
+    """Plot the figure, with the optimum."""
     names = ("EXACT", "OPT", "PROB", "PROBV", "EXPECTED", "LIFE", "RANDOM", "RANDOMV")
     title = "WINDOW Fig. 12: weather reports by grid cell"
     plot_lines(result, path, by="window", x="memory", names=names, of=None, title=title)

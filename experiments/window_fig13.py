@@ -1,6 +1,7 @@
 """WINDOW Figs. 13 and 14: fixed against variable allocation, for streams of equal and of unequal skew.
 
-PROBV, EXPECTEDV, RANDOMV and OPTV share the memory between the streams as worth decides, the others halve it.
+PROBV, EXPECTEDV, RANDOMV and OPTV divide the memory between the streams by the worth of their tuples; the others give
+each stream half.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NAMES = ("PROB", "EXPECTED", "RANDOM")
 
 
 def run(scale: float = 1.0) -> Rows:
-    """Results in each memory, with both allocations."""
+    """Count the results in each memory, with both allocations."""
     window = window_of(PARAMS["window"], scale)
     result = []
     for streams, skews in PARAMS["skews"].items():
@@ -53,7 +54,7 @@ def run(scale: float = 1.0) -> Rows:
 
 
 def check(result: Rows) -> None:
-    """What the paper finds (5.2.3)."""
+    """Assert the findings of the paper (5.2.3)."""
     check_bounds(result)
     gains = []
     for row in result:
@@ -70,7 +71,7 @@ def check(result: Rows) -> None:
 
 
 def plot(result: Rows, path: Path) -> None:
-    """Both figures."""
+    """Plot both figures."""
     names = ("EXACT", "OPTV", "OPT", "PROBV", "PROB", "EXPECTEDV", "RANDOMV", "RANDOM")
     title = "WINDOW Figs. 13 and 14: fixed and variable allocation"
     plot_lines(result, path, by="streams", x="memory", names=names, of=None, title=title)

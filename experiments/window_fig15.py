@@ -1,6 +1,6 @@
-"""WINDOW Figs. 15, 16 and 20: how variable allocation shares the memory between the streams, over time.
+"""WINDOW Figs. 15, 16 and 20: division of the memory between the streams over time, with variable allocation.
 
-The share of the left stream R, for PROB, EXPECTED and the optimum, in a memory of one window.
+Shows the share of the left stream R, for PROB, EXPECTED and the optimum, in a memory of one window.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CLOUDS = "weather reports"
 
 
 def run(scale: float = 1.0) -> Rows:
-    """Shares at several instants after the warm-up."""
+    """Return the shares at several instants after the warm-up."""
     window = window_of(PARAMS["window"], scale)
     result = []
     for streams, skews in PARAMS["skews"].items():
@@ -83,14 +83,14 @@ def _by_optimum(keys: Keys, window: int, instants: list[int]) -> Iterator[float]
 
 
 def check(result: Rows) -> None:
-    """What the paper finds (5.2.3, 5.2.5)."""
+    """Assert the findings of the paper (5.2.3, 5.2.5)."""
     for name in _NAMES:
         means = {
             streams: float(np.mean([row[name] for row in result if row["streams"] == streams]))
             for streams in (*PARAMS["skews"], CLOUDS)
         }
-        # "When the two input streams have the same distribution, both the relations get about half the memory." A
-        # little skew is enough to tell the better half of the keys of either, and chance does the rest.
+        # "When the two input streams have the same distribution, both the relations get about half the memory." With
+        # little skew, chance decides which stream has more keys in the better half.
         assert 0.3 < means["Zipf(0.25), Zipf(0.25)"] < 0.7, (name, means)
         assert 0.4 < means[CLOUDS] < 0.6, (name, means)
         # "The relation with the higher skew is allotted more memory (up to a share of 85%)."
@@ -98,7 +98,7 @@ def check(result: Rows) -> None:
 
 
 def plot(result: Rows, path: Path) -> None:
-    """The three figures; the optimum keeps only what gains, so that its share is one of fewer tuples."""
+    """Plot the three figures. The optimum keeps only tuples with results, so its share is of fewer tuples."""
     shown = [row if "OPT" in row else {**row, "OPT": float("nan")} for row in result]
-    title = "WINDOW Figs. 15, 16 and 20: the share of memory that R has"
+    title = "WINDOW Figs. 15, 16 and 20: share of the memory held by R"
     plot_lines(shown, path, by="streams", x="time / w", names=("PROB", "EXPECTED", "OPT"), of=None, title=title)

@@ -12,7 +12,7 @@ PARAMS: dict[str, Any] = {"window": 400, "exponent": 1.0, "domains": (10, 50, 20
 
 
 def run(scale: float = 1.0) -> Rows:
-    """Results in each memory, for each domain."""
+    """Count the results in each memory, for each domain."""
     window = window_of(PARAMS["window"], scale)
     result = []
     for domain in PARAMS["domains"]:
@@ -23,7 +23,7 @@ def run(scale: float = 1.0) -> Rows:
 
 
 def check(result: Rows) -> None:
-    """What the paper finds (5.2.4)."""
+    """Assert the findings of the paper (5.2.4)."""
     check_bounds(result)
     means = {}
     for domain in PARAMS["domains"]:
@@ -44,7 +44,7 @@ def check(result: Rows) -> None:
 
 
 def plot(result: Rows, path: Path) -> None:
-    """The three figures."""
+    """Plot the three figures."""
     names = ("EXACT", "OPT", "PROB", "EXPECTED", "LIFE", "RANDOM")
     title = "WINDOW Figs. 17 to 19: results as a fraction of the optimum"
     plot_lines(result, path, by="domain", x="memory", names=names, of="OPT", title=title)

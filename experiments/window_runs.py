@@ -1,4 +1,4 @@
-"""What the figures of WINDOW 5.2 share: its streams, its policies, the optimum, and results without the warm-up."""
+"""Shared code of the figures of WINDOW 5.2: policies, the optimum, results after the warm-up, and plots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,13 @@ Rows = list[dict[str, Any]]
 Int64s = npt.NDArray[np.int64]
 Keys = tuple[Int64s, Int64s]
 
-MEMORIES = (0.1, 0.25, 0.5, 1.0, 1.5)  # of the window: "we vary it as 0.1w, 0.25w, 0.5w, w and 1.5w"; 2 w is exact
+MEMORIES = (
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    1.5,
+)  # shares of the window: "we vary it as 0.1w, 0.25w, 0.5w, w and 1.5w"; 2 w is exact
 ROWS_OF_WINDOW = 14  # 5600 tuples of each stream to a window of 400
 WARM_UP = 2  # windows whose results are not counted
 POLICIES = ("PROB", "EXPECTED", "LIFE", "RANDOM")
@@ -36,12 +42,12 @@ _RIGHT = pa.schema([("key", pa.int64()), ("right", pa.int64())])
 
 
 def window_of(window: int, scale: float) -> int:
-    """The window at a scale, in steps in which a tenth of it is even: each stream has half of the memory."""
+    """Scale a window to a multiple of 40, so that a tenth of it is even: each stream gets half of the memory."""
     return max(round(window * scale / _LEAST_WINDOW), 1) * _LEAST_WINDOW
 
 
 def policies(keys: Keys, names: Iterable[str] = POLICIES) -> Iterator[tuple[str, Policy]]:
-    """Policies that know the frequencies of the whole streams, as in the paper."""
+    """Build policies that know the frequencies of the whole streams, as in the paper."""
     left, right = (pa.table({"key": side}) for side in keys)
     given = GivenProbabilities.of_streams(left, right, on="key")
     made: dict[str, Policy] = {
@@ -51,19 +57,19 @@ def policies(keys: Keys, names: Iterable[str] = POLICIES) -> Iterator[tuple[str,
 
 
 def operator(window: int, memory: int | None, policy: Policy, allocation: str = "fixed") -> WindowJoin:
-    """A join of streams with one tuple of each at every instant, whose results say where both were."""
+    """Build a join of streams with one tuple each at every instant, whose results have both positions."""
     return WindowJoin(_LEFT, _RIGHT, on="key", window=window, memory=memory, policy=policy, allocation=allocation)
 
 
 def push(join: WindowJoin, keys: Keys, begin: int = 0, end: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Push a stretch of both streams, and give the results."""
+    """Push a stretch of both streams, and yield the results."""
     for take, side, schema in zip((join.push_left, join.push_right), keys, (_LEFT, _RIGHT), strict=True):
         positions = np.arange(side.size)[begin:end]
         yield from take(pa.record_batch([pa.array(side[begin:end]), pa.array(positions)], schema=schema))
 
 
 def kept(keys: Keys, window: int, memory: int, policy: Policy, allocation: str = "fixed") -> int:
-    """Results that a policy gives after the warm-up; the streams are as long as each other, so that none wait."""
+    """Count the results of a policy after the warm-up. Both streams have the same length, so no tuple waits."""
     join = operator(window, memory, policy, allocation)
     counted = 0
     for batch in push(join, keys):
@@ -73,19 +79,19 @@ def kept(keys: Keys, window: int, memory: int, policy: Policy, allocation: str =
 
 
 def optimum(keys: Keys, window: int, memory: int, allocation: str = "fixed") -> int:
-    """The most that any policy could give after the warm-up."""
+    """Return the most results that any policy could give after the warm-up."""
     best = optimal_offline(*keys, window=window, memory=memory, allocation=allocation, count_from=WARM_UP * window)
     return int(best.results)
 
 
 def exact(keys: Keys, window: int) -> int:
-    """Results after the warm-up in a memory that holds all: those of the whole streams less those of the beginning."""
+    """Count the results after the warm-up with unlimited memory: those of the whole streams minus the warm-up."""
     begin = keys[0][: WARM_UP * window], keys[1][: WARM_UP * window]
     return count_window_pairs(*keys, window=window) - count_window_pairs(*begin, window=window)
 
 
 def memory_sweep(keys: Sequence[Keys], window: int, names: Iterable[str] = POLICIES, *, optimal: bool = True) -> Rows:
-    """Results of policies, of the optimum and exactly, in each of `MEMORIES`: sums over several pairs of streams."""
+    """Count the results of policies, optimum and exact join in each of `MEMORIES`, summed over pairs of streams."""
     rows = []
     for share in MEMORIES:
         memory = round(share * window)
@@ -100,7 +106,7 @@ def memory_sweep(keys: Sequence[Keys], window: int, names: Iterable[str] = POLIC
 
 
 def check_bounds(result: Rows) -> None:
-    """No policy gives more than the optimum, and that not more than all; more memory gives more."""
+    """Assert that no policy gives more results than the optimum, and the optimum no more than the exact join."""
     for row in result:
         names = [name for name in row if name.startswith(("PROB", "EXPECTED", "LIFE", "RANDOM"))]
         for name in names:
@@ -109,8 +115,8 @@ def check_bounds(result: Rows) -> None:
 
 
 def plot_lines(result: Rows, path: Path, *, by: str, x: str, names: Sequence[str], of: str | None, title: str) -> None:
-    """Lines for ``names`` against ``x``, or for their shares of ``of``; a part of the figure for each ``by``."""
-    import matplotlib as mpl  # noqa: PLC0415  # an extra of its own
+    """Plot ``names``, or their shares of ``of``, against ``x``, in one part of the figure for each value of ``by``."""
+    import matplotlib as mpl  # noqa: PLC0415  # an optional dependency
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt  # noqa: PLC0415

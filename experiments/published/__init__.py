@@ -1,1 +1,1 @@
-"""The papers' own formulas, from which their figures follow: one file for each paper."""
+"""Formulas of the papers as printed, one file for each paper."""

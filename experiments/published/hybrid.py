@@ -1,4 +1,4 @@
-"""HYBRID (2)-(4): what an iteration of HYBRIDJOIN serves and costs.
+"""HYBRID (2)-(4): tuples served and cost of an iteration of HYBRIDJOIN.
 
 M. A. Naeem, G. Dobbie & G. Weber, HYBRIDJOIN for Near-Real-Time Data Warehousing, section 4.4.2, equations (2) to (4).
 """
@@ -11,7 +11,7 @@ from semistream import MeshFactors
 from semistream.joins.hybrid.cost_model import HybridModel
 
 PUBLISHED_K = 1.36
-"""k of HYBRID (2), as its authors measured it: with exponent 1 and keys in the order of their frequency."""
+"""k of HYBRID (2), measured by its authors for exponent 1 and keys ordered by frequency."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class PublishedHybridModel(HybridModel):
     HYBRID              here
     ==================  ==========================================================================================
     R_t, d, h_S         ``relation_rows``, ``buffer_rows``, ``waiting_rows``
-    w, (2)              `published_served_rows`, by a factor k that was measured; `served_rows` for any distribution
-    c_loop, (3)         `loop_s`, of v_P / v_R = ``buffer_rows``; its factors are those of MESH Table 1
+    w, (2)              `published_served_rows`, with a measured factor k; `served_rows` for any distribution
+    c_loop, (3)         `loop_s`, with v_P / v_R = ``buffer_rows`` and the factors of MESH Table 1
     mu, (4)             `rate`
     ==================  ==========================================================================================
 

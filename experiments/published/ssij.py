@@ -14,10 +14,10 @@ from semistream.relation import DiskCosts
 def worst_rate(model: IndexModel, workload: Workload, costs: DiskCosts) -> float:
     """Return WCThr of SSIJ V, in tuples per second.
 
-    No tuple is answered by the cache, each needs a block of its own, and these lie as far apart as can be. Then it is
-    best to read each by a seek, or all of R in scans of maxScan blocks (``run_pages``). V has as many tuples wait as an
-    online phase may leave, Tup(SB): those of the threshold (``stream_rows``), and those of one input buffer
-    (``input_rows``).
+    In the worst case the cache answers no tuple, each tuple needs a different block, and the blocks are as far apart as
+    possible. The best plan is then a seek for each block, or a scan of all of R in sequences of maxScan blocks
+    (``run_pages``). V assumes that as many tuples wait as an online phase may leave, Tup(SB): the threshold
+    (``stream_rows``) plus one input buffer (``input_rows``).
     """
     tuples, pages = model.stream_rows + model.input_rows, workload.num_pages
     scan_s = costs.request_s(pages * workload.page_bytes, pages, requests=pages / model.run_pages)

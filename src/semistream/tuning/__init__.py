@@ -1,1 +1,1 @@
-"""What a join will cost before it runs: the papers' cost models, for a workload and a machine."""
+"""Prediction of joins before they run: choose an operator and its memory split, explain and calibrate."""

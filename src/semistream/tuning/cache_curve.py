@@ -1,4 +1,4 @@
-"""What a cache would answer in memories of many sizes: by the law of the keys, and by a sample of the stream itself."""
+"""Hit rates of a cache in memories of many sizes, from the key frequencies and from a sample of the stream."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from semistream.kernels.array_types import Int64s
 from semistream.tuning.tuner import Candidate
 
 CACHE_SHARE = 0.25
-"""Of a memory, that the cache is taken to have: the curve says whether a cache is worth it, the tuner how large."""
+"""Share of the memory assumed for the cache. The curve shows if a cache pays; the tuner chooses its real size."""
 
 
 @dataclass(frozen=True)
 class CachePoint:
-    """A memory, the rows of R that a quarter of it holds, and the share of the stream that asks for these.
+    """Hit rate of a cache with a quarter of ``memory_bytes``, which holds ``cached_rows`` rows of R.
 
-    ``modelled`` is that of the hottest keys by their frequencies; ``sampled`` what a cache of the keys asked for most
-    often had answered of a sample of the stream, if there is one.
+    ``modelled`` is the share of the hottest keys by their frequencies. ``sampled`` is the hit rate of a cache of the
+    most frequent keys (LFU) over the sample of the stream; None without a sample.
     """
 
     memory_bytes: int
@@ -33,7 +33,7 @@ class CachePoint:
 def cache_curve(
     candidate: Candidate, memories: Sequence[int], frequencies: KeyFrequencies, sample: Int64s | None
 ) -> Iterator[CachePoint]:
-    """What a cache before ``candidate`` would answer in each memory that is enough for one."""
+    """Yield the hit rate of a cache in front of ``candidate`` for each memory large enough for both."""
     reused = None if sample is None or sample.size == 0 else MissRatioCurve.of_sample(sample, policy="lfu")
     for memory_bytes in memories:
         try:

@@ -1,7 +1,4 @@
-"""Candidates: the operators that a join can be done by, as the tuner sees them.
-
-The tuner of a join: what it chooses among, and what it takes unless another is surely faster.
-"""
+"""Candidate operators of a join, and the tuner that chooses among them."""
 
 from __future__ import annotations
 
@@ -46,15 +43,15 @@ OPERATORS: dict[str, type[SemiStreamJoin]] = {
 }
 
 AKIN = frozenset({EngineJoin.name, SweepJoin.name, ResidentJoin.name})
-"""Operators whose models err alike: the engine is the sweep, behind a cache if that pays; with all of R in memory the
-same kernels match and gather, and nothing else is left to be wrong about."""
+"""Operators whose models share their errors. The engine is the sweep, behind a cache if that pays. With all of R in
+memory, the same kernels match and gather rows, and no other cost remains to be mispredicted."""
 
-_ROWS_SEEN = 1 << 12  # of a sample, by which the bytes of a row are told
+_ROWS_SEEN = 1 << 12  # rows of the sample from which the size of a row is estimated
 
 
 @dataclass(frozen=True)
 class OperatorCandidate:
-    """An operator for one join."""
+    """An operator as a candidate for one join."""
 
     kind: type[SemiStreamJoin]
     facts: JoinFacts
@@ -66,13 +63,13 @@ class OperatorCandidate:
 
     @property
     def settings(self) -> Sequence[Options]:
-        """The engine decides on its cache; a front stage that was named has the share that it has by default."""
+        """Options to choose from: cache shares for the engine, none for other operators, which use their defaults."""
         if issubclass(self.kind, EngineJoin):
             return [{"cache_share": share} for share in CACHE_SHARES]
         return [{}]
 
     def arranged(self, memory_bytes: int, options: Options) -> Arranged:
-        """The operator's model in a memory, and how it would split that."""
+        """Return the operator's model in a memory, and its split of that memory."""
         memory = MemoryBudget(memory_bytes)
         if issubclass(self.kind, FrontStage):
             model = self.kind.model(self.facts, memory, **options)
@@ -87,22 +84,22 @@ def candidates(
     sample: pa.RecordBatch | None = None,
     kinds: Iterable[type[SemiStreamJoin]] = tuple(OPERATORS.values()),
 ) -> list[OperatorCandidate]:
-    """The operators that take a join, with R as they would read it."""
+    """Return the operators that support a join, with R reduced to the columns they would read."""
     read = relation.reading(spec.relation_columns)
     facts = JoinFacts(read, spec.laid_out(read.layout), None if sample is None else sample.slice(0, _ROWS_SEEN))
     return [OperatorCandidate(kind, facts) for kind in kinds if _takes(kind, relation, spec)]
 
 
 def usual_operator(spec: JoinSpec) -> type[SemiStreamJoin]:
-    """What is mostly the fastest that takes a condition."""
+    """Return the operator that is usually the fastest for the condition of a join."""
     by_access: dict[str, type[SemiStreamJoin]] = {"equality": EngineJoin, "range": SweepJoin, "scan": MeshJoin}
     return by_access[spec.condition.access]
 
 
 def last_resorts(relation: AnyRelation) -> frozenset[str]:
-    """Operators that are to be chosen only if there is too little memory for all others.
+    """Return the operators to choose only if the memory is too small for all others.
 
-    Look-ups go to a copy of R in another store. To make one may take long, and as much room as R.
+    Look-ups need a copy of R in another store. Creating it may take long, and as much disk space as R.
     """
     ready = isinstance(relation, Relation) and has_store(relation)
     return frozenset() if ready else frozenset({IndexNestedLoopJoin.name})
@@ -121,7 +118,7 @@ def _takes(kind: type[SemiStreamJoin], relation: AnyRelation, spec: JoinSpec) ->
 def join_tuner(
     relation: AnyRelation, spec: JoinSpec, workload: Workload, machine: Machine, sample: pa.RecordBatch | None = None
 ) -> Tuner:
-    """Chooses among all operators that take a join; ``sample`` are rows of its stream."""
+    """Return a tuner over all operators that support a join; ``sample`` has rows of its stream."""
     return Tuner(
         workload,
         machine,

@@ -1,4 +1,4 @@
-"""Which operator runs: the one that was named, or for ``"auto"`` the one that the tuner expects to be fastest."""
+"""Choice of the operator to run: the named one or, for ``"auto"``, the one the tuner expects to be fastest."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from semistream.relation import AnyRelation, ParquetRelation
 from semistream.tuning.candidates import OPERATORS, join_tuner, usual_operator
 from semistream.tuning.explain import workload_of
 
-_ALIKE = frozenset({"suffix", "columns"})  # options with which an operator is what it was predicted as
+_ALIKE = frozenset({"suffix", "columns"})  # options that leave a prediction valid
 _LOG = logging.getLogger(__name__)
-_ROWS_SEEN = 1 << 16  # of a sample: a batch may be a whole table, and a join should start at once
+_ROWS_SEEN = 1 << 16  # rows of the sample used: a batch may be a whole table, and a join should start at once
 
 
 def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]:
-    """The operator by name, or as it was given."""
+    """Return the operator with a name, or the given class itself."""
     if isinstance(operator, type) and issubclass(operator, SemiStreamJoin):
         return operator
     if operator not in OPERATORS:
@@ -37,14 +37,14 @@ def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]
 
 @dataclass(frozen=True)
 class OperatorChoice:
-    """The operator that runs, the machine it was chosen for, and the prediction that decided, if one did."""
+    """The operator to run and, if a prediction decided, the machine and that prediction."""
 
     kind: type[SemiStreamJoin]
     machine: Machine | None = None
     prediction: Prediction | None = None
 
     def starting_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options that spare the operator to work the same out again, unless those of the user make a difference."""
+        """Return options that save the operator a repeated prediction; none if the user's options invalidate it."""
         if self.prediction is None or not issubclass(self.kind, EngineJoin) or not _ALIKE.issuperset(options):
             return {}
         return {"machine": self.machine, "expected_share": self.prediction.options.get("cache_share")}
@@ -60,12 +60,12 @@ def choose_operator(
     machine: Machine | None = None,
     batch_rows: float = math.inf,
 ) -> OperatorChoice:
-    """The named operator, or for ``"auto"`` the one expected to be fastest in the memory.
+    """Return the named operator or, for ``"auto"``, the one expected to be fastest in the memory.
 
-    The usual operator is chosen unless another is clearly faster, since it adapts to a changing stream. The models
-    cover joins by equality with R's key: joins by a range of the key are swept, all others scan R. If the memory is too
-    small for every operator, the usual one is chosen, and refuses it. ``batch_rows`` is the size of a micro-batch after
-    which no tuple may wait, as on Spark.
+    The usual operator is chosen unless another is clearly faster, because it adapts to a changing stream. The models
+    cover equality joins on R's key. A join on a range of the key gets the sweep, any other join a scan of R. If the
+    memory is too small for every operator, the usual one is returned, which then raises `BudgetError` itself.
+    ``batch_rows`` is the size of a micro-batch, at whose end no tuple may wait, as on Spark.
     """
     if operator != "auto":
         return OperatorChoice(operator_class(operator))
@@ -81,7 +81,7 @@ def choose_operator(
         return OperatorChoice(usual)
     if chosen.operator in tuner.last_resort:
         _LOG.warning(
-            "%d bytes are enough for %r only, which copies %s to a store of its own first. Give more memory.",
+            "%d bytes are enough only for operator %r, which first copies %s to its own store. Give more memory.",
             memory_bytes,
             chosen.operator,
             relation.path,

@@ -1,4 +1,4 @@
-"""explain(): what a join would do in a memory, before it runs."""
+"""explain(): predict a join in a given memory before it runs."""
 
 from __future__ import annotations
 
@@ -44,14 +44,43 @@ def explain(
     suffix: str = "_right",
     machine: Machine | None = None,
 ) -> Explanation:
-    """What ``join`` would choose for a stream and a memory, what to expect of it, and what would change the choice.
+    """Predict which operator `join` would choose, its performance, and what would change the choice.
 
-    The stream is known by a ``sample`` of its rows, in the order in which they come, or by its ``stream_schema`` and
-    ``zipf``, the skew of its keys (0, all alike, if neither is given). Without rows or schema it is taken to have the
-    columns of ``on`` and a number of eight bytes. ``on`` is R's key unless it is given. ``rate`` is how many tuples
-    come in a second, and ``batch_rows`` after how many none may wait, as on Spark. ``machine`` is by default the
-    profile of this machine and R's disk (``semistream calibrate``), or the defaults if there is none.
+    Nothing is joined, and R's pages are not read. The prediction covers equality joins on R's whole key, with R
+    clustered by key. It comes from the same tuner as ``join(..., operator="auto")``.
 
+    The stream is described by a ``sample`` of its rows, or by its ``stream_schema`` and the skew ``zipf``. Without both
+    sample and schema, it is assumed to have the columns of ``on`` and one 8-byte number.
+
+    Parameters
+    ----------
+    relation : Relation or path
+        The relation R, or the path of one.
+    sample : pyarrow.RecordBatch or pyarrow.Table, optional
+        Rows of the stream, in the order of arrival.
+    stream_schema : pyarrow.Schema, optional
+        Schema of the stream, if there is no sample.
+    on, where, how, columns, suffix
+        The terms of the join, as in `SemiStreamJoin`. Default of ``on``: R's key.
+    memory : int or str
+        Budget of the whole operator: bytes, text such as "64MB", or a share of R's bytes. Default: "10%".
+    rate : float, optional
+        Arrivals in tuples per second. Default: as fast as the operator accepts them.
+    zipf : float, optional
+        Zipf exponent of the stream's keys, if there is no sample. Default: 0, all keys equally frequent.
+    batch_rows : float, optional
+        Tuples of a micro-batch, at whose end no tuple may wait, as on Spark. Default: the stream is never drained.
+    machine : Machine, optional
+        Costs of the machine. Default: the profile of this machine and R's disk (`calibrate`), or default costs if there
+        is none.
+
+    Returns
+    -------
+    Explanation
+        The choice with its rate, latency and memory split, the alternatives, and the choices in other memories.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from semistream import Relation
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -59,14 +88,18 @@ def explain(
     ...     explained = explain(numbers, zipf=1.0, memory="1MB")
     >>> explained.choice.operator
     'engine'
+
+    References
+    ----------
+    docs/tuning.md; MESH 3.3 (the two tuning problems).
     """
     opened = relation if isinstance(relation, AnyRelation) else open_relation(relation)
     require_rate(rate)
     _require_clustered(opened)
     if zipf is not None and sample is not None:
-        raise InvalidArgument("zipf and sample both say how often keys come; give one of them.")
+        raise InvalidArgument("zipf and sample both describe the key frequencies; give only one of them.")
     if zipf is not None and not 0 <= zipf <= MAX_EXPONENT:
-        raise InvalidArgument(f"zipf is {zipf}; give a number from 0 (all keys alike) to {MAX_EXPONENT:g}.")
+        raise InvalidArgument(f"zipf is {zipf}; give a number from 0 (all keys equally frequent) to {MAX_EXPONENT:g}.")
     rows = None if sample is None else _one_batch(sample)
     if on is None and where is None:
         on = list(opened.key)
@@ -74,9 +107,9 @@ def explain(
     spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
     if spec.condition.access != "equality":
         raise InvalidArgument(
-            f"what to expect is known of joins on equality with R's whole key ({', '.join(opened.key)}), but the "
-            f"condition is {spec.condition.text}. Such a join is done by the operator "
-            f"{usual_operator(spec).name!r}, whatever the memory."
+            f"predictions cover joins on equality with R's whole key ({', '.join(opened.key)}), but the "
+            f"condition is {spec.condition.text}. Such a join always runs as operator "
+            f"{usual_operator(spec).name!r}, in any memory."
         )
     if rows is not None:
         _require_keys(rows, spec)
@@ -89,7 +122,7 @@ def explain(
         tuner,
         parse_bytes(memory, of=opened.nbytes),
         calibrated=profile is not None,
-        most_bytes=opened.nbytes,  # with more, all of R can be held
+        most_bytes=opened.nbytes,  # enough to hold all of R
     )
     engine = next(candidate for candidate in tuner.candidates if candidate.name == EngineJoin.name)
     memories = [point.memory_bytes for point in explanation.curve]
@@ -105,13 +138,13 @@ def workload_of(
     rate: float | None = None,
     batch_rows: float = math.inf,
 ) -> Workload:
-    """A join on equality with R's key as the models see it: keys are asked for as in the sample, or by Zipf."""
+    """Describe an equality join on R's key for the models, with key frequencies of the sample or of a Zipf law."""
     codes = None if sample is None else spec.condition.ranges(sample).asked
     return _workload(relation, spec, _frequencies(relation, codes, zipf), rate, batch_rows)
 
 
 def _frequencies(relation: AnyRelation, codes: Int64s | None, zipf: float | None) -> KeyFrequencies:
-    """How often keys are asked for: by Zipf if that is said, else as in the codes of a sample, else all alike."""
+    """Return key frequencies by the Zipf exponent if given, else from the codes of a sample, else uniform ones."""
     keys = max(relation.num_rows, 1)
     if zipf is None and codes is not None and codes.size:
         return frequencies_of_sample(codes, keys)
@@ -126,11 +159,11 @@ def _workload(
 
 
 def _require_clustered(relation: AnyRelation) -> None:
-    """Refuse an R for which there is nothing to choose."""
+    """Raise an error for an R that leaves no choice: unclustered or empty."""
     if not relation.clustered:
         raise NotARelation(
-            f"{relation.path} is plain Parquet: it can only be scanned, by 'mesh', 'adaptive_mesh' or 'cmesh'. What to "
-            "expect is known of relations that are clustered by key. Relation.build(data, path, key=...) makes one."
+            f"{relation.path} is plain Parquet: it can only be scanned, by 'mesh', 'adaptive_mesh' or 'cmesh'. "
+            "Predictions need a relation clustered by key; build one with Relation.build(data, path, key=...)."
         )
     if not relation.num_pages:
         raise InvalidArgument(f"{relation.path} has no rows: there is nothing to plan for.")
@@ -138,21 +171,21 @@ def _require_clustered(relation: AnyRelation) -> None:
 
 def _one_batch(sample: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
     if not sample.num_rows:
-        raise InvalidArgument("the sample has no rows; give some of the stream's, in the order in which they come.")
+        raise InvalidArgument("the sample has no rows; give rows of the stream, in the order of arrival.")
     return sample if isinstance(sample, pa.RecordBatch) else sample.combine_chunks().to_batches()[0]
 
 
 def _require_keys(sample: pa.RecordBatch, spec: JoinSpec) -> None:
-    """Refuse a sample that says nothing of the stream's keys."""
+    """Raise an error for a sample with a key column of nulls only."""
     for name in spec.condition.stream_keys:
         if sample.column(name).null_count == sample.num_rows:
             raise InvalidArgument(
-                f"the sample has no value in its column {name!r}, which is joined on; give another one."
+                f"the sample has no value in its column {name!r}, a key of the join; give a sample that has."
             )
 
 
 def keys_and_number(relation: AnyRelation, on: JoinOn) -> pa.Schema:
-    """A stream of which no more is known than the columns that it is joined on."""
+    """Return the schema of a stream with the key columns of the join and one 8-byte number."""
     pairs = key_pairs(on)
     relation.require_columns(list(pairs.values()))
     fields = [relation.schema.field(right).with_name(left) for left, right in pairs.items()]

@@ -32,13 +32,56 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The ``choice`` for a workload in ``memory_bytes`` on a ``machine``, which splits this memory into ``parts``.
+    """The operator chosen for a join in a memory, its predicted performance, and what would change the choice.
 
-    ``reason`` says why it was chosen. ``alternatives`` are the best settings of the other operators, fastest first;
-    ``refused`` maps operators that need more memory to the least they need. ``target`` says whether a requested rate is
-    sustained and, if not, what it needs; None without a rate. ``changes`` lists what would lead to another choice.
-    ``curve`` has the choice for other memory sizes, and ``cache_curve`` the hit rate of a cache in these, whether or
-    not one is chosen.
+    `explain` returns one. ``str()`` gives a report for people, `as_dict` the same facts for JSON. All rates and
+    latencies are predictions; docs/tuning.md shows how they compare with measured ones.
+
+    Parameters
+    ----------
+    machine : str
+        Name of the machine whose costs were used.
+    calibrated : bool
+        True if these costs were given or measured, False if they are defaults.
+    memory_bytes : int
+        The memory budget, in bytes.
+    rate : float or None
+        The requested rate in tuples per second, if any.
+    choice : Prediction
+        The chosen operator with its options, rate in tuples per second, hit rate, and latencies in seconds.
+    reason : str
+        The reason for the choice.
+    parts : mapping of str to int
+        Bytes of each part of the operator's memory.
+    alternatives : tuple of Prediction
+        The best setting of each other operator that fits in the memory, fastest first.
+    refused : mapping of str to int
+        Operators that need more memory, with the least bytes they need.
+    target : str or None
+        A sentence on the requested rate: sustained or, if not, what it needs. None without a rate.
+    changes : tuple of str
+        Changes that would lead to another choice.
+    curve : tuple of CurvePoint
+        The choice for other memory sizes.
+    cache_curve : tuple of CachePoint
+        Hit rates of a cache in these memory sizes, even if none is chosen.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from semistream import Relation, explain
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     numbers = Relation.build(pa.table({"k": range(10_000), "v": range(10_000)}), f"{folder}/r", key="k")
+    ...     explanation = explain(numbers, zipf=1.0, memory="1MB", rate=50_000)
+    >>> explanation.target
+    '50,000 tuples/s: sustained; needs only ...'
+    >>> sum(explanation.parts.values())
+    1000000
+
+    References
+    ----------
+    docs/tuning.md; MESH 3.3 (the two tuning problems).
     """
 
     machine: str

@@ -1,4 +1,4 @@
-"""How one memory is shared among joins that rows go through one after the other."""
+"""Division of one memory budget among joins that run one after the other on the same rows."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from semistream.costs.key_frequencies import Floats
 from semistream.errors import BudgetError
 
 TupleSeconds = Callable[[int], float]
-"""Seconds that a tuple takes of a join in a memory of so many bytes; infinite if that is too small."""
+"""Maps the memory of a join in bytes to its seconds per tuple; infinite if the memory is too small."""
 
-_PARTS = 128  # in which the memory is shared out
-_TRIED = 14  # sizes that a join is asked about, at least; between them its time is taken to change steadily,
-_STEEP = 1.6  # unless one takes so many times as long as the next: then what is between them is asked about, too
+_PARTS = 128  # granularity: each join gets a multiple of total / 128
+_TRIED = 14  # sizes at which a join is evaluated, at least; times in between are interpolated
+_STEEP = 1.6  # ratio of the times at neighbouring sizes above which a size in between is evaluated too
 
 
 def share_memory(joins: Sequence[TupleSeconds], total: int) -> list[int]:
-    """Bytes for each join, so that a tuple takes the least time of all together.
+    """Return the bytes for each join that minimise the total time per tuple.
 
-    Each is asked about some sizes, and all ways to share the memory out in small parts are compared, one join after
-    the other. If no way is enough for all, an error says so.
+    Each join is evaluated at some sizes. Dynamic programming over the joins then finds the best division into small
+    parts. Raise `BudgetError` if no division is enough for all joins.
 
     >>> share_memory([lambda n: 1e3 / n, lambda n: 9e3 / n], 1280)
     [320, 960]
@@ -33,7 +33,7 @@ def share_memory(joins: Sequence[TupleSeconds], total: int) -> list[int]:
     if len(joins) == 1:
         return [total]
     seconds = [_curve(join, total) for join in joins]
-    best = seconds[0]  # by parts that the joins so far have together
+    best = seconds[0]  # least time of the joins so far, by the parts they have together
     taken: list[list[int]] = []
     for curve in seconds[1:]:
         sums = [[best[parts - own] + curve[own] for own in range(parts + 1)] for parts in range(_PARTS + 1)]
@@ -42,7 +42,7 @@ def share_memory(joins: Sequence[TupleSeconds], total: int) -> list[int]:
     if math.isinf(best[_PARTS]):
         raise BudgetError(
             f"memory is {format_bytes(total)}, which is not enough for {len(joins)} joins in a row, however it is "
-            "shared out. Raise it."
+            "divided. Raise it."
         )
     parts, shares = _PARTS, []
     for choice in reversed(taken):
@@ -53,7 +53,7 @@ def share_memory(joins: Sequence[TupleSeconds], total: int) -> list[int]:
 
 
 def _curve(join: TupleSeconds, total: int) -> Floats:
-    """A tuple's time by the parts of the memory that a join has."""
+    """Return the time per tuple of a join for each number of parts."""
     curve = np.full(_PARTS + 1, np.inf)
 
     def seconds(part: int) -> float:
@@ -65,7 +65,7 @@ def _curve(join: TupleSeconds, total: int) -> Floats:
     first = np.unique(np.geomspace(least, _PARTS, _TRIED).round().astype(int))
     found = {part: seconds(part) for part in first.tolist()}
     between = list(pairwise(found))
-    while between:  # where it falls at once, as when all of R fits, exactly that size matters
+    while between:  # where the time drops sharply, as when all of R fits, the exact size matters
         low, high = between.pop()
         if high - low > 1 and found[low] > _STEEP * found[high]:
             middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""The papers' machines, as far as their rates tell: named profiles, and the cost factors that they are made of."""
+"""Profiles of the papers' machines by name, with cost factors derived from the rates the papers print."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ MESH_MACHINE = MeshFactors(
     output_s=8e-6,
     packet_s=0.0,
 )
-"""The Pentium 4 with a disk of 7,200 rpm of MESH 5.1, for pages of 8 KiB.
+"""Cost factors of the Pentium 4 with a 7,200 rpm disk of MESH 5.1, for pages of 8 KiB.
 
-The paper names its factors (Table 1) and does not print them. These follow from the rates that it prints (5.2, R of 3.5
-million rows of 120 bytes, stream tuples of 20): 3,500 tuples/s with 2 MB, 6,000 with 4 MB, 26,000 with 40 MB, each
-within a tenth if the hash table takes twice a tuple's bytes. With little memory the scan of R takes the time, with much
-of it the tuples do: 26 microseconds each, of which the rates do not tell how they are shared out. A request of a scan
-costs far less than a seek of such a disk, as its head stays where it is.
+The paper names its factors (Table 1) but does not print them. These are fitted to the rates it prints (5.2, R of 3.5
+million rows of 120 bytes, stream tuples of 20 bytes): 3,500 tuples/s with 2 MB, 6,000 with 4 MB, 26,000 with 40 MB,
+each within a tenth if the hash table takes twice a tuple's bytes. With little memory the scan of R dominates. With much
+memory the tuples do, at 26 microseconds each; the rates do not determine how these split into the five factors. A
+request of a scan costs far less than a random seek of such a disk, because its head hardly moves.
 """
 
 
 def _machine(name: str, factors: MeshFactors) -> Machine:
-    """A machine of such factors, on which every operator takes for a tuple and a row of R what MESHJOIN takes."""
+    """Build a machine on which every operator has the costs per tuple and row of R that MESHJOIN has."""
     costs = OperatorCosts(
         tuple_s=factors.expire_s + factors.output_s,
         entry_s=factors.stream_s + factors.add_s,
@@ -46,11 +46,11 @@ def _machine(name: str, factors: MeshFactors) -> Machine:
 
 
 PAPER_MACHINES = {"mesh": _machine("MESH 5.1: a Pentium 4 with a disk of 7,200 rpm", MESH_MACHINE)}
-"""Profiles by name, for predictions of what a paper's machine would have done."""
+"""Profiles by name, to predict joins on the machine of a paper."""
 
 
 def paper_machine(name: str) -> Machine:
-    """The machine of a paper.
+    """Return the machine of a paper by name.
 
     >>> paper_machine("mesh").disk.seek_s
     0.0005

@@ -1,4 +1,4 @@
-"""Tuner: the operator and the options that a workload is best joined with, in a memory or at a rate."""
+"""Tuner: finds the best operator and options for a workload, within a memory or at a rate."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from semistream.costs.workload import Workload
 from semistream.errors import BudgetError
 
 CLEARLY = 1.05
-"""Times the rate of the usual operator, above which one that is akin to it is taken instead."""
+"""Speed-up over the usual operator from which an operator akin to it is chosen instead."""
 SURELY = 1.5
-"""The same of an operator that works in another way: so much may what is expected of it be off."""
+"""Speed-up from which an unrelated operator is chosen: its prediction may be wrong by this factor."""
 
-_RUNG = 1.3  # from one memory of the ladder to the next
-_STEP = 1.02  # the same, where the least is looked for between rungs
-_DIP = 0.7  # of a rate: it does not come down to less of that again with more memory
+_RUNG = 1.3  # ratio of neighbouring memories on the ladder
+_STEP = 1.02  # ratio of the memories tried between two rungs
+_DIP = 0.7  # with more memory, a rate never falls below this share of an earlier one
 
 Options = Mapping[str, float]
 
 
 class Arranged(NamedTuple):
-    """An operator's model in a memory, and what each part of it takes, in bytes."""
+    """An operator's model in a memory, and the bytes of each part of that memory."""
 
     model: OperatorModel
     parts: Mapping[str, int]
 
 
 class Candidate(Protocol):
-    """An operator that could be used."""
+    """An operator to choose from."""
 
     @property
     def name(self) -> str:
@@ -42,28 +42,28 @@ class Candidate(Protocol):
 
     @property
     def settings(self) -> Sequence[Options]:
-        """The options to choose from; none needs less memory than the first."""
+        """Options to choose from; none needs less memory than the first."""
 
     def arranged(self, memory_bytes: int, options: Options) -> Arranged:
-        """What it makes of a memory with some options; one that is too small is refused with the least that is not."""
+        """Return the model in a memory; raise `BudgetError` with the least sufficient bytes if it is too small."""
 
 
 @dataclass(frozen=True)
 class Tuner:
-    """Both problems of MESH 3.3 over all operators and their options, and the least latency.
+    """Solver of both problems of MESH 3.3, the best rate in a memory and the least memory for a rate, and of latency.
 
-    What an operator makes of a memory is told by its model, which is exact in what fits. Options are few, so all of
-    them are tried. Memories are tried on a ladder, from the least that is enough for any operator on, each a third more
-    than the one before; what was found for one is kept, so that to ask again costs nothing.
+    It covers all operators and their options. Each operator's model has its exact memory layout. Options are few, so
+    all of them are tried. Memories are tried on a ladder, from the least that is enough for any operator, each 30 %
+    larger than the previous one. Predictions are cached, so repeated questions cost nothing.
 
-    Rates grow with the memory, but not strictly: where an operator has room for one buffer more it may have less for
-    tuples, and does not make up for it until it has a few percent more memory. So the least memory for a rate is looked
-    for in steps of 2 %, from below the first rung that is enough (`least_memory`). It is the least but for that, and
-    for memories that are just enough where a few bytes more are not.
+    Rates grow with the memory, but not strictly: an operator that gains room for one more buffer may have less room for
+    tuples, and needs a few percent more memory to make up for it. `least_memory` therefore searches in steps of 2 %,
+    from below the first sufficient rung. It finds the least memory up to the size of these steps, and may miss a
+    sufficient memory that becomes insufficient again with a few more bytes.
 
-    If an operator is ``usual``, it is what `chosen` gives unless another one is clearly faster. One that is a
-    ``last_resort`` is chosen only if there is too little memory for all others. Those ``akin`` to the usual one do the
-    same work by the same code, and their models err alike; others must be expected to be much faster.
+    `chosen` returns the ``usual`` operator, if there is one, unless another is clearly faster. An operator of
+    ``last_resort`` is chosen only if the memory is too small for all others. Operators ``akin`` to the usual one run
+    the same code, so their models have the same errors; all others must be predicted to be much faster.
     """
 
     workload: Workload
@@ -75,20 +75,20 @@ class Tuner:
     _tried: dict[tuple[str, int], list[Prediction]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def choices(self, memory_bytes: int) -> list[Prediction]:
-        """The best setting of each operator that can do with a memory, the fastest first."""
+        """Return the best setting of each operator that fits in a memory, fastest first."""
         return self._ranked(self.candidates, memory_bytes)
 
     def best_rate(self, memory_bytes: int) -> Prediction:
-        """The operator and options of the greatest rate in a memory; refused if it is too small for all."""
+        """Return the setting with the highest rate in a memory; raise `BudgetError` if no operator fits."""
         choices = self.choices(memory_bytes)
         if not choices:
             raise self._too_little(memory_bytes)
         return choices[0]
 
     def chosen(self, memory_bytes: int) -> Prediction:
-        """The usual operator at its best, or the fastest; refused as by `best_rate`.
+        """Return the usual operator at its best, or the fastest one; raise `BudgetError` if no operator fits.
 
-        It is the fastest if that is clearly faster, or if the usual one does not keep up with the workload and it does.
+        The fastest is returned if it is clearly faster, or if only it sustains the rate of the workload.
         """
         choices = self._contenders(memory_bytes) or [self.best_rate(memory_bytes)]
         choices = [choice for choice in choices if choice.operator not in self.last_resort] or choices
@@ -101,9 +101,9 @@ class Tuner:
         return faster[0] if faster else usual
 
     def _contenders(self, memory_bytes: int) -> list[Prediction]:
-        """The choices without operators that cannot beat the usual one by enough, however little they read.
+        """Return the choices without operators that cannot beat the usual one by their margin even without reads.
 
-        Only an operator that is asked to keep up with a rate may be chosen for less than that.
+        With a requested rate, all operators compete: one that sustains the rate is chosen at any speed-up.
         """
         usual = next((each for each in self.candidates if each.name == self.usual), None)
         best = None if usual is None else self._best(usual, memory_bytes)
@@ -117,14 +117,14 @@ class Tuner:
         return self._ranked(able, memory_bytes)
 
     def margin(self, operator: str) -> float:
-        """Times the rate of the usual operator that must be expected of another one for it to be chosen."""
+        """Return the predicted speed-up over the usual operator from which another one is chosen."""
         return CLEARLY if self.usual is None or operator in self.akin else SURELY
 
     def least_memory(self, rate: float, most_bytes: int) -> Prediction | None:
-        """The least memory up to ``most_bytes`` with which any operator takes ``rate`` tuples per second, and which.
+        """Return the setting with the least memory, up to ``most_bytes``, that sustains ``rate`` tuples per second.
 
-        None if there is none on the ladder. A lower one that is enough would have to lie between two rungs that are
-        not, with more than a dip between it and the one that is found.
+        None if no memory on the ladder is enough. A smaller sufficient memory could only lie between two insufficient
+        rungs, and its rate would have to fall by more than `_DIP` before the memory found.
         """
         rungs = self.ladder(most_bytes)
         first = next((number for number, memory in enumerate(rungs) if self._fastest(memory) >= rate), None)
@@ -132,7 +132,7 @@ class Tuner:
             return None
         start = max(first - 1, 0)
         if start and self._fastest(rungs[start]) >= _DIP * rate:
-            start -= 1  # what came before may have been enough
+            start -= 1  # memories below this rung may be sufficient
         promising = [tried for tried in self._settings(rungs[first]) if tried.rate >= _DIP * rate]
         return next(
             self.best_rate(memory)
@@ -141,10 +141,10 @@ class Tuner:
         )
 
     def least_latency(self, rate: float, most_bytes: int) -> Prediction | None:
-        """What answers soonest at a rate within a memory, of which it need not take all; None if nothing keeps up.
+        """Return the setting with the lowest latency at a rate, in at most ``most_bytes``; None if none sustains it.
 
-        Of those that sustain the rate the median latency decides, and then the worst. The less memory, the fewer tuples
-        wait for each other, so that of those that come nearest on the ladder the memory is lowered in small steps.
+        Settings are compared by median latency, then by worst latency. With less memory fewer tuples wait for each
+        other, so the memory of the best settings on the ladder is then lowered in small steps.
         """
         if rate != self.workload.rate:
             return replace(self, workload=replace(self.workload, rate=rate)).least_latency(rate, most_bytes)
@@ -167,7 +167,7 @@ class Tuner:
         return min(filter(None, lower), key=_latency, default=best)
 
     def ladder(self, most_bytes: int) -> list[int]:
-        """Memories to try, from the least that is enough for any operator to ``most_bytes``; none if that is less."""
+        """Return memories to try, from the least that fits any operator to ``most_bytes``; empty if that is less."""
         least = self.least_bytes
         if least > most_bytes:
             return []
@@ -176,11 +176,11 @@ class Tuner:
 
     @property
     def least_bytes(self) -> int:
-        """The least memory that any operator can do with."""
+        """Bytes needed by the operator with the smallest minimum."""
         return min(self.least_of(candidate) for candidate in self.candidates)
 
     def least_of(self, candidate: Candidate) -> int:
-        """The least memory that an operator can do with."""
+        """Return the least memory that an operator needs."""
         try:
             candidate.arranged(1, candidate.settings[0])
         except BudgetError as error:
@@ -190,20 +190,20 @@ class Tuner:
         return 1
 
     def _ranked(self, candidates: Iterable[Candidate], memory_bytes: int) -> list[Prediction]:
-        """The best setting of each candidate that fits the memory, the fastest first."""
+        """Return the best setting of each candidate that fits in the memory, fastest first."""
         best = (self._best(each, memory_bytes) for each in candidates)
         return sorted((each for each in best if each is not None), key=lambda choice: -choice.rate)
 
     def _best(self, candidate: Candidate, memory_bytes: int) -> Prediction | None:
-        """A candidate's fastest setting; None if it does not fit the memory."""
+        """Return a candidate's fastest setting; None if none fits in the memory."""
         return max(self._tries(candidate, memory_bytes), key=lambda tried: tried.rate, default=None)
 
     def _settings(self, memory_bytes: int) -> list[Prediction]:
-        """All operators that can do with a memory, with all of their options."""
+        """Predict all operators with all options that fit in a memory."""
         return [tried for candidate in self.candidates for tried in self._tries(candidate, memory_bytes)]
 
     def _tries(self, candidate: Candidate, memory_bytes: int) -> list[Prediction]:
-        """One operator in a memory, with all of its options that fit."""
+        """Predict one operator with all of its options that fit in a memory, once."""
         key = candidate.name, memory_bytes
         if key not in self._tried:
             tried = (self._predicted(candidate, memory_bytes, options) for options in candidate.settings)
@@ -211,7 +211,7 @@ class Tuner:
         return self._tried[key]
 
     def _predicted(self, candidate: Candidate, memory_bytes: int, options: Options) -> Prediction | None:
-        """What is expected of an operator with some options; None if they need more memory."""
+        """Predict an operator with some options; None if they need more memory."""
         try:
             model = candidate.arranged(memory_bytes, options).model
         except BudgetError:
@@ -219,13 +219,13 @@ class Tuner:
         return predict(candidate.name, model, self.workload, self.machine, memory_bytes=memory_bytes, options=options)
 
     def _sustains(self, rate: float, memory_bytes: int, setting: Prediction) -> Prediction | None:
-        """A setting in another memory, if it sustains a rate there."""
+        """Predict a setting in another memory; None unless it sustains the rate there."""
         candidate = next(each for each in self.candidates if each.name == setting.operator)
         predicted = self._predicted(candidate, memory_bytes, setting.options)
         return predicted if predicted is not None and predicted.rate >= rate else None
 
     def _fastest(self, memory_bytes: int) -> float:
-        """The greatest rate that there is in a memory; 0 if it is too small for all."""
+        """Return the highest rate in a memory; 0 if no operator fits."""
         return max((tried.rate for tried in self._settings(memory_bytes)), default=0.0)
 
     def _too_little(self, memory_bytes: int) -> BudgetError:
@@ -242,7 +242,7 @@ def _latency(prediction: Prediction) -> tuple[float, float]:
 
 
 def _steps(low: int, high: int) -> Iterator[int]:
-    """Memories from one to another, each a little more than the one before."""
+    """Yield memories from ``low`` to ``high`` in small steps."""
     memory = low
     while memory < high:
         yield memory

@@ -1,4 +1,4 @@
-"""Measures this machine and a disk of it, step by step, and keeps the profile for the cost models."""
+"""calibrate(): measure this machine and one of its disks, and store the profile for the cost models."""
 
 from __future__ import annotations
 
@@ -20,30 +20,28 @@ from semistream.tuning.calibration.operator_probe import measure_operators
 from semistream.tuning.calibration.progress import Progress
 
 StepProgress = Callable[[str, float], None]
-"""Is told which step is at work, and the share of it that is done."""
+"""Called with the name of the current step and the share of it done, from 0 to 1."""
 
 
 class MeasuredOperators(Protocol):
-    """Operators that were run."""
+    """Measured runs of operators."""
 
     def costs(self, disk: DiskCosts) -> Mapping[str, OperatorCosts]:
-        """What each takes, by name, on a disk of such costs."""
+        """Return the costs of each operator, by name, given the costs of the disk."""
 
 
 OperatorProbe = Callable[[Path, Progress, Callable[[], None]], MeasuredOperators]
-"""Runs operators on relations in a folder on the disk, and calls the last argument once, between two runs, when about
-half of the runs are done.
-"""
-_DISK_PARTS = 3  # before, amid and after the runs of the operators
+"""Runs operators on relations in a folder. Calls its last argument once, between two runs, about halfway."""
+_DISK_PARTS = 3  # before, halfway through and after the runs of the operators
 
 
 def unwatched_steps(step: str, share: float) -> None:
-    """Nobody looks."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was measured, on the disk of ``folder``, in so many seconds; and the file in which the profile is kept."""
+    """Result of a calibration on the disk of ``folder``: measurements, profile, its file, and the seconds taken."""
 
     folder: Path
     disk: DiskProbe
@@ -53,7 +51,7 @@ class Calibration:
 
     @property
     def machine(self) -> Machine:
-        """The costs that the models go by from now on."""
+        """Measured costs, which the models use from now on."""
         return self.profile.machine
 
 
@@ -64,11 +62,48 @@ def calibrate(
     measure_disk: Callable[..., DiskProber] = DiskProber,
     measure_operators: OperatorProbe = measure_operators,
 ) -> Calibration:
-    """Measure this machine and the disk that holds ``path``, and keep the profile in place of an earlier one.
+    """Measure this machine and the disk that holds ``path`` in under a minute, and store the profile.
 
-    Whether there is a place to keep it is found out first. The disk is measured in three parts: before the operators,
-    about halfway through their runs, and after them. So a disk that is slow for some seconds is not slow in all parts,
-    and no operator runs while the disk is measured. Each step can be given otherwise.
+    The profile atomically replaces an earlier one, and all temporary files are removed. Before it measures anything,
+    the function raises `CalibrationError` if the folder of the profiles is not writable.
+
+    The disk is measured in three parts: before the operators run, about halfway through their runs, and after them. A
+    disk that is slow for some seconds is therefore not slow in all parts, and no operator runs during a part.
+
+    Parameters
+    ----------
+    path : path or str
+        The relation, or any file or folder on its disk. Default: the working directory.
+    progress : callable
+        Called with the current step, "disk" or "operators", and the share of it done, from 0 to 1. Default: ignored.
+    measure_disk : callable
+        Opens the `DiskProber` of a folder. Default: `DiskProber`, with a temporary file of up to 256 MiB.
+    measure_operators : callable
+        Runs the operators, on temporary relations in a folder. Default: all operators.
+
+    Returns
+    -------
+    Calibration
+        The measured ``machine``, the ``disk`` measurements, the stored ``profile``, its ``file``, and the ``seconds``
+        taken.
+
+    Examples
+    --------
+    ``calibrate("warehouse/products")`` takes under a minute. This call measures a small file and no operators:
+
+    >>> import os, tempfile
+    >>> from types import SimpleNamespace
+    >>> from unittest.mock import patch
+    >>> small_disk = partial(DiskProber, file_bytes=1 << 20, sizes=(8192, 65536), limit_s=0.1)
+    >>> no_operators = lambda folder, progress, halfway: SimpleNamespace(costs=lambda disk: {})
+    >>> with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, SEMISTREAM_CACHE=folder):
+    ...     calibration = calibrate(folder, measure_disk=small_disk, measure_operators=no_operators)
+    >>> [time.nbytes for time in calibration.disk.times], calibration.file.suffix
+    ([8192, 65536], '.json')
+
+    References
+    ----------
+    docs/tuning.md, "Measure your machine".
     """
     began_s = time.perf_counter()
     folder = folder_on_disk(path)
@@ -96,7 +131,7 @@ def calibrate_where_unknown(
     progress: StepProgress = unwatched_steps,
     measure: Callable[..., Calibration] = calibrate,
 ) -> list[Calibration]:
-    """Measure this machine with each disk that holds one of ``paths``, unless it has a profile that can be used."""
+    """Calibrate this machine for each disk that holds one of ``paths``, unless a valid profile exists."""
     return [measure(path, progress=progress) for path in paths if not _is_known(path)]
 
 

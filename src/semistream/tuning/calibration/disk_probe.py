@@ -1,7 +1,4 @@
-"""Measures what a disk takes for requests of several sizes, and what follows for a seek and a byte.
-
-ProbeFile: random bytes on a disk that is to be measured, without a name, gone whatever happens.
-"""
+"""Measure a disk: time requests of several sizes in a temporary file, and fit the costs of a seek and a byte."""
 
 from __future__ import annotations
 
@@ -31,17 +28,18 @@ from semistream.relation.read.read_lanes import Read, ReadLanes
 from semistream.tuning.calibration.progress import Progress, unwatched
 
 _PIECE_BYTES = 8 << 20
-_SPARED = 4  # one part in so many of what is free may be taken
+_SPARED = 4  # the file takes at most 1 / _SPARED of the free space
 _WRITING_LIMIT_S = 10.0
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class ProbeFile:
-    """A file of up to ``file_bytes`` in a folder, at least ``least_bytes``: less if little is free or writing is slow.
+    """Temporary file of ``least_bytes`` to ``file_bytes`` on the disk to measure.
 
-    Its name is gone as soon as it is open, so nothing stays behind, even if the process is killed. Bytes are random, as
-    some file systems compress, and forced to the disk. Reads are direct where the file system can; else what the
-    system's cache holds of the file is dropped before each. `CalibrationError` if there is no room or no permission.
+    It is smaller than ``file_bytes`` if little space is free or writing is slow. It is unlinked as soon as it is open,
+    so nothing stays behind even if the process is killed. Its bytes are random, because some file systems compress, and
+    are forced to disk. Reads are direct if the file system supports it; otherwise the file is dropped from the system's
+    cache before each read. Raises `CalibrationError` if space or permission is missing.
     """
 
     def __init__(
@@ -65,7 +63,7 @@ class ProbeFile:
                 self._write(min(_PIECE_BYTES, wanted_bytes), random)
                 self._disk = open_disk("auto", self._path)
                 opened.callback(self._disk.close)
-                self.read(0, 1, allocate_buffer(buffer_bytes(1)))  # which opens the file, for as long as it is needed
+                self.read(0, 1, allocate_buffer(buffer_bytes(1)))  # opens the file, which then stays open
             finally:
                 self._path.unlink()
             began_s = clock()
@@ -76,11 +74,11 @@ class ProbeFile:
 
     @property
     def direct(self) -> bool:
-        """Whether reads pass the system's cache by."""
+        """True if reads bypass the system's cache."""
         return isinstance(self._disk, DirectDisk)
 
     def prepare(self) -> None:
-        """Have the next read come from the disk; to be done before each."""
+        """Make the next read come from the disk. Call it before each read."""
         if not self.direct and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
@@ -89,13 +87,13 @@ class ProbeFile:
         self._disk.read(self._path, offset, nbytes, pages=1, into=into)
 
     def lane_read(self, offset: int, nbytes: int, into: Bytes) -> Read:
-        """The same, for a lane to do."""
+        """Return a read of a part of the file for a lane to do."""
         request = self._disk.request(self._path, offset, nbytes, pages=1)
         descriptor, start, length, _ = request.system_read()
         return descriptor, into.ctypes.data, length, start
 
     def close(self) -> None:
-        """Give the space back."""
+        """Close the file, which frees its space."""
         self._opened.close()
 
     def __enter__(self) -> Self:
@@ -107,7 +105,7 @@ class ProbeFile:
         self.close()
 
     def _fitting(self, file_bytes: int) -> int:
-        """Bytes of the file, so that most of what is free stays so."""
+        """Return the size of the file, which leaves most of the free space unused."""
         fitting = min(file_bytes, shutil.disk_usage(self._folder).free // _SPARED)
         if fitting < self._least_bytes:
             raise self._no_space()
@@ -118,7 +116,7 @@ class ProbeFile:
         least, wanted = format_bytes(self._least_bytes), format_bytes(_SPARED * self._least_bytes)
         return CalibrationError(
             f"{self._folder} has {free} free, and measuring its disk takes {wanted}: a file of {least}, for some "
-            "seconds, that leaves most of the room to others. Make room there, or name another folder of the disk."
+            "seconds, in at most a quarter of the free space. Make room, or name another folder of the same disk."
         )
 
     def _made(self) -> tuple[int, Path]:
@@ -126,13 +124,13 @@ class ProbeFile:
             descriptor, name = tempfile.mkstemp(prefix=".semistream-calibrate-", suffix=".tmp", dir=self._folder)
         except OSError as error:
             raise CalibrationError(
-                f"{self._folder} cannot be written to ({error.strerror}), and measuring its disk takes a temporary "
-                "file. Name another folder of the same disk: what is measured holds for all of it."
+                f"{self._folder} cannot be written to ({error.strerror}), and measuring its disk needs a temporary "
+                "file. Name another folder of the same disk: the profile is valid for the whole disk."
             ) from error
         return descriptor, Path(name)
 
     def _write(self, nbytes: int, random: np.random.Generator) -> None:
-        """Write so many bytes more and wait until they are on the disk, so that it is seen how long writing takes."""
+        """Append ``nbytes`` and wait until they are on disk, so that the clock sees slow writes."""
         left = memoryview(random.bytes(nbytes))
         try:
             while left:
@@ -146,20 +144,20 @@ class ProbeFile:
 
 
 SIZES = tuple(kib << 10 for kib in (8, 16, 64, 256, 1024, 4096))
-"""Bytes of a request: from a page of the papers to the longest run that operators read."""
+"""Sizes of requests in bytes: from a page of the papers to the longest run that operators read."""
 FILE_BYTES = 256 << 20
-_PLACES = 8  # for the largest requests, at least: of a smaller file too much is in a cache of the disk's own
-_WRITING_SHARE = 0.3  # of the work
+_PLACES = 8  # largest requests that fit in the file, at least: the disk's own cache holds too much of a smaller file
+_WRITING_SHARE = 0.3  # share of the progress for writing the file
 _LEAST_ROUNDS, _MOST_ROUNDS = 5, 400
-_BUFFERS = 3  # in turns, as joins have several: one that is read to again and again stays in the processor's cache
-_IN_A_ROW = 4  # requests of the largest size, as a sweep asks for runs
+_BUFFERS = 3  # used in turn, as in joins: a single buffer would stay in the processor's cache
+_IN_A_ROW = 4  # consecutive requests of the largest size, as a sweep requests runs
 ROUNDS_AT_ONCE = 40
-"""How often so many are timed, in both ways."""
+"""Rounds that compare such requests with and without lanes."""
 
 
 @dataclass(frozen=True)
 class RequestTime:
-    """What a request of ``nbytes`` at a random place takes: the median of ``requests``."""
+    """Median time of ``requests`` requests of ``nbytes`` at random places."""
 
     nbytes: int
     seconds: float
@@ -168,11 +166,11 @@ class RequestTime:
 
 @dataclass(frozen=True)
 class DiskProbe:
-    """What was measured in a file of ``file_bytes``, and the costs that come nearest to it.
+    """Request times measured in a file of ``file_bytes``, and the costs fitted to them.
 
-    ``direct`` says whether reads passed the system's cache by (O_DIRECT), as those of joins do where they can. Of large
-    requests, it gives ``at_once`` times as many bytes in a second if it is asked for parts of them at once, and for the
-    next one right after (`ReadLanes`).
+    ``direct`` is true if reads bypassed the system's cache (O_DIRECT), as those of joins do where possible. With large
+    requests, the disk transfers ``at_once`` times as many bytes per second if lanes request their parts in parallel and
+    the next request right after (`ReadLanes`).
     """
 
     times: tuple[RequestTime, ...]
@@ -183,18 +181,18 @@ class DiskProbe:
 
     @property
     def note(self) -> str | None:
-        """What a reader of the times has to know, if anything."""
+        """Caveat for a reader of the times, if there is one."""
         if self.direct:
             return None
-        return "the file system takes no direct reads (O_DIRECT): these went through the system's cache"
+        return "the file system supports no direct reads (O_DIRECT): these went through the system's cache"
 
 
 class DiskProber:
-    """Measures the disk that holds a folder, in parts: what else is to be measured comes between them.
+    """Measurement of the disk that holds a folder, in parts with other measurements in between.
 
-    A disk that others use too may be slow for some seconds. Parts that lie apart do not all lie in such a time. They
-    take about ``limit_s`` in all, and the file (`ProbeFile`) what it takes to write ``file_bytes``. It leaves nothing
-    behind. `CalibrationError` if there is no room for it or no permission.
+    A shared disk may be slow for some seconds, and parts spread over time do not all fall into such a period. They take
+    about ``limit_s`` seconds in total, plus the time to write a `ProbeFile` of ``file_bytes``, which leaves nothing
+    behind. Raises `CalibrationError` if space or permission is missing.
     """
 
     def __init__(
@@ -209,7 +207,7 @@ class DiskProber:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if not 0 < max(sizes) <= file_bytes:
-            raise InvalidArgument(f"file_bytes is {file_bytes}; requests of {max(sizes)} bytes need at least as many.")
+            raise InvalidArgument(f"file_bytes is {file_bytes}; give at least {max(sizes)}, the largest request.")
         self._limit_s, self._progress, self._clock = limit_s, progress, clock
         self._random = np.random.default_rng(seed)
         self._buffers = cycle([allocate_buffer(buffer_bytes(max(sizes))) for _ in range(_BUFFERS)])
@@ -226,7 +224,7 @@ class DiskProber:
         )
 
     def probe(self, share: float = 1.0) -> None:
-        """Measure one part, that takes a share of the time."""
+        """Measure one part, for a ``share`` of the time limit."""
         done, reading = self._done, 1 - _WRITING_SHARE
         time_requests(
             self._read,
@@ -244,14 +242,14 @@ class DiskProber:
 
     @property
     def result(self) -> DiskProbe:
-        """What follows from all parts so far."""
+        """Costs fitted to all parts so far."""
         times = request_times(self._taken)
         costs = DiskCosts.fitted((each.nbytes, each.seconds) for each in times)
         at_once = median(self._gains) if self._gains else 1.0
         return DiskProbe(times, costs, self._file.direct, self._file.nbytes, at_once)
 
     def close(self) -> None:
-        """Give the space of the file back."""
+        """Close the file, which frees its space."""
         self._file.close()
 
     def _read(self, offset: int, nbytes: int) -> float:
@@ -265,10 +263,10 @@ class DiskProber:
 def _gains_at_once(
     file: ProbeFile, nbytes: int, rounds: int, random: np.random.Generator, clock: Callable[[], float]
 ) -> list[float]:
-    """How many times as fast requests of a size are done if lanes read them, one right after the other; in each round.
+    """Return the speed-up of requests of ``nbytes`` through lanes, in each round.
 
-    That may be less than once: parts of them that are asked for at once get into each other's way where one request
-    alone already has all that the disk can give. Both ways take turns, as the disk may be faster in the next moment.
+    It may be below 1: parallel parts disturb each other if a single request already uses the whole bandwidth. Reads
+    with and without lanes take turns, because the speed of the disk may change at any time.
     """
     if not ReadLanes.supported():
         return []
@@ -309,11 +307,10 @@ def time_requests(
     progress: Progress = unwatched,
     clock: Callable[[], float] = time.perf_counter,
 ) -> None:
-    """Add to those ``taken``, by size, the seconds that ``read(offset, nbytes)`` gives at random aligned places of a
-    file, in a ``share`` of the limit.
+    """Time ``read(offset, nbytes)`` at random aligned places, for a ``share`` of the limit; add to ``taken``, by size.
 
-    All sizes take turns, in any order: while a disk is busy with something else, some requests of each size are slow,
-    which their medians do not show, and not all of one.
+    All sizes take turns in random order. A disturbance then slows down some requests of each size, which medians
+    ignore, and not all requests of one size.
     """
     began_s, most_rounds = clock(), math.ceil(share * _MOST_ROUNDS)
     for done in range(most_rounds):
@@ -328,5 +325,5 @@ def time_requests(
 
 
 def request_times(taken: Mapping[int, list[float]]) -> tuple[RequestTime, ...]:
-    """The medians of the seconds of requests, by size."""
+    """Return the median time of the requests of each size."""
     return tuple(RequestTime(nbytes, median(seconds), len(seconds)) for nbytes, seconds in taken.items())

@@ -1,7 +1,4 @@
-"""OperatorRuns: what operators did and how long it took, and the costs for each unit of work that follow from it.
-
-Costs per unit of work, from runs of which the work and the time are known.
-"""
+"""Fit of costs per unit of work to measured runs of operators."""
 
 from __future__ import annotations
 
@@ -20,20 +17,20 @@ from semistream.joins.engine.operator import EngineJoin
 from semistream.joins.sweep.operator import SweepJoin
 from semistream.relation import DiskCosts
 
-_TRUST = 0.2  # of what is usual, for each kind of work, against a run
+_TRUST = 0.2  # weight of the usual cost of each kind of work, relative to a run
 
 
 def fit_costs(work: Floats, seconds: Floats, usual: Floats | None = None, *, known_s: Floats | float = 0.0) -> Floats:
-    """The seconds of each kind of work, none below 0, that are nearest to what runs took.
+    """Return the seconds per unit of each kind of work, none negative, that best fit the times of the runs.
 
-    ``work`` has a row for each run and a column for each kind. Distances are relative, so that short runs count as much
-    as long ones. With few kinds it is exact: the best of all choices of kinds that take any time, each by least squares
-    (the solution of non-negative least squares is that of its own support).
+    ``work`` has a row for each run and a column for each kind. Errors are relative, so short runs count as much as long
+    ones. The fit is exact non-negative least squares: ordinary least squares on each subset of the kinds, of which the
+    best without a negative cost is kept. This is feasible because there are few kinds.
 
-    Of the time of each run ``known_s`` is taken by other work: what is not known of that run is nearest to the rest.
+    ``known_s`` of each run's time belongs to other work; the costs are fitted to the rest.
 
-    Runs may not tell kinds apart that always come together. Then the proportions of ``usual`` costs decide, if they are
-    given: to differ from these, for a machine that is as fast as the runs say, counts a little.
+    Runs cannot tell apart kinds of work that always occur together. If ``usual`` costs are given, their proportions
+    then decide: deviations from them, scaled to the speed of this machine, enter the error with a small weight.
 
     >>> fit_costs(np.array([[1.0, 0.0], [1.0, 2.0], [3.0, 1.0]]), np.array([2.0, 8.0, 9.0])).round(6).tolist()
     [2.0, 3.0]
@@ -42,10 +39,10 @@ def fit_costs(work: Floats, seconds: Floats, usual: Floats | None = None, *, kno
     if work.shape[0] < least or work.shape[0] != seconds.size:
         raise InvalidArgument(
             f"{work.shape[0]} runs and {seconds.size} times for {work.shape[1]} kinds of work; "
-            "give as many times as runs, and at least as many runs as kinds, or one and the usual costs."
+            "give one time per run, and at least as many runs as kinds, or at least one run and the usual costs."
         )
     if not (np.all(np.isfinite(work)) and np.all(seconds > 0) and np.all(np.isfinite(seconds))):
-        raise InvalidArgument("a run has no time above 0, or work that is no number; measure it again.")
+        raise InvalidArgument("a run has no time above 0, or work that is not a finite number; measure it again.")
     scaled, wanted = work / seconds[:, np.newaxis], 1 - known_s / seconds
     if usual is not None and np.any(scaled @ usual > 0):
         expected = scaled @ usual
@@ -58,7 +55,7 @@ def fit_costs(work: Floats, seconds: Floats, usual: Floats | None = None, *, kno
 
 
 def _least_squares(scaled: Floats, wanted: Floats) -> Floats:
-    """What comes nearest to what is wanted, with no number below 0."""
+    """Solve non-negative least squares exactly, by trying all subsets of the columns."""
     kinds_there_are = scaled.shape[1]
     best, least = np.zeros(kinds_there_are), float(wanted @ wanted)
     for size in range(1, kinds_there_are + 1):
@@ -73,16 +70,16 @@ def _least_squares(scaled: Floats, wanted: Floats) -> Floats:
 
 
 ANSWERED, PROBES, STEPS, LOOKED_UP, BATCHES, WAITS, MISSED, FRESH, ANSWERS = 0, 2, 3, 4, 6, 8, 9, 12, 13
-"""Places of some kinds of work in `RunPart.work`, and of their costs in `OperatorCosts`."""
+"""Indices of some kinds of work in `RunPart.work`, and of their costs in `OperatorCosts`."""
 
-_LEAST_LEFT = 0.1  # of the time of a run, for what neither the disk does nor a join that is known
+_LEAST_LEFT = 0.1  # share of a run's time left to fit, after the disk or a known join
 
 
 @dataclass(frozen=True)
 class RunPart:
-    """A part of a run: its work by its counts, in the order of `OperatorCosts`, and what it took.
+    """One part of a run: its units of work, in the order of `OperatorCosts`, and its times.
 
-    In ``all_s`` the processor took ``taken_s``, and the disk gave ``bytes_read``.
+    It took ``all_s`` seconds of wall-clock time and ``taken_s`` of processor time, and read ``bytes_read`` from disk.
     """
 
     work: Floats
@@ -93,12 +90,12 @@ class RunPart:
 
 @dataclass(frozen=True)
 class OperatorRuns:
-    """What operators did in all settings, and how long it took."""
+    """Measured runs of all operators, by operator."""
 
     parts: Mapping[type[SemiStreamJoin], Sequence[RunPart]]
 
     def costs(self, disk: DiskCosts) -> dict[str, OperatorCosts]:
-        """`OperatorCosts` of all operators, by name, on a disk of such costs."""
+        """Fit the costs of all operators, by name, given the costs of the disk."""
         measured: dict[str, OperatorCosts] = {}
         for kind, parts in self.parts.items():
             if not issubclass(kind, FrontStage):
@@ -106,20 +103,20 @@ class OperatorRuns:
         engine = _with_look_ups(measured[SweepJoin.name], self.parts[EngineJoin])
         cached = {"hit_s": engine.hit_s, "miss_s": engine.miss_s, "answers_s": engine.answers_s}
         for kind in self.parts:
-            if issubclass(kind, FrontStage):  # what comes before the join is the same code in all of them
+            if issubclass(kind, FrontStage):  # all front stages run the same code in front of their join
                 measured[kind.name] = replace(measured[kind.wraps.name], **cached)
         return measured
 
 
 def _costs(runs: Sequence[RunPart], usual: OperatorCosts, disk: DiskCosts) -> OperatorCosts:
-    """The costs that fit runs best, of those kinds of work that an operator usually has; no look-ups in a cache.
+    """Fit the costs of an operator without cache to its runs, for the kinds of work with a usual cost above 0.
 
-    Where it waits for its reads, the disk takes what it needs for the bytes; all else is what an iteration takes. That
-    is something, even if the disk was slower when it was measured than while the operator ran.
+    If the operator waits for its reads, the time to transfer the bytes is the disk's, and the rest of the wall-clock
+    time the operator's. At least a tenth is left to the operator, in case the disk was slower when it was measured.
     """
     work, expected = np.array([part.work for part in runs]), np.array(astuple(usual))
     waits = work[:, WAITS] > 0
-    work[:, STEPS] -= work[:, WAITS]  # which have a cost of their own
+    work[:, STEPS] -= work[:, WAITS]  # waits have their own cost
     times = np.where(waits, [part.all_s for part in runs], [part.taken_s for part in runs])
     reading_s = np.minimum([disk.transfer_s(part.bytes_read) for part in runs], (1 - _LEAST_LEFT) * times)
     asked = work.any(axis=0) & (expected > 0)
@@ -129,14 +126,14 @@ def _costs(runs: Sequence[RunPart], usual: OperatorCosts, disk: DiskCosts) -> Op
 
 
 def _with_look_ups(behind: OperatorCosts, runs: Sequence[RunPart]) -> OperatorCosts:
-    """The costs of a join behind a cache.
+    """Add the costs of a cache in front of the join with costs ``behind``.
 
-    What the join takes leaves the look-ups of runs, and of those that miss, what it takes to pass them on, and to see
-    which of their rows are worth a place in the cache; and the batches that its answers come in.
+    The known costs of the join are subtracted from the runs. The rest is fitted to three kinds of work: look-ups,
+    misses (handing a tuple to the join, and deciding if its rows are worth caching), and batches of results.
     """
     own = [LOOKED_UP, MISSED, ANSWERS]
     known = np.array(astuple(behind))
-    known[WAITS] = 0.0  # the parts' times are without it
+    known[WAITS] = 0.0  # processor times exclude waiting
     work = np.array([part.work[own] for part in runs])
     known_s = np.array([min(float(part.work @ known), (1 - _LEAST_LEFT) * part.taken_s) for part in runs])
     usual = np.array(astuple(DEFAULT_MACHINE.operators[EngineJoin.name]))[own]

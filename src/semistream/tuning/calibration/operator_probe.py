@@ -1,12 +1,11 @@
-"""What operators take of the processor for each unit of their work, measured by running them on a small relation.
+"""Measure the work and processor time of operators by running them on small relations.
 
-What the disk takes is measured apart (`disk_probe`). So the time in which no thread of the process has work does not
-count here, but where an operator waits for each of its reads.
+Counts CPU time only, because the disk is measured separately (`disk_probe`). Operators that block on each read are the
+exception: for them wall-clock time is kept as well.
 
-A machine that is shared with others is slower at times, for seconds; where the disk is served by the same processors,
-as that of a virtual machine may be, it is not even read while an operator computes. So its pulse is taken before and
-after each run (`MachinePulse`). Of the operators on which the usual choice is built, runs that were disturbed are
-repeated.
+A shared machine is slower for seconds at a time. If the disk is served by the same processors, as in some virtual
+machines, it is not even read while an operator computes. A `MachinePulse` is therefore taken before and after each run,
+and disturbed runs of the operators behind the usual choice are repeated.
 """
 
 from __future__ import annotations
@@ -50,19 +49,19 @@ from semistream.tuning.calibration.progress import Progress, unwatched
 from semistream.tuning.candidates import OPERATORS
 
 _COLUMNS = 14
-_STREAM_ROWS = 6_000_000  # so that tuples hardly come again: the second time, a cache knows them
-_REPEATED = (SweepJoin, EngineJoin)  # on which the usual choice is built
-_CALM_RUNS, _MOST_TRIES = 3, 8  # of these; one of the others
-_OTHERS = 0.5  # of the seconds of a run, for the others
-_LOOKED_UP_TOGETHER = 0.125  # of the tuples that others are pushed at a time: look-ups take long
+_STREAM_ROWS = 6_000_000  # so many that the stream hardly repeats: a cache would know the tuples the second time
+_REPEATED = (SweepJoin, EngineJoin)  # operators behind the usual choice
+_CALM_RUNS, _MOST_TRIES = 3, 8  # of the repeated operators; the others run once
+_OTHERS = 0.5  # duration of a run of the others, relative to the repeated ones
+_LOOKED_UP_TOGETHER = 0.125  # tuples pushed at a time for look-ups, relative to the others: look-ups are slow
 
 
 @dataclass(frozen=True)
 class ProbeSize:
-    """How much is measured: relations of these ``rows``, ``seconds`` for each run, ``pushed`` tuples at a time.
+    """Extent of the measurement: relations of ``rows``, ``seconds`` per run, and ``pushed`` tuples at a time.
 
-    What an operator takes for a pass over R, whatever R is, and what it takes for each row of R can only be told apart
-    with relations of two sizes. Runs are repeated until ``limit_s`` have passed.
+    It takes relations of two sizes to tell the fixed cost of a pass over R from the cost per row of R. Runs are
+    repeated for at most ``limit_s`` seconds.
     """
 
     rows: tuple[int, int] = (300_000, 3_000_000)
@@ -76,9 +75,9 @@ FULL_SIZE = ProbeSize()
 
 @dataclass(frozen=True)
 class _Setting:
-    """A run: which R, memory as a share of it, columns of it that come out, and the stream's skew.
+    """Setting of a run: index of R, memory as a share of R, columns of R in the result, Zipf exponent of the stream.
 
-    The stream goes on without end, or is ``drained`` each time that so many tuples for each row of R were pushed.
+    The stream is endless if ``drained`` is 0; else it is flushed after ``drained`` tuples per row of R.
     """
 
     relation: int
@@ -89,8 +88,8 @@ class _Setting:
 
 
 _SWEEP_SETTINGS = (
-    _Setting(0, 0.04),  # too little to read ahead
-    _Setting(0, 0.04, drained=0.08),  # the same, for few tuples: hardly anything but that
+    _Setting(0, 0.04),  # too little memory to read ahead
+    _Setting(0, 0.04, drained=0.08),  # the same for few tuples: waiting dominates
     _Setting(0, 0.06),
     _Setting(0, 0.2),
     _Setting(0, 0.6),
@@ -101,7 +100,7 @@ _SWEEP_SETTINGS = (
     _Setting(1, 0.1, drained=0.1),
     _Setting(1, 0.3, drained=1.0),
     _Setting(1, 0.3, columns=2, drained=1.0),
-    _Setting(1, 0.3, exponent=1.5, drained=1.0),  # many results of the same row
+    _Setting(1, 0.3, exponent=1.5, drained=1.0),  # many results with the same row of R
 )
 _SMALL = (_Setting(0, 0.25), _Setting(0, 0.6), _Setting(0, 0.6, columns=2))
 _SETTINGS = (*_SMALL, _Setting(1, 0.02), _Setting(1, 0.08))
@@ -109,13 +108,13 @@ _ENGINE_SETTINGS = (
     _Setting(1, 0.3, exponent=1.0, drained=0.35),
     _Setting(1, 0.1, exponent=1.0, drained=0.35),
     _Setting(1, 0.1, exponent=1.3, drained=0.35),
-    _Setting(1, 0.1, exponent=1.6, drained=0.35),  # hardly anything but look-ups
+    _Setting(1, 0.1, exponent=1.6, drained=0.35),  # look-ups dominate
     _Setting(1, 0.1, exponent=0.6, drained=0.35),
     _Setting(0, 0.05, exponent=1.5, drained=1.5),  # small batches of results
 )
 _LOOK_UP_SETTINGS = (
     *_SMALL,
-    _Setting(1, 0.0035),  # the larger a tree, the longer its look-ups take
+    _Setting(1, 0.0035),  # look-ups take longer in a larger tree
     _Setting(1, 0.0035, exponent=1.5),
     _Setting(1, 0.01),
 )
@@ -128,17 +127,17 @@ def measure_operators(
     halfway: Callable[[], None] = lambda: None,
     size: ProbeSize = FULL_SIZE,
 ) -> OperatorRuns:
-    """Run all operators, with relations that are made in ``folder`` and removed again.
+    """Run all operators on temporary relations in ``folder``.
 
     Call ``halfway`` once, never within a run: when all settings have run once, or earlier if half of ``limit_s`` is
-    over. The pulse is taken again afterwards, so that the next run is judged by a fresh one.
+    over. The pulse is taken again afterwards, so that the next run has a fresh one.
     """
     began_s, is_halfway = time.perf_counter(), False
     with TemporaryDirectory(prefix=".semistream-calibrate-", dir=folder) as scratch:
         relations = [_build(Path(scratch) / str(rows), rows) for rows in size.rows]
         with pulse_of_joins(relations[-1]) as pulse:
             tried = {kind: [_Tries(each, pulse) for each in _settings(kind)] for kind in OPERATORS.values()}
-            # All others come between two runs of a setting: by then it may no longer be disturbed.
+            # All other settings run between two runs of one, by which time a disturbance may be over.
             for turn in range(_MOST_TRIES):
                 for kind in tried if turn == 0 else _REPEATED:
                     for tries in tried[kind]:
@@ -156,44 +155,44 @@ def measure_operators(
 
 
 class _Tries:
-    """Runs of an operator in one setting."""
+    """Repeated runs of an operator in one setting."""
 
     def __init__(self, setting: _Setting, pulse: MachinePulse) -> None:
         self.setting = setting
         self._pulse = pulse
-        self._runs: list[tuple[float, list[RunPart]]] = []  # with the slower of the beats before and after
+        self._runs: list[tuple[float, list[RunPart]]] = []  # each with the slower of the beats before and after it
 
     def add(self, kind: type[SemiStreamJoin], relation: Relation, size: ProbeSize) -> None:
-        """Run it once more."""
+        """Run the operator once more."""
         before_s, parts = self._pulse.last_s, _run(kind, relation, self.setting, size)
         self._runs.append((max(before_s, self._pulse.beat()), parts))
 
     @property
     def calm(self) -> list[list[RunPart]]:
-        """The runs that were not disturbed."""
+        """Undisturbed runs."""
         return [parts for beat_s, parts in self._runs if self._pulse.is_calm(beat_s)]
 
     @property
     def typical(self) -> list[RunPart]:
-        """The middle one of these, or the one that was disturbed least; without parts if there is too little memory."""
+        """Median of the undisturbed runs, or the least disturbed run; without parts if the memory is too small."""
         runs = sorted(self.calm, key=_per_unit_s) or [min(self._runs, key=itemgetter(0))[1]]
         return runs[len(runs) // 2]
 
 
 def _per_unit_s(parts: list[RunPart]) -> float:
-    """By which runs of the same setting are compared."""
+    """Return the seconds per unit of work, to compare runs of the same setting."""
     return sum(part.all_s for part in parts) / max(sum(float(part.work.sum()) for part in parts), 1.0)
 
 
 def _size(kind: type[SemiStreamJoin], size: ProbeSize) -> ProbeSize:
-    """How much of an operator is measured, in each setting."""
+    """Return the extent of the measurement of one operator."""
     seconds = size.seconds if kind in _REPEATED else _OTHERS * size.seconds
     pushed = int(size.pushed * _LOOKED_UP_TOGETHER) if kind is IndexNestedLoopJoin else size.pushed
     return replace(size, seconds=seconds, pushed=max(pushed, 1))
 
 
 def _settings(kind: type[SemiStreamJoin]) -> Sequence[_Setting]:
-    """In which settings an operator is run; not one with a cache that the engine tells of."""
+    """Return the settings of an operator; none for other front stages, which get the cache costs of the engine."""
     own = {
         SweepJoin: _SWEEP_SETTINGS,
         EngineJoin: _ENGINE_SETTINGS,
@@ -204,17 +203,17 @@ def _settings(kind: type[SemiStreamJoin]) -> Sequence[_Setting]:
 
 
 def _run(kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size: ProbeSize) -> list[RunPart]:
-    """The parts of a run.
+    """Run an operator, and return the measured parts; none if the memory is too small.
 
-    There are no parts if the memory is too small. A stream that is drained has two, what is done while it is pushed and
-    when it is flushed: some operators only gather tuples as long as there is room.
+    A drained stream gives two parts, the pushes and the flush, because some operators only gather tuples while they
+    have room.
     """
     stream = _stream(relation.num_rows, setting.exponent)
     names = [f"c{i}" for i in range(setting.columns)]
     options: dict[str, Any] = {"cache_share": 0.25} if issubclass(kind, FrontStage) else {}
     memory = int(setting.memory * relation.nbytes)
     try:
-        disk_of_its_own = relation.disk("auto")  # so that it does not go by an earlier profile
+        disk_of_its_own = relation.disk("auto")  # so that no earlier profile influences it
         operator = kind(
             relation, stream.schema, on="key", memory=memory, columns=names, disk=disk_of_its_own, **options
         )
@@ -232,14 +231,14 @@ def _run(kind: type[SemiStreamJoin], relation: Relation, setting: _Setting, size
             source.flush()
             flushed = meter.read()
             return [pushed, flushed]
-        source.push_for(size.seconds / 2)  # kernels are loaded, and what can wait does
+        source.push_for(size.seconds / 2)  # loads kernels, and fills the operator with waiting tuples
         meter.read()
         source.push_for(size.seconds)
         return [meter.read()]
 
 
 class _Source:
-    """Pushes a stream to an operator, some tuples at a time; when it ends it begins anew."""
+    """A repeating stream, pushed to an operator some tuples at a time."""
 
     def __init__(self, operator: SemiStreamJoin, stream: pa.RecordBatch, rows: int) -> None:
         self._operator = operator
@@ -248,7 +247,7 @@ class _Source:
         self._pushed = 0
 
     def push_for(self, seconds: float) -> None:
-        """Push for so long, and until some tuples were answered: an operator may gather them for longer than that."""
+        """Push for ``seconds``, or longer until some tuples are answered: an operator may gather them first."""
         start, answered = time.perf_counter(), self._operator.stats.rows_done
         while time.perf_counter() - start < seconds or self._operator.stats.rows_done == answered:
             self.push(self._rows)
@@ -267,7 +266,7 @@ class _Source:
 
 
 class _Meter:
-    """Tells what an operator has done since the last time, and what that took."""
+    """Meter of an operator's work and time since the last reading."""
 
     def __init__(self, operator: SemiStreamJoin, setting: _Setting) -> None:
         self._operator = operator
@@ -279,14 +278,14 @@ class _Meter:
     def read(self) -> RunPart:
         before, self._last = self._last, self._now()
         work, (all_s, processor_s, nbytes) = self._last[0] - before[0], self._last[1] - before[1]
-        if not self._operator.stats.cache_hits:  # there is nothing yet to look them up in
+        if not self._operator.stats.cache_hits:  # the cache is still empty, so nothing was looked up
             work[BATCHES] += work[ANSWERS]
             work[[LOOKED_UP, MISSED, ANSWERS]] = 0
         work[FRESH] = self._columns * self._fresh_rows(work[ANSWERED], work[PROBES] / self._rows)
         return RunPart(work, min(processor_s, all_s), all_s, nbytes)
 
     def _fresh_rows(self, tuples: float, passes: float) -> float:
-        """Rows of R that are in results for the first time in a pass, in so many passes that serve so many tuples."""
+        """Return the rows of R used for the first time in a pass, over all ``passes`` that serve ``tuples``."""
         return passes * self._frequencies.distinct(tuples / passes) if passes else 0.0
 
     def _now(self) -> tuple[Floats, Floats]:
@@ -296,8 +295,9 @@ class _Meter:
 
 
 def _counts(stats: JoinStats, columns: int, *, cached: bool) -> Floats:
-    """The units of work that `OperatorCosts` has seconds for, but for fresh values; tuples may be looked up in a tuple
-    cache first.
+    """Return the units of work in the order of `OperatorCosts`, without fresh values.
+
+    ``cached`` is true if a tuple cache precedes the join.
     """
     hits = stats.cache_hits if cached else 0
     answered = stats.rows_done - hits

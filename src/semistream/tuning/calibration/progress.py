@@ -1,12 +1,12 @@
-"""How a measurement says how far it is."""
+"""Progress callbacks of measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[float], None]
-"""Is told the share of the work that is done, from 0 to 1."""
+"""Called with the share of the work done, from 0 to 1."""
 
 
 def unwatched(share: float) -> None:
-    """Nobody looks."""
+    """Ignore progress."""
