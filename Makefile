@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JARS := .jars/.brought
+PYTEST := $(BIN)/python -m pytest -n $(or $(JOBS),3) --dist loadgroup --no-loadscope-reorder
 
-.PHONY: demo test kills lint bench jars clean java maven python
+.PHONY: demo test quick kills lint bench jars clean java maven python
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -46,7 +47,12 @@ demo: java $(STAMP)  ## install, then run the demo pipeline on local Spark
 jars: $(JARS)  ## the jars of a Kafka broker, and of Spark's connectors for Kafka and Delta, for the tests
 
 test: java $(STAMP) $(JARS) lint  ## install, then check style, types and imports, and run all tests
-	$(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m tests.warm_kernels
+	$(PYTEST)
+
+quick: $(STAMP) lint  ## the inner loop: style, types, imports, and the tests that need no JVM and no patience
+	$(BIN)/python -m tests.warm_kernels
+	$(PYTEST) -m "not spark and not slow"
 
 kills: java $(STAMP)  ## kill pipelines at random and compare their tables with an oracle (KILLS=200 SEED=1 MINUTES=90)
 	$(BIN)/python -m tests.faults --kills $(or $(KILLS),200) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),90)

@@ -1,1 +1,1 @@
-"""semistream beside its peers: every figure is measured in one run, on one machine, as a ratio."""
+"""Benchmarks of semistream against its peers: each ratio is measured in one run, on one machine."""

@@ -1,12 +1,11 @@
-"""auto: what ``operator="auto"`` chooses, beside the best of the named operators, and what was predicted of it.
+"""auto: the choice of ``operator="auto"`` against the best of the named operators, and against its prediction.
 
-A machine that is shared with others changes its speed within minutes. So the choice and those that came near it are
-measured in turns, and compared by the median of their ratios in each turn. Some turns of each setting make a round, and
-the rounds go on with those settings of which more turns may tell more. Before each of the first rounds the machine is
-calibrated anew; what is chosen follows from the first time. What is expected after a calibration is compared with the
-rates of its round: in those turns in which the machine was about as fast as when it was calibrated, just before the run
-and right after it (`MachineSpeed`), for which a turn waits a while; and in all turns. Later rounds are only for the
-choice.
+The speed of a shared machine changes within minutes. The choice and its close rivals are therefore measured in turns,
+and compared by the median of their ratios per turn. A round has some turns of each setting, and rounds go on with the
+settings still undecided. The machine is calibrated before each of the first rounds; the first calibration determines
+the choice. The prediction from a calibration is compared with the rates of its round, twice: over the turns in which
+the machine was about as fast as during calibration, both just before and just after the run (`MachineSpeed`; a turn
+waits a while for this), and over all turns. Later rounds serve only to judge the choice.
 """
 
 from __future__ import annotations
@@ -46,32 +45,32 @@ from semistream.tuning.candidates import OPERATORS, candidates, join_tuner
 from semistream.tuning.explain import workload_of
 
 BEHIND = 0.05
-OFF, CELLS = 0.20, 0.9  # of a rate, that a prediction may be off, and in how many of the cells it must be nearer
+OFF, CELLS = 0.20, 0.9  # tolerated relative error of a prediction, and share of the cells that must be within it
 OFF_SIMULATED, CELLS_SIMULATED = 0.05, 1.0
-_TRIES = 2  # of all operators, before those are known that matter
+_TRIES = 2  # rough runs of all operators, to find the rivals
 _CALIBRATIONS = 3
-_TOGETHER, _LEAST_TURNS, _MOST_TURNS = 3, 9, 12  # of the choice and of those that came near it, in operators once made
-_DOUBTED_TURNS = 60  # where the choice seems to be behind
-_CLOSE = (0.8, 1.02)  # of the best other's rate: where the choice is, there are more turns
-_NEAR = 0.6  # of the best rate
-_ALWAYS = (EngineJoin.name, SweepJoin.name)  # near each other everywhere, also if a rough run was too short to show it
-_ROUGH, _FINE = 0.25, 0.6  # of the seconds of a full run: of each operator first, and of those that are repeated
+_TOGETHER, _LEAST_TURNS, _MOST_TURNS = 3, 9, 12  # of choice and rivals; operators are rebuilt after _TOGETHER turns
+_DOUBTED_TURNS = 60  # most turns if the choice seems to be behind
+_CLOSE = (0.8, 1.02)  # ratio of the choice to the best other operator that calls for more turns
+_NEAR = 0.6  # share of the best rate from which an operator is a rival
+_ALWAYS = (EngineJoin.name, SweepJoin.name)  # always close to each other, even if a rough run is too short to show it
+_ROUGH, _FINE = 0.25, 0.6  # duration relative to a full run: of the first runs, and of the repeated ones
 _SAMPLE_ROWS = 1 << 16
-_SIMULATED_SIZE = 0.01  # of the other benchmarks' R: 100 k rows
-_SIMULATED_STREAM, _LONG_STREAM = 20, 300  # tuples for each row of R; of a skewed stream a cache leaves few
+_SIMULATED_SIZE = 0.01  # relative to the other benchmarks' R: 100 k rows
+_SIMULATED_STREAM, _LONG_STREAM = 20, 300  # tuples per row of R; few of a skewed stream miss the cache
 
 Runs = Mapping[str, Callable[[], Rate]]
-"""Operators by name, each of which is run once more when it is called."""
+"""Operators by name; each call runs one once more."""
 
 _PROGRESS = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A setting: what was chosen, its rates, how fast the machine was at each, the best other, what was expected.
+    """Outcome in a setting: the chosen operator with its rates, and the best other operator with its rates.
 
-    Of the speeds before and after a run, ``speeds`` has the less usual one. ``others`` are the rates of the best other,
-    and ``predicted`` are those expected in each turn of the first rounds.
+    ``speeds`` has the speed of the machine in each run, the less usual of those before and after it. ``others`` has the
+    rates of the best other operator, and ``predicted`` the predicted rate for each turn of the first rounds.
     """
 
     setting: Setting
@@ -88,27 +87,27 @@ class Outcome:
 
     @property
     def ratio(self) -> float:
-        """Of its rate to that of the best of the named operators, or of the best other: the median of all turns."""
+        """Median over all turns of the rate of the choice over that of the best other operator."""
         return statistics.median(self.ratios)
 
     @property
     def ratios(self) -> list[float]:
-        """Of its rate to that of the best other, in each turn; of one that came nowhere near, to its only rate."""
+        """Rate of the choice over that of the best other operator, in each turn; a non-rival has only one rate."""
         others = self.others * len(self.rates) if len(self.others) == 1 else self.others
         return [rate / other for rate, other in zip(self.rates, others, strict=True)]
 
     @property
     def expected(self) -> float:
-        """The prediction as a multiple of the rate: the median of the turns at the speed that was calibrated.
+        """Median of the prediction over the rate, in the turns at the calibrated speed.
 
-        If there are none, of all turns for which there is a prediction.
+        Without such turns, it is the median of all turns with a prediction.
         """
         usual = [ratio for ratio, speed in zip(self._predictions, self.speeds, strict=False) if is_usual(speed)]
         return statistics.median(usual) if usual else self.expected_anytime
 
     @property
     def expected_anytime(self) -> float:
-        """The prediction as a multiple of the rate: the median of all turns for which there is one."""
+        """Median of the prediction over the rate, in all turns with a prediction."""
         return statistics.median(self._predictions)
 
     @property
@@ -119,7 +118,7 @@ class Outcome:
         s, turns, usual = self.setting, len(self.rates), sum(is_usual(speed) for speed in self.speeds)
         return (
             f"R {s.rows:,}, Zipf {s.exponent:g}, {s.share:.1%}: {self.chosen} {self.rate:,.0f} ({_spread(self.rates)}; "
-            f"{turns} turns, {usual} of them at the machine's usual speed), predicted {self.expected:.2f} of that, "
+            f"{turns} turns, {usual} of them at the machine's usual speed), predicted {self.expected:.2f} of it, "
             f"{self.expected_anytime:.2f} in all turns; {self.ratio:.2f} of {self.best}'s rate "
             f"({min(self.ratios):.2f} - {max(self.ratios):.2f}; {_spread(self.others)})"
         )
@@ -131,7 +130,7 @@ def _spread(values: list[float]) -> str:
 
 @dataclass(frozen=True)
 class Bench:
-    """How operators are measured: roughly at first, and finely those that are repeated, with what the machine is."""
+    """Measurement of operators: rough first runs, fine repeated runs, the machine's costs and speed, and the turns."""
 
     rough: Callable[[Relation, float], Measure]
     fine: Callable[[Relation, float], Measure]
@@ -147,7 +146,7 @@ class Bench:
 
     @classmethod
     def exact(cls, measure: Callable[[Relation, float], Measure], machine: Machine) -> Bench:
-        """For operators whose rates are the same whenever they are measured: once is enough."""
+        """Return a bench for reproducible rates, which need only one run."""
         return cls(
             measure,
             measure,
@@ -192,12 +191,12 @@ def run(scale: float, folder: Path) -> GridReport:
         *_verdicts("this machine", outcomes, OFF, CELLS),
         *_verdicts("papers' disk", exact, OFF_SIMULATED, CELLS_SIMULATED),
     ]
-    setup = "R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked"
+    setup = "R of 120 B rows, S Zipf over its keys, one match each; bounded runs, results checked"
     return GridReport("auto", scale, setup, [real, simulated], remarks)
 
 
 def _simulated(r: Relation, exponent: float) -> Measure:
-    """Rates on the papers' disk, of a stream for which R is passed several times: one pass more or less is chance."""
+    """Measure rates on the papers' disk, over several passes of R, because one more or less is chance."""
     tuples = _LONG_STREAM if exponent > 1 else _SIMULATED_STREAM
     return on_simulated_disk(r, exponent, tuples_per_row=tuples, anywhere=True)
 
@@ -226,7 +225,7 @@ def _fill(grid: Grid, r: Relation, bench: Bench) -> list[Outcome]:
 
 
 class _CellRun:
-    """The operators in one setting."""
+    """Measurement of the operators in one setting."""
 
     def __init__(self, grid: Grid, r: Relation, setting: Setting, sample: pa.RecordBatch, bench: Bench) -> None:
         self._grid, self._relation, self._setting, self._bench = grid, r, setting, bench
@@ -236,7 +235,7 @@ class _CellRun:
         self._predicted: list[float] = []
 
     def try_all(self, measure: Measure) -> bool:
-        """Measure all operators, better twice than in one bad moment; False if the memory is too small for all."""
+        """Measure all operators roughly, twice in case of a disturbance; False if the memory is too small for all."""
         self._bench.settle()
         for name, kind in OPERATORS.items():
             try:
@@ -247,7 +246,7 @@ class _CellRun:
         return bool(self._rough)
 
     def choose(self, machine: Machine, measure: Measure) -> None:
-        """Ask what to choose on a machine, and see which others matter."""
+        """Choose an operator for a machine, and determine its rivals."""
         r, spec, sample = self._relation, self._spec, self._sample
         self._chosen = join_tuner(r, spec, workload_of(r, spec, sample), machine, sample).chosen(self._memory)
         best = max(rate.per_second for rate in self._rough.values())
@@ -267,25 +266,25 @@ class _CellRun:
 
     @property
     def is_open(self) -> bool:
-        """Whether more turns may tell more."""
+        """True if more turns may change the verdict."""
         return self._turns.is_open
 
     def take_turns(self, machine: Machine | None) -> None:
-        """Measure the choice and those that matter again, in turns; with what is expected on a machine, if there is."""
+        """Measure choice and rivals in turns; add the prediction for ``machine``, if given."""
         self._turns.take()
         if machine is not None:
-            own = self._turns.rates[self._chosen.operator]  # runs of as many tuples, all of them
+            own = self._turns.rates[self._chosen.operator]  # all runs have the same number of tuples
             self._predicted += [self._expected(machine, own[-1].tuples)] * (len(own) - len(self._predicted))
 
     def record(self) -> None:
-        """Let the grid have what was measured."""
+        """Add the measured rates to the grid."""
         for name, rough in self._rough.items():
             rate = rough.per_second if name in self._far else self._turns.rate(name)
             self._grid.cells.append(Cell(name, self._setting, rate, rough.tuples))
 
     @property
     def outcome(self) -> Outcome:
-        """What was measured so far."""
+        """Outcome so far."""
         rival, others = self._turns.best_other(self._far)
         rates = [rate.per_second for rate in self._turns.rates[self._chosen.operator]]
         return Outcome(
@@ -293,7 +292,7 @@ class _CellRun:
         )
 
     def _expected(self, machine: Machine, tuples: int) -> float:
-        """The rate that is expected of the choice on a machine, with the options that it has, for a run that ends."""
+        """Predict the rate of the choice with its options on a machine, for a run of ``tuples`` with a flush."""
         chosen = self._chosen
         (candidate,) = candidates(self._relation, self._spec, self._sample, [OPERATORS[chosen.operator]])
         model = candidate.arranged(self._memory, chosen.options).model
@@ -302,10 +301,10 @@ class _CellRun:
 
 
 class _Turns:
-    """Runs of operators in turns, until the one ``chosen`` is not close to the best other, or often enough.
+    """Runs of operators in turns, until the ``chosen`` one is not close to the best other, or enough turns are done.
 
-    They are made anew after a few turns, the first ones last each second time: where their memory happens to lie makes
-    a difference as long as they live.
+    Operators are rebuilt after a few turns, in reverse order every second time, because the place of their memory
+    affects their speed as long as they live.
     """
 
     def __init__(self, chosen: str, opened: Callable[[bool], AbstractContextManager[Runs]], bench: Bench) -> None:
@@ -314,7 +313,7 @@ class _Turns:
         self.speeds: list[float] = []
 
     def take(self) -> None:
-        """Take some turns with operators that are made for them."""
+        """Take some turns with newly built operators."""
         with self._opened(self._turns // self._bench.together % 2 == 1) as runs:
             for _ in range(self._bench.together):
                 self._turn(runs)
@@ -325,7 +324,7 @@ class _Turns:
 
     def _turn(self, runs: Runs) -> None:
         before = self._bench.settle()
-        for place, name in enumerate(sorted(runs, reverse=bool(self._turns % 2))):  # each before and behind the others
+        for place, name in enumerate(sorted(runs, reverse=bool(self._turns % 2))):  # alternate the order
             if place and name == self._chosen:
                 before = self._bench.speed()
             self.rates.setdefault(name, []).append(runs[name]())
@@ -334,7 +333,7 @@ class _Turns:
 
     @property
     def is_open(self) -> bool:
-        """Whether more turns may tell more: there are few, or the choice is close to the best other or a bit behind."""
+        """True if there are few turns, or the choice is close to the best other operator or slightly behind it."""
         if self._turns < self._bench.least_turns:
             return True
         (low, high), (best, others) = _CLOSE, self.best_other({})
@@ -345,13 +344,13 @@ class _Turns:
         return self._turns < (self._bench.most_turns if ratio >= 1 - BEHIND else self._bench.doubted_turns)
 
     def rate(self, name: str) -> float:
-        """The median of an operator's rates."""
+        """Return the median of an operator's rates."""
         return statistics.median(rate.per_second for rate in self.rates[name])
 
     def best_other(self, far: dict[str, float]) -> tuple[str, list[float]]:
-        """The best operator but the one chosen, also of others with rates ``far`` below, and its rates.
+        """Return the best operator other than the chosen one, and its rates; ``far`` has single rates of non-rivals.
 
-        If there is no other, it is the one chosen.
+        If there is no other operator, return the chosen one.
         """
         medians = far | {name: self.rate(name) for name in self.rates}
         best = max((name for name in medians if name != self._chosen), key=medians.__getitem__, default=self._chosen)
@@ -368,6 +367,6 @@ def _verdicts(where: str, outcomes: list[Outcome], off: float, cells: float) -> 
         f"{where}: the choice is more than {BEHIND:.0%} behind the best named operator in {behind} of {total} cells "
         "(none required)",
         f"{where}: the prediction is within {off:.0%} of the rate in {near} of {total} cells ({required} required); "
-        f"if turns count in which the machine was not as fast as usual, in {anytime}",
+        f"including turns in which the machine was not at its usual speed, in {anytime}",
     ]
     return lines + [f"{where}: {outcome}" for outcome in outcomes]

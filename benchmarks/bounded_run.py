@@ -1,7 +1,7 @@
-"""One operator over one stream, as long as it takes to know its rate: in seconds, or in the time of a simulated disk.
+"""Bounded runs of one operator over one stream, timed by this machine's clock or by a simulated disk.
 
-A stream is one record batch that is pushed in slices. Each of its tuples has one partner in R, so the results are
-checked while they are counted: as many as tuples, and each tuple once (by the sum of their positions in the stream).
+A stream is one record batch, pushed in slices. Each of its tuples has one match in R, so every run checks its results:
+their number equals that of the tuples, and each tuple occurs once (by the sum of the positions in the stream).
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import pyarrow.compute as pc
 from semistream import JoinStats, SemiStreamJoin
 
 WARM_S, TIMED_S, DRAIN_S = 0.5, 1.5, 3.0
-_WARM_SHARE = 8  # one part in so many of the stream warms up at most
-_PUSHES = 80  # of the largest size that a stream is pushed in
-_QUICK_S = 0.05  # a push that takes less is followed by one of twice the tuples
+_WARM_SHARE = 8  # at most 1 / _WARM_SHARE of the stream is for the warm-up
+_PUSHES = 80  # least number of pushes for a whole stream
+_QUICK_S = 0.05  # after a faster push, the next one has twice the tuples
 
 SEEK_S, TRANSFER_S, SIMULATED_PAGE_BYTES = 0.008, 0.0001, 8192
-"""The papers' disk. SSIJ IV-D charges C(N) = S + T * N for N blocks, of 8192 bytes (SSIJ Table II); MESH (2) calls it
-c_I/O(b). No paper gives S and T: 8 ms and 0.1 ms (80 MB/s) are those of hard disks of their years."""
+"""The papers' disk. SSIJ IV-D charges C(N) = S + T * N for N blocks of 8192 bytes (SSIJ Table II); MESH (2) calls it
+c_I/O(b). No paper gives S and T: 8 ms and 0.1 ms (80 MB/s) are typical of hard disks of that time."""
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What a run has cost so far, by counts that are the same in every run."""
+    """Cost of a run so far, in counts that are the same in every run."""
 
     disk_s: float
     steps: int
 
     @classmethod
     def of(cls, stats: JoinStats) -> _Work:
-        """The time of the reads also where they are counted only, as those of the LMDB tree."""
+        """Derive the cost from counts; it includes reads that are only counted, as those of the LMDB tree."""
         return cls(stats.pages_seek * SEEK_S + stats.pages_read * TRANSFER_S, stats.steps)
 
     def __sub__(self, other: _Work) -> _Work:
@@ -46,12 +46,12 @@ class _Work:
 
 
 SIMULATED_WARM, SIMULATED_TIMED = _Work(20.0, 20_000), _Work(60.0, 20_000)
-_QUICK = _Work(0.5, 500)  # as _QUICK_S, for a simulated disk
+_QUICK = _Work(0.5, 500)  # like _QUICK_S, for a simulated disk
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Tuples, and the seconds that they took; without a read on a simulated disk, these are 0."""
+    """Number of tuples and the seconds they took; 0 seconds on a simulated disk without a read."""
 
     tuples: int
     seconds: float
@@ -62,10 +62,10 @@ class Rate:
 
 
 class ArrivalClock:
-    """The time of a stream that comes faster than any join takes it; it stands still while an operator works.
+    """Clock of a stream that arrives faster than any join can process; it stands still while an operator works.
 
-    A join that tunes itself by its clock then runs at its greatest rate. On the clock of this machine it would see the
-    rate at which it takes the stream itself, and make do with the memory for that.
+    A join that tunes itself by its clock then runs at its highest rate. By this machine's clock it would measure its
+    own processing rate as the arrival rate, and use only the memory needed for that.
     """
 
     def __init__(self, per_second: float = 1e9) -> None:
@@ -80,7 +80,7 @@ class ArrivalClock:
 
 
 class _Driver:
-    """Pushes a stream and checks what comes out."""
+    """Pushes a stream to an operator and checks the results."""
 
     def __init__(self, operator: SemiStreamJoin, stream: pa.RecordBatch, clock: ArrivalClock) -> None:
         self.operator = operator
@@ -94,26 +94,26 @@ class _Driver:
         return self._stream.num_rows - self.pushed
 
     def push(self, rows: int) -> None:
-        """Push the next tuples; behind the last the stream begins anew."""
+        """Push the next tuples; after the last one the stream starts again."""
         tuples = self._stream.slice(self.pushed % self._stream.num_rows, rows)
         self.clock.arrive(tuples.num_rows)
         self._count(self.operator.push(tuples))
         self.pushed += tuples.num_rows
 
     def go_on_with(self, stream: pa.RecordBatch) -> None:
-        """Push other tuples from now on, when all that were pushed have come out."""
+        """Switch to another stream, after all results of the previous one are out."""
         self._stream, self.pushed, self._joined, self._positions = stream, 0, 0, 0
 
     def flush(self) -> None:
         self._count(self.operator.flush())
 
     def check(self) -> None:
-        """All tuples that were pushed have come out, each once."""
+        """Raise an error unless every pushed tuple has exactly one result."""
         seq, (times, more) = self._stream.column("seq"), divmod(self.pushed, self._stream.num_rows)
         expected = times * pc.sum(seq).as_py() + (pc.sum(seq.slice(0, more)).as_py() or 0)
         if (self._joined, self._positions) != (self.pushed, expected):
             raise RuntimeError(
-                f"{self.operator.name} gave {self._joined} results for {self.pushed} tuples with one partner each, "
+                f"{self.operator.name} gave {self._joined} results for {self.pushed} tuples with one match each, "
                 f"and their positions add up to {self._positions} instead of {expected}"
             )
 
@@ -124,13 +124,13 @@ class _Driver:
 
 
 class TimedRuns:
-    """Runs of an operator over a stream, which begins anew when it ends, by the clock of this machine.
+    """Runs of an operator over a repeating stream, timed by this machine's clock.
 
-    If ``fresh`` is given, which draws tuples, each run has its own: else a cache that holds all keys of a skewed stream
-    after a while would answer all of it, which it would not if the stream went on.
+    If ``fresh`` is given, it draws new tuples for each run. Otherwise a cache could, after a while, hold all keys of a
+    skewed stream and answer every tuple, which it could not on an endless stream.
 
-    There is a warm-up before the first, which shows how long a flush takes, and a run that does not count, in which all
-    memory is used once: on a virtual machine it can take longer to get it than to join.
+    The constructor does a warm-up, which shows how long a flush takes, and an uncounted run, which touches all memory
+    once: on a virtual machine, getting the memory can take longer than the join.
     """
 
     def __init__(
@@ -155,10 +155,10 @@ class TimedRuns:
         self.rate()
 
     def rate(self, tuples: int | None = None) -> Rate:
-        """Tuples/s of one run, that ends with a flush.
+        """Time one run, which ends with a flush.
 
-        It pushes so many ``tuples``, or else for a share of ``TIMED_S``, and less if what waits would take more than a
-        share of ``DRAIN_S`` to flush.
+        It pushes ``tuples`` tuples if given. Otherwise it pushes for a share of ``TIMED_S``, or until the waiting
+        tuples would take more than a share of ``DRAIN_S`` to flush.
         """
         if self._fresh is not None:
             self._driver.go_on_with(self._fresh(tuples or self._stream_rows))
@@ -178,7 +178,7 @@ class TimedRuns:
         return rate
 
     def _flush(self) -> None:
-        """Flush; the more tuples wait, the less each takes of it."""
+        """Flush, and update the most tuples that may wait: the more wait, the less time each takes."""
         waiting, start = self._operator.stats.rows_waiting, time.perf_counter()
         self._driver.flush()
         if waiting:
@@ -187,11 +187,11 @@ class TimedRuns:
 
 
 def simulated_rate(operator: SemiStreamJoin, stream: pa.RecordBatch, clock: ArrivalClock) -> Rate:
-    """Tuples per second of the simulated disk's time alone: the same in every run.
+    """Return tuples per second of simulated disk time alone, which is the same in every run.
 
-    As in the papers (MESH 5), the rate is taken after a warm-up. Both end with their share of the stream, or when
-    ``SIMULATED_WARM`` and ``SIMULATED_TIMED`` are used up, and with a flush: an operator that lets much of the stream
-    wait is not taken for one that has read nothing for it.
+    As in the papers (MESH 5), the rate is measured after a warm-up. Each of the two phases ends with its part of the
+    stream, or when ``SIMULATED_WARM`` or ``SIMULATED_TIMED`` is used up, and then with a flush. Without the flush, an
+    operator that lets many tuples wait would not pay for their reads.
     """
     driver, stats = _Driver(operator, stream, clock), operator.stats
     most_rows = max(stream.num_rows // _PUSHES, 1)

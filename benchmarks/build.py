@@ -1,4 +1,4 @@
-"""build: Relation.build beside DuckDB's sorted COPY to Parquet, under the same memory."""
+"""build: Relation.build against DuckDB's sorted COPY to Parquet, with the same memory."""
 
 from __future__ import annotations
 

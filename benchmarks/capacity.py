@@ -1,4 +1,4 @@
-"""The capacity of a pipeline: rows a second of batches as long as those of a steady overload, if none are shed."""
+"""Capacity of a pipeline: rows per second without shedding, in batches as long as those of a steady overload."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from benchmarks.workload import stream_batches
 from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.spark.pipelines.pipeline import Pipeline
 
-_FILE_ROWS, _CONTENTS = 1_000_000, 4  # of a file, and how many of them differ
-_ROUGH_FILES, _ROUGH_BATCHES, _BATCHES = 8, 4, 3  # the first batch of each run does not count
+_FILE_ROWS, _CONTENTS = 1_000_000, 4  # rows of a file, and number of distinct files
+_ROUGH_FILES, _ROUGH_BATCHES, _BATCHES = 8, 4, 3  # the first batch of each run is not counted
 
 
 class Capacity:
-    """Measures it again and again: a machine that is shared with others is not as fast at any time.
+    """Repeated measurement of the capacity, because the speed of a shared machine varies.
 
-    ``spec`` makes a pipeline, without a goal, of a source and a folder for all else. The larger batches are the more of
-    their rows share a pass over R, so they are such that they take about ``batch_s``.
+    ``spec`` builds the spec of a pipeline without a latency goal, from the folder of its source and one for everything
+    else. In larger batches more rows share a pass over R, so the batches are sized to take about ``batch_s`` seconds.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Capacity:
         self.rates: list[float] = []
 
     def measure(self) -> float:
-        """Rows a second now."""
+        """Return the current rows per second."""
         found = self._run(self._files, _BATCHES)
         self.rates += found
         return statistics.median(found)
 
     def _run(self, files: int, batches: int) -> list[float]:
-        """Rows a second of batches of so many files, from plan to commit, but for the first."""
+        """Return rows per second of each batch of ``files`` files, from plan to commit, without the first batch."""
         base = self._folder / "run"
         source = base / "source"
         source.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""DuckDB as a contestant: a query for each batch, at a memory limit or with R in memory."""
+"""DuckDB as a contestant: one query per batch, with a memory limit or with R in memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from benchmarks.workload import relation_parquet, relation_reader
 def limited_rates(
     folder: Path, rows: int, stream: list[pa.RecordBatch], memory: int, *, cached: bool
 ) -> tuple[list[float], str]:
-    """Rows/s at ``memory``, or at the least doubling of it with which DuckDB does not give up; and a note of that.
+    """Return rows/s at ``memory``, and a note; the limit doubles until DuckDB no longer runs out of memory.
 
     DuckDB reads through the operating system's cache, which ``memory_limit`` does not count: on a machine with far more
-    memory than the limit all of R stays there. If it is not ``cached``, its file is dropped from there before each
-    batch, so that the limit is what it says.
+    memory than the limit, all of R stays in that cache. If not ``cached``, DuckDB's file is dropped from it before each
+    batch, so that the limit covers all memory used.
     """
     path = folder / f"duckdb-{rows}.db"
     with duckdb.connect(str(path)) as connection:
@@ -50,7 +50,7 @@ def _drop_from_cache(path: Path) -> None:
 
 
 def in_memory_rates(folder: Path, rows: int, streams: dict[float, list[pa.RecordBatch]]) -> dict[float, list[float]]:
-    """Rows/s of each stream with R loaded into memory and no limit."""
+    """Return rows/s of each stream with R loaded into memory and no limit."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE r AS SELECT * FROM '{relation_parquet(folder, rows)}'")
         return {

@@ -1,4 +1,4 @@
-"""engine: the embedded join as a stream, beside DuckDB, Polars and LMDB look-ups; the scan beside raw reading."""
+"""engine: the embedded join of a stream against DuckDB, Polars and LMDB look-ups, and the scan against raw reads."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from semistream.relation.read.disk import allocate_buffer
 EXPONENTS = (0.0, 0.5, 1.0)
 _STREAM_BATCHES = 80
 _REPEAT = 3
-_BATCHES = 5  # of the contestants that join batch by batch; one more warms up
-_LOOKUP_SHARE = 10  # LMDB look-ups are slow: a batch of theirs is a tenth
+_BATCHES = 5  # for contestants that join batch by batch; one more for the warm-up
+_LOOKUP_SHARE = 10  # LMDB look-ups are slow, so their batches have a tenth of the rows
 _RAW_BYTES = 4 << 20
 
 OVER_LIMITED, OVER_IN_MEMORY = 8.0, 3.0
-SMALL_MEMORY_RATE, SMALL_MEMORY_SHARE = 2e6, 1 / 3  # of the rate with 10 %; the lesser of the two is required
+SMALL_MEMORY_RATE, SMALL_MEMORY_SHARE = 2e6, 1 / 3  # share of the rate with 10 %; the lower of the two is required
 STRING_KEYS, WIDE_ROWS = 0.5, 2 / 3
-_LEAST_BYTES = 4 << 20  # of memory for an R of few columns: at a small scale a tenth of it would be a few pages
+_LEAST_BYTES = 4 << 20  # memory for an R of few columns: at a small scale, a tenth of it would be a few pages
 _WIDE_COLUMNS, _NARROW_COLUMNS = 49, 2  # besides the key
 
 
@@ -70,7 +70,7 @@ def _repeated(
 
 
 def _beside_itself(report: Report, r: Relation, rows: int, batch: int, exponent: float) -> Measurement:
-    """The join with a tenth of R as memory, and with a hundredth, for which a small scale may have too small an R."""
+    """Measure the join with a tenth and a hundredth of R as memory; at a small scale, the latter may be too little."""
     stream = stream_batches(rows, batch, _STREAM_BATCHES, exponent=exponent)
     much = _repeated(report, f"semistream (auto), Zipf {exponent:g}, 10 %", r, stream, r.nbytes // 10)
     try:
@@ -108,7 +108,7 @@ def _beside_duckdb(
         report.require(f"{what} with all of R in memory", OVER_IN_MEMORY, mine / free.median)
         report.remark(
             f"{what} at the same memory_limit, but with all of R in the operating system's cache, which the limit does "
-            f"not count and semistream does without: {mine / helped.median:.1f}x."
+            f"not count and semistream does not use: {mine / helped.median:.1f}x."
         )
 
 
@@ -120,7 +120,7 @@ def _with_string_keys(report: Report, integers: Measurement, folder: Path, rows:
 
 
 def _with_wide_rows(report: Report, folder: Path, rows: int, batch: int) -> None:
-    """Three columns out of fifty beside the same three alone, with the same bytes of memory."""
+    """Compare three of fifty columns with an R of these three alone, with the same memory."""
     narrow = relation(folder, rows, _NARROW_COLUMNS)
     wide = relation(folder, rows, _WIDE_COLUMNS)
     stream, memory = stream_batches(rows, batch, _STREAM_BATCHES), max(narrow.nbytes // 10, _LEAST_BYTES)
@@ -150,7 +150,7 @@ def _one_core() -> Iterator[None]:
 
 
 def _scan(r: Relation, batch: pa.RecordBatch) -> tuple[list[float], list[float]]:
-    """Bytes/s of reading R's file and of joining it with a tenth of a batch, threads and all on one core."""
+    """Return bytes/s of raw reads of R's file, and of its join with a tenth of a batch, all threads on one core."""
     file = r.data_files[0]
     few = batch.slice(0, batch.num_rows // 10)
     raw, scan = [], []

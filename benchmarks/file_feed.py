@@ -1,4 +1,4 @@
-"""FileFeed: files that come to a folder at a steady rate of rows, each with the time at which it came."""
+"""FileFeed: adds files to a folder at a steady rate of rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from benchmarks.workload import stream_batches
 
 _EVERY_S = 0.25
-_CONTENTS = 4  # files that differ; they come in turns, since to make rows takes the time that is measured
+_CONTENTS = 4  # distinct files, used in turn: generating rows would compete with the measured work
 
 
 class FileFeed:
-    """Puts files into a ``folder`` from a thread, ``rate`` rows a second, until the block ends.
+    """Thread that adds files to a ``folder``, at ``rate`` rows per second, until the ``with`` block ends.
 
-    ``rows`` have come so far, with ``sums`` as the sum of the column ``seq``.
+    ``rows`` counts the rows so far, and ``sums`` is the sum of their column ``seq``.
     """
 
     def __init__(self, folder: Path, keys: int, rate: float) -> None:

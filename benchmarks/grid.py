@@ -1,4 +1,4 @@
-"""Rates of operators over settings: a table, a plot of small multiples, and the JSON behind them."""
+"""Rates of operators over settings, as a table, a plot of small multiples, and JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COLOURS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """What an operator is to cope with: rows of R, the stream's Zipf exponent, memory as a share of R."""
+    """Setting of a run: rows of R, Zipf exponent of the stream, memory as a share of R."""
 
     rows: int
     exponent: float
@@ -42,7 +42,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cell:
-    """What an operator did in a setting; its budget was too small if ``per_second`` is None and ``least_bytes`` not."""
+    """Rate of an operator in a setting; None if its budget was too small, with the least bytes needed if known."""
 
     operator: str
     setting: Setting
@@ -61,7 +61,7 @@ class Cell:
 
 @dataclass
 class Grid:
-    """The cells of one kind of time; ``unit`` says which."""
+    """Cells with one kind of time, named by ``unit``."""
 
     title: str
     unit: str
@@ -80,7 +80,7 @@ class Grid:
         return next(found, None)
 
     def rates(self, operator: str) -> dict[Setting, float]:
-        """What an operator did, wherever it had memory enough."""
+        """Return an operator's rates in all settings with enough memory."""
         return {
             cell.setting: cell.per_second
             for cell in self.cells
@@ -88,7 +88,7 @@ class Grid:
         }
 
     def table(self) -> Table:
-        """A line for each setting, a column for each operator; the best of a line is bold."""
+        """Return a table with a line per setting and a column per operator; the best rate of a line is bold."""
         table = Table(title=f"{self.title} ({self.unit})", title_justify="left")
         for heading in ("R", "Zipf", "memory", *self.operators):
             table.add_column(heading, justify="right", no_wrap=True)
@@ -109,7 +109,7 @@ class Grid:
 
 @dataclass
 class GridReport:
-    """The result of a benchmark over settings: what `Report` is for one with a line for each contestant."""
+    """Result of a benchmark over settings, as `Report` is for one with a line per contestant."""
 
     benchmark: str
     scale: float
@@ -140,7 +140,7 @@ class GridReport:
         return path
 
     def _plot(self, path: Path) -> None:
-        """Rate against memory, an axis for each R and exponent, a line for each operator."""
+        """Plot rate against memory, with an axis for each R and exponent, and a line for each operator."""
         rows = [(grid, size) for grid in self.grids for size in dict.fromkeys(s.rows for s in grid.settings)]
         exponents = list(dict.fromkeys(s.exponent for grid in self.grids for s in grid.settings))
         operators = list(dict.fromkeys(name for grid in self.grids for name in grid.operators))
@@ -184,7 +184,7 @@ def _label(axis: Axes, title: str) -> None:
 
 
 def _record(cell: Cell) -> dict[str, object]:
-    """A cell for JSON, which has no infinity."""
+    """Convert a cell for JSON, which has no infinity."""
     finite = cell.per_second is not None and math.isfinite(cell.per_second)
     values = asdict(cell) | asdict(cell.setting) | {"per_second": cell.per_second if finite else None}
     del values["setting"]

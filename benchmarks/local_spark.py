@@ -1,4 +1,4 @@
-"""The Spark that benchmarks run on: two local cores, with the settings that `semistream run` gives them."""
+"""Spark session of the benchmarks: two local cores, with the local settings of `semistream run`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CORES = 2
 
 
 def start_spark(settings: Mapping[str, str]) -> SparkSession:
-    """A session with more ``settings``."""
+    """Start a session with additional ``settings``."""
     builder = SparkSession.builder.master(f"local[{CORES}]")
     for name, value in {**LOCAL_SETTINGS, "spark.driver.memory": "6g", **settings}.items():
         builder = builder.config(name, value)

@@ -1,4 +1,4 @@
-"""How fast a machine is at the moment: one that is shared with others may be half as fast minutes later."""
+"""MachineSpeed: the current speed of a shared machine, which may halve within minutes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from benchmarks.workload import relation, stream_batches
 from semistream import SweepJoin
 
 _ROWS, _TUPLES = 3_000_000, 1_000_000
-_SHARES = ((0.25, 1.0), (0.02, 0.07))  # of R as memory, and of the stream that is joined with it
-_USUAL = 0.15  # of the usual speed, that it may be off
-_PATIENCE_S = 10.0  # until it is as usual again
+_SHARES = ((0.25, 1.0), (0.02, 0.07))  # memory as a share of R, and the share of the stream joined
+_USUAL = 0.15  # tolerance around the usual speed
+_PATIENCE_S = 10.0  # longest wait for the usual speed
 
 
 class MachineSpeed:
-    """Times the same two joins, which read, sort and gather like those that are measured, again and again.
+    """Speed of the machine, from repeated timings of two joins that read, sort and gather like the measured ones.
 
-    One of them reads as long as it computes: where a virtual machine's disk is served by the same processors, it is at
-    times not read while a join computes, although either alone takes no longer than before.
+    One of them reads as long as it computes: if the disk of a virtual machine is served by the same processors, it is
+    at times not read while a join computes, although reading or computing alone takes no longer than before.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,23 +30,23 @@ class MachineSpeed:
             (SweepJoin(r, self._stream.schema, on="key", memory=int(share * r.nbytes)), int(part * _TUPLES))
             for share, part in _SHARES
         ]
-        self._usual_s = self._seconds()  # the first time, pages are checked and memory is got
+        self._usual_s = self._seconds()  # the first run also verifies pages and allocates memory
         self._tried: list[float] = []
 
     def tried(self) -> None:
-        """Take the time of now as one of those from which the usual one is made."""
+        """Add a timing to those that define the usual speed."""
         self._tried.append(self._seconds())
 
     def remember(self) -> None:
-        """Let the usual time be that of the fastest quarter of those tried, as calibration has it (`MachinePulse`)."""
+        """Set the usual time to the first quartile of the added timings, as calibration does (`MachinePulse`)."""
         self._usual_s, self._tried = statistics.quantiles(self._tried, n=4)[0], []
 
     def now(self) -> float:
-        """The speed of now as a multiple of the usual one."""
+        """Return the current speed as a multiple of the usual one."""
         return self._usual_s / self._seconds()
 
     def settle(self) -> float:
-        """Wait until it has about the usual speed, but not for ever; gives the speed that it has then."""
+        """Wait for about the usual speed, for a limited time, and return the last speed measured."""
         began_s = time.perf_counter()
         while not is_usual(speed := self.now()) and time.perf_counter() - began_s < _PATIENCE_S:
             pass
@@ -61,5 +61,5 @@ class MachineSpeed:
 
 
 def is_usual(speed: float) -> bool:
-    """Whether a machine of such a speed is about as fast as usual."""
+    """True if a speed is about the usual one."""
     return abs(speed - 1) <= _USUAL

@@ -1,4 +1,4 @@
-"""operators: every named operator over skew, memory and sizes of R, on this machine's disk and on the papers'."""
+"""operators: every named operator over skew, memory and size of R, on this machine's disk and the papers' disk."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from semistream.tuning.choose_operator import usual_operator
 
 EXPONENTS = (0.0, 0.5, 1.0, 1.5)
 SHARES = (0.001, 0.01, 0.05, 0.1, 0.25)
-SIZES = (0.1, 1.0)  # of the other benchmarks' R: 1 M and 10 M rows
+SIZES = (0.1, 1.0)  # relative to the other benchmarks' R: 1 M and 10 M rows
 SIMULATED_SIZE = 0.02
 FULL_TUPLES = 8_000_000
-_SIMULATED_STREAM = 4  # tuples for each row of R
-_QUICKEST = 0.1  # share of the seconds of a full run that a small scale is measured for
+_SIMULATED_STREAM = 4  # tuples per row of R
+_QUICKEST = 0.1  # shortest run at a small scale, relative to a full run
 
 PAPERS_DISK = Machine("papers' disk", DiskCosts(SEEK_S, transfer_s_per_page=TRANSFER_S, follows=0.0))
 
 Run = Callable[[int | None], Rate]
-"""Measures a run of an operator, with so many tuples if that is said."""
+"""Measures a run of an operator, with the given number of tuples if any."""
 Measure = Callable[[type[SemiStreamJoin], int], AbstractContextManager[Run]]
-"""Opens an operator with a memory, for runs."""
+"""Opens an operator in a memory, for runs."""
 
 
 def run(scale: float, folder: Path) -> GridReport:
@@ -60,12 +60,12 @@ def run(scale: float, folder: Path) -> GridReport:
     remarks = [f"this machine: {line}" for line in verdicts(real, auto)]
     remarks += [f"papers' disk: {line}" for line in verdicts(simulated, auto)]
     remarks += shedding_remarks(scale, folder)
-    setup = f"R of 120 B rows, S Zipf over its keys, one partner each; bounded runs, results checked; auto is {auto}"
+    setup = f"R of 120 B rows, S Zipf over its keys, one match each; bounded runs, results checked; auto is {auto}"
     return GridReport("operators", scale, setup, [real, simulated], remarks)
 
 
 def compile_kernels(folder: Path) -> str:
-    """Run everything once on a small R, since kernels are compiled when they are first called; names what auto is."""
+    """Run every operator once on a small R to compile its kernels; return the name of the usual operator."""
     small = relation(folder, relation_rows(0))
     (stream,) = stream_batches(small.num_rows, 10_000, 1)
     for kind in OPERATORS.values():
@@ -90,10 +90,10 @@ def _fill(grid: Grid, r: Relation, measured: Callable[[Relation, float], Measure
 
 
 def on_this_disk(scale: float, r: Relation, exponent: float, *, seconds: float = 1.0) -> Measure:
-    """Rates on this disk; ``seconds`` is the share of a full run's that a run takes."""
+    """Measure rates on this disk; ``seconds`` is the duration of a run relative to a full run."""
     source = stream_source(r.num_rows, exponent)
     stream = next(source.batches(max(int(FULL_TUPLES * scale), 10_000)))
-    few_keys = exponent > 1  # so few come that a cache may hold all that it has met
+    few_keys = exponent > 1  # a cache may come to hold every key of the stream
     fresh = (lambda tuples: next(source.batches(tuples))) if few_keys else None
     share = seconds * min(max(scale, _QUICKEST), 1.0)
 
@@ -114,7 +114,7 @@ def on_simulated_disk(
     tuples_per_row: int = _SIMULATED_STREAM,
     anywhere: bool = False,
 ) -> Measure:
-    """Rates on the papers' disk; the engine counts no other time than that of the machine either."""
+    """Measure rates on the papers' disk; the engine plans for ``machine``, which has no processor costs either."""
     (stream,) = stream_batches(r.num_rows, r.num_rows * tuples_per_row, 1, exponent=exponent, anywhere=anywhere)
     only_reads = MeshFactors(SEEK_S, TRANSFER_S, expire_s=0, stream_s=0, add_s=0, probe_s=0, output_s=0)
 

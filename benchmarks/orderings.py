@@ -1,4 +1,4 @@
-"""What the papers say of the operators beside each other, and whether a grid of measurements shows it."""
+"""Claims of the papers about the order of operators, checked against a grid of measurements."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from itertools import pairwise
 from benchmarks.grid import Grid, Setting
 
 _SKEWED = 0.5
-_LEAST_SHARE = 0.05  # of R as memory: with less, small relations leave operators hardly more than they must have
-_STEADY = 0.8  # "does not change much": the least rate over the greatest
+_LEAST_SHARE = 0.05  # memory as a share of R; with less, a small R leaves operators hardly more than their minimum
+_STEADY = 0.8  # lowest rate over the highest that still counts as "does not change much"
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """A claim that ``ahead`` has a higher rate than ``behind`` in the settings that it speaks of."""
+    """A claim that ``ahead`` has a higher rate than ``behind`` in the settings selected by ``where``."""
 
     claim: str
     source: str
@@ -26,7 +26,7 @@ class Ordering:
     where: Callable[[Setting], bool]
 
     def verdict(self, grid: Grid) -> str:
-        """Seen if it holds in every setting in which both have the memory they need."""
+        """Return the verdict: "seen" if the claim holds in every setting with enough memory for both."""
         first, second = grid.rates(self.ahead), grid.rates(self.behind)
         both = [setting for setting in first if setting in second and self.where(setting)]
         ratios = [_ratio(first[setting], second[setting]) for setting in both]
@@ -58,7 +58,7 @@ ORDERINGS = (
 
 
 def verdicts(grid: Grid, auto: str) -> list[str]:
-    """A line for each claim; ``auto`` is the operator that a user gets who names none."""
+    """Return a line for each claim; ``auto`` is the operator a user gets by default."""
     enough = Grid(grid.title, grid.unit, [cell for cell in grid.cells if cell.setting.share >= _LEAST_SHARE])
     lines = [ordering.verdict(enough) for ordering in ORDERINGS]
     lines.append(_grows("SSIJ is faster the more the stream is skewed (SSIJ VI)", enough, "index"))
@@ -67,7 +67,7 @@ def verdicts(grid: Grid, auto: str) -> list[str]:
 
 
 def _grows(claim: str, grid: Grid, operator: str) -> str:
-    """From each exponent to the next one of the same R and memory."""
+    """Check that the rate grows from each exponent to the next, for the same R and memory."""
     ratios = [_ratio(after, before) for rates in _by_skew(grid, operator) for before, after in pairwise(rates)]
     return _verdict(claim, ratios, 1.0)
 
@@ -77,7 +77,7 @@ def _steady(claim: str, grid: Grid, operator: str) -> str:
 
 
 def _by_skew(grid: Grid, operator: str) -> list[list[float]]:
-    """An operator's rates in the order of the exponents, for each R and memory."""
+    """Return an operator's rates ordered by exponent, for each R and memory."""
     found: dict[tuple[int, float], list[tuple[float, float]]] = {}
     for setting, rate in grid.rates(operator).items():
         found.setdefault((setting.rows, setting.share), []).append((setting.exponent, rate))
@@ -85,7 +85,7 @@ def _by_skew(grid: Grid, operator: str) -> list[list[float]]:
 
 
 def _beside_the_best(grid: Grid, auto: str) -> str:
-    """How far the default is behind the best of the others, at worst."""
+    """Describe the worst and median ratio of the default to the best other operator."""
     ratios = {
         setting: _ratio(rate, best)
         for setting, rate in grid.rates(auto).items()
@@ -96,7 +96,7 @@ def _beside_the_best(grid: Grid, auto: str) -> str:
     worst = min(ratios, key=ratios.__getitem__)
     return (
         f"auto ({auto}) over the best of the others: {ratios[worst]:.2f} at worst (R {worst.rows:,}, Zipf "
-        f"{worst.exponent:g}, memory {worst.share:.1%}), {statistics.median(ratios.values()):.2f} in the middle"
+        f"{worst.exponent:g}, memory {worst.share:.1%}), {statistics.median(ratios.values()):.2f} in the median"
     )
 
 
@@ -109,5 +109,5 @@ def _verdict(claim: str, ratios: list[float], least: float) -> str:
         return f"{claim}: not measured"
     held = sum(ratio >= least for ratio in ratios)
     word = "seen" if held == len(ratios) else "not seen"
-    middle = f"ratio {statistics.median(ratios):.2f} in the middle, {min(ratios):.2f} to {max(ratios):.2f}"
+    middle = f"ratio {statistics.median(ratios):.2f} in the median, {min(ratios):.2f} to {max(ratios):.2f}"
     return f"{claim}: {word}, holds in {held} of {len(ratios)} settings, {middle}"

@@ -1,13 +1,13 @@
-"""overload: a source at 0.5, 1, 2 and 4 times the capacity of a pipeline with a goal for latency, a minute each.
+"""overload: a source at 0.5, 1, 2 and 4 times the capacity of a pipeline with a latency goal, for a minute each.
 
-The capacity is the rate of the same pipeline, without a goal, on batches as large as those of a steady overload, which
-is the most that it can do; it is measured anew before and after each rate. Files come at a steady rate; a row's latency
-is from when its file came until the tables show it, the worst p95 of a batch counts. When the source ends, what was
-shed is repaired, and the sink is compared with all rows that came. Spark's own stream-static join reads a source at the
-same capacity of ours, and its lag is what has come and is not done.
+The capacity is the highest rate of the same pipeline: without a goal, in batches as large as those of a steady
+overload. It is measured before and after each rate. Files arrive at a steady rate. The latency of a row is the time
+from the arrival of its file until the tables show it; the worst p95 of a batch counts. When the source ends, the shed
+rows are reconciled, and the sink is compared with all rows that arrived. Spark's own stream-static join reads a source
+at the capacity of our pipeline; its lag is the rows that have arrived and are not yet processed.
 
-What a goal costs that is not needed: the same files, one in a batch, by one pipeline with it and one without, in turns.
-It is told by processor time, of which others on the machine take none, and with R in the system's page cache.
+The cost of an unneeded goal: two pipelines, one with a goal and one without, process the same files in turns, one file
+per batch. It is measured in processor time, which other processes do not affect, with R in the system's page cache.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from semistream.spark.pipelines.pipeline import Pipeline
 TIMES = (0.5, 1.0, 2.0, 4.0)
 GOAL_S, SECONDS = 30, 60
 OF_CAPACITY = 0.85
-OF_SECONDS = 0.98  # that a batch takes without a goal, of those that it takes with one that is not needed
+OF_SECONDS = 0.98  # required rate with an unneeded goal, relative to the rate without one
 _COLUMNS = ("c0", "c1", "c2")
-_SETTLED = 2  # batches with rows that warm up workers and tell the controller how fast they are
-_STEADY_S = 0.4 * GOAL_S  # about what a batch of a steady overload takes
+_SETTLED = 2  # first batches with rows, which warm up workers and teach the controller their speed
+_STEADY_S = 0.4 * GOAL_S  # approximate duration of a batch in a steady overload
 _UNUSED_ROWS, _UNUSED_COLD, _UNUSED_TURNS = 2_000_000, 3, 20
 
 
@@ -56,9 +56,9 @@ _PROGRESS = Console(stderr=True, soft_wrap=True, highlight=False)
 
 @dataclass
 class Load:
-    """What a source at ``times`` the capacity came to: each batch, and what was missing after the repair.
+    """Outcome of a source at ``times`` the capacity: its batches, and the number of rows missing after reconcile.
 
-    The ``capacity`` is that of just before and after it, on average.
+    ``capacity`` is the average of the measurements just before and just after it.
     """
 
     times: float
@@ -69,7 +69,7 @@ class Load:
     capacity: float = 0.0
 
     def add(self, batch: BatchReport) -> None:
-        """A batch that is done, which is also told."""
+        """Add a finished batch, and print it."""
         self.batches.append(batch)
         shed = batch.outcomes["shed"] / max(batch.rows_in, 1)
         _PROGRESS.print(
@@ -79,7 +79,7 @@ class Load:
 
     @property
     def settled(self) -> list[BatchReport]:
-        """Batches of the source, but for the first ones."""
+        """Batches of the source, without the first ones."""
         return [batch for batch in self.batches if batch.source_batch is not None and batch.rows_in][_SETTLED:]
 
     @property
@@ -97,9 +97,9 @@ class Load:
 
     @property
     def joined_per_s(self) -> float | None:
-        """Rows joined a second from the end of the first batch that shed some to that of the last; None if too few did.
+        """Rows joined per second between the ends of the first and the last batch that shed rows; None if too few did.
 
-        What comes between counts, also batches that shed nothing.
+        Batches in between count even if they shed nothing.
         """
         settled = self.settled
         shedding = [place for place, batch in enumerate(settled) if batch.outcomes["shed"]]
@@ -166,7 +166,7 @@ def _tell(report: Report, load: Load) -> None:
     rates = [batch.rows_per_s for batch in load.settled] or [0.0]
     joined_per_s = load.joined_per_s
     if load.times > 1 and joined_per_s is None:
-        shed += "; too few batches shed rows to tell the rate meanwhile"
+        shed += "; too few batches shed rows to measure the rate meanwhile"
     report.add(f"source at {load.times:g}x", rates, note=shed)
     if load.times > 1:
         report.require(f"{load.times:g}x: the goal over p95 latency", 1.0, GOAL_S / max(load.p95_s, 1e-9))
@@ -192,7 +192,7 @@ def _spec(r: Relation, source: Path, base: Path, *, disk: str = "auto", **more: 
 
 
 def _unused(spark: SparkSession, r: Relation, base: Path, keys: int, scale: float) -> dict[str, list[float]]:
-    """Rows a processor second of batches with a goal that is never in danger and without one; the first warm up."""
+    """Return rows per processor second of each batch, with an unneeded goal and without one, after a warm-up."""
     goal = {"overload": {"latency": f"{GOAL_S}s", "archive": {"path": str(base / _WITH / "archive")}}}
     size = max(int(_UNUSED_ROWS * scale), 50_000)
     rates: dict[str, list[float]] = {_WITHOUT: [], _WITH: []}
@@ -208,7 +208,7 @@ def _unused(spark: SparkSession, r: Relation, base: Path, keys: int, scale: floa
                 report = running[name].take_in(batch)
                 taken_s = python_seconds() - before_s
                 if report.outcomes.get("shed", 0) or report.rows_in != size:
-                    raise RuntimeError(f"a batch of {size} rows came to {report.outcomes}, though there was time")
+                    raise RuntimeError(f"a batch of {size} rows gave {report.outcomes}, though nothing had to be shed")
                 if number >= _UNUSED_COLD:
                     rates[name].append(size / taken_s)
     return rates
@@ -239,7 +239,7 @@ def _load(spark: SparkSession, r: Relation, base: Path, keys: int, times: float,
 
 @dataclass(frozen=True)
 class SparksRun:
-    """How far Spark's own pipeline was behind at some seconds, in seconds of the source, and its rows a second."""
+    """Lag of Spark's own pipeline over time, in seconds of the source, and its rows per second."""
 
     at: list[float]
     lag_s: list[float]
@@ -263,7 +263,7 @@ def _sparks(spark: SparkSession, static: Path, base: Path, keys: int, rate: floa
 
 
 def _plot(loads: list[Load], sparks: SparksRun, path: Path) -> None:
-    """Latency and share of rows shed of each batch over time, one line for each rate of the source, and Spark's lag."""
+    """Plot p95 latency and share of rows shed per batch over time, for each rate of the source, and Spark's lag."""
     figure = Figure(figsize=(9, 6), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True)
     for load in loads:
@@ -273,9 +273,7 @@ def _plot(loads: list[Load], sparks: SparksRun, path: Path) -> None:
         at = [batch.at - load.batches[0].at for batch in batches]
         above.plot(at, [_p95(batch) for batch in batches], marker="o", label=f"{load.times:g}x")
         below.plot(at, [b.outcomes["shed"] / max(b.rows_in, 1) for b in batches], marker="o")
-    above.plot(
-        sparks.at, sparks.lag_s, color="grey", linestyle="--", label="1x, Spark's own join:\nhow far it is behind"
-    )
+    above.plot(sparks.at, sparks.lag_s, color="grey", linestyle="--", label="1x, Spark's own join:\nlag")
     above.axhline(GOAL_S, color="black", linestyle=":", label="goal")
     above.set_ylabel("latency p95 (s)")
     below.set_ylabel("rows shed (share)")

@@ -1,4 +1,4 @@
-"""pages: what the size of a page costs and saves; the default of 64 KiB is chosen by it."""
+"""pages: joins and look-ups with pages of several sizes, on which the default of 64 KiB is based."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.workload import batch_rows, relation, relation_rows, stream_batc
 from semistream import MeshJoin, Relation
 
 PAGE_BYTES = (8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)
-_SHARE = 0.2  # of the other benchmarks' R: five relations are built
+_SHARE = 0.2  # size relative to the other benchmarks' R, because five relations are built
 _REPEAT = 5
 _LOOKUPS = 500
 

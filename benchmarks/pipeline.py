@@ -1,10 +1,10 @@
-"""pipeline: files, a join and a Delta table by a pipeline, beside Spark's own stream-static join into Parquet.
+"""pipeline: a pipeline from files through a join to a Delta table, against Spark's own stream-static join to Parquet.
 
-All read the same folder of Parquet files, one in a micro-batch. The ceiling is the same work without a ledger and
-without a table: a task that joins the rows and writes them to a Parquet file of its own, as a plain job for each file.
-Spark reads its R through the system's page cache, which has room for all of it here. So does the pipeline that is
-compared with it (``disk: buffered``); another one reads past that cache, so that all its memory is counted.
-Rates are rows of S per second of a micro-batch's whole execution, and of the whole job.
+All read the same folder of Parquet files, one per micro-batch. The ceiling is the same work without ledger and table: a
+plain job for each file, whose tasks join the rows and write them to a Parquet file each. Spark reads its R through the
+system's page cache, which has room for all of it here. One pipeline does so too (``disk: buffered``); another bypasses
+that cache, so that all its memory is counted. Rates are rows of S per second of the whole execution of a micro-batch,
+or of the whole job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a benchmark gives: measurements with the machine, the versions and the commit, as JSON and as a table."""
+"""Report of a benchmark: measurements with machine, versions and commit, as JSON and as a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = ("semistream", "pyarrow", "numpy", "numba", "duckdb", "polars", "lmd
 
 @dataclass
 class Measurement:
-    """One contestant: rows (or bytes) per second of each repetition; the median counts."""
+    """Rows or bytes per second of one contestant in each repetition; the median counts."""
 
     name: str
     per_second: list[float]
@@ -33,7 +33,7 @@ class Measurement:
 
 @dataclass
 class Requirement:
-    """A ratio that is required, and what was measured."""
+    """A required ratio and the measured one."""
 
     what: str
     least: float
@@ -46,7 +46,7 @@ class Requirement:
 
 @dataclass
 class Report:
-    """The result of one benchmark."""
+    """Result of one benchmark."""
 
     benchmark: str
     scale: float
@@ -64,7 +64,7 @@ class Report:
         self.requirements.append(Requirement(what, least, measured))
 
     def remark(self, text: str) -> None:
-        """Say what follows from the measurements, where nothing is required."""
+        """Add a conclusion without a requirement."""
         self.remarks.append(text)
 
     def save(self, folder: Path) -> Path:
@@ -86,14 +86,14 @@ class Report:
 
     def show(self, console: Console) -> None:
         table = Table(title=f"{self.benchmark}: {self.setup}", title_justify="left")
-        for heading, justify in (("", "left"), ("median", "right"), ("least - most", "right"), ("", "left")):
+        for heading, justify in (("", "left"), ("median", "right"), ("min - max", "right"), ("", "left")):
             table.add_column(heading, justify=justify)  # type: ignore[arg-type]
         for m in self.measurements:
             spread = f"{amount(min(m.per_second), m.unit)} - {amount(max(m.per_second), m.unit)}"
             table.add_row(m.name, amount(m.median, m.unit), spread, m.note)
         console.print(table)
         for r in self.requirements:
-            verdict = "[green]met[/]" if r.met else "[red]short[/]"
+            verdict = "[green]met[/]" if r.met else "[red]missed[/]"
             console.print(f"  {r.what}: {r.measured:.2f} (at least {r.least:g} required) {verdict}")
         for text in self.remarks:
             console.print(f"  {text}")
@@ -106,7 +106,7 @@ def amount(value: float, unit: str) -> str:
 
 
 def environment() -> dict[str, object]:
-    """The machine, the versions, and the commit that were measured."""
+    """Return the machine, versions and commit of this run."""
     return {
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",

@@ -1,4 +1,4 @@
-"""RunningPipeline: a pipeline that waits for files, and what it is given is one batch each."""
+"""RunningPipeline: a pipeline that waits for files, and processes each as one batch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from benchmarks.local_spark import CORES
 from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.spark.pipelines.pipeline import Pipeline
 
-_MOST_S = 120.0  # that a batch takes, or else something is wrong
+_MOST_S = 120.0  # timeout of a batch
 
 
 class RunningPipeline:
-    """Runs a pipeline in a thread until it is closed; its files come to the folder ``source``."""
+    """Runs a pipeline in a thread until it is closed; it reads files from the folder ``source``."""
 
     def __init__(self, spark: SparkSession, spec: dict[str, Any], source: Path) -> None:
         source.mkdir(parents=True)
@@ -34,12 +34,12 @@ class RunningPipeline:
         self._thread.start()
 
     def close(self) -> None:
-        """Let it stop, and wait for that."""
+        """Stop the pipeline, and wait until it has ended."""
         self._ending.set()
         self._thread.join()
 
     def take_in(self, batch: pa.RecordBatch) -> BatchReport:
-        """Let a file with these rows come, and wait until they are in their tables."""
+        """Add a file with these rows, and wait until they are in their tables."""
         hidden = self._source / f"_{self._files:06d}.parquet"
         pq.write_table(pa.Table.from_batches([batch]), hidden, row_group_size=-(-batch.num_rows // CORES))
         hidden.rename(self._source / hidden.name[1:])
@@ -48,11 +48,11 @@ class RunningPipeline:
 
 
 def python_seconds() -> float:
-    """Processor seconds of this process and its Python workers so far; the JVM's are of other work too."""
+    """Return processor seconds of this process and its Python workers, without the JVM, which does other work too."""
     own = psutil.Process()
     taken_s = 0.0
     for each in (own, *own.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):  # Spark starts others for a moment
+        with suppress(psutil.NoSuchProcess):  # Spark also starts short-lived processes
             times = each.cpu_times()
             taken_s += times.user + times.system if each.name().startswith("python") else 0.0
     return taken_s

@@ -1,11 +1,11 @@
-"""TopW beside CostAwareTopW on the engine with its front stage, at the same seconds for a batch.
+"""TopW against CostAwareTopW on the engine with its front stage, with the same seconds per batch.
 
-Keys of R have rows by Zipf, keys of S come by Zipf, and those that come most often are the ones with the most rows, or
-any others. A batch is to take a share of the seconds that all of it takes. In the run it is measured what a tuple costs
-that the cache answers, what one costs that it misses, and what a page of R costs, which those that are missed share.
-Each strategy has an operator of its own, whose cache follows the tuples that are left. It keeps as much as these costs
-say there is time for, and is corrected by what its batches take, since costs are averages. Reported is what was
-measured: seconds, and the share of results that are missing.
+The rows per key of R and the frequencies of keys in S both follow Zipf laws. The most frequent keys of S are those with
+the most rows in R, or random ones. The time limit of a batch is a share of the time of the whole batch. The run
+measures three costs: a tuple answered by the cache, a tuple that misses, and a page of R, which all its misses share.
+Each strategy has its own operator, whose cache adapts to the tuples kept. It keeps as many tuples as fit in the limit
+by these costs. Since they are averages, the limit is corrected by the measured time of its batches. The report has
+measured values only: seconds, and the share of results lost.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ STREAM_SKEWS = (0.5, 1.0, 1.5)
 RELATION_SKEW = 0.5
 SPEED_RATIOS = (2.0, 4.0)
 _KEYS, _ROWS, _BATCH = 300_000, 1_000_000, 100_000
-_LEAST = 0.1  # share of these that a small scale has: with less memory there is no room for a cache
-_MOST_RESULTS = 1_000_000  # of a batch, where keys that come often have many rows
-_MEMORY, _CACHE = 0.1, 0.5  # of R, and of that
+_LEAST = 0.1  # smallest scale: with less memory there is no room for a cache
+_MOST_RESULTS = 1_000_000  # per batch, if frequent keys have many rows
+_MEMORY, _CACHE = 0.1, 0.5  # memory as a share of R, and cache as a share of the memory
 _COLUMNS = ["c0", "c1", "c2"]
 _SCHEMA = pa.schema([("key", pa.int64()), ("seq", pa.int64())])
 _WARM, _CORRECTED, _TIMED = 5, 5, 5  # batches
-_FEW = 8  # a batch with one miss in so many tells what they share
+_FEW = 8  # a batch with one miss in 8 separates the cost of a miss from that of a page
 _HALVED, _NEVER_S = 10, 1e9
-_ALIKE = 1.2  # times are about the same if the longer is at most so many times the other
+_ALIKE = 1.2  # largest ratio of two times that count as equal
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
@@ -46,7 +46,7 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds for a tuple that the cache answers, for one that it misses, and for a page of R that misses share."""
+    """Seconds for a tuple answered by the cache, for one that misses, and for a page of R shared by its misses."""
 
     hit_s: float
     miss_s: float
@@ -55,7 +55,7 @@ class Costs:
 
 @dataclass(frozen=True)
 class Batch:
-    """Tuples, how many rows of R match each, and the page of R that has them."""
+    """Tuples, with the number of matching rows of R and their page for each."""
 
     rows: pa.RecordBatch
     matches: Int64s
@@ -65,13 +65,13 @@ class Batch:
         return int(np.count_nonzero(np.bincount(self.pages[missed])))
 
     def seconds(self, costs: Costs, held: Bools, kept: Bools) -> float:
-        """What the tuples that are kept cost, of which the cache holds some."""
+        """Return the predicted seconds of the ``kept`` tuples; the cache answers the ``held`` ones."""
         missed = kept & ~held
         hits, misses = np.count_nonzero(kept & held), np.count_nonzero(missed)
         return costs.hit_s * hits + costs.miss_s * misses + costs.page_s * self.num_pages(missed)
 
     def joined(self, operator: EngineJoin, kept: Bools | None = None) -> float:
-        """Seconds to join the tuples that are kept, drained; all results must come out."""
+        """Join the ``kept`` tuples, flush, check the number of results, and return the seconds."""
         rows = self.rows if kept is None else self.rows.filter(pa.array(kept))
         start = time.perf_counter()
         results = sum(batch.num_rows for batch in operator.push(rows))
@@ -79,25 +79,25 @@ class Batch:
         taken = time.perf_counter() - start
         expected = int((self.matches if kept is None else self.matches[kept]).sum())
         if results != expected:
-            raise RuntimeError(f"{results} results for tuples that have {expected}")
+            raise RuntimeError(f"the join gave {results} results, expected {expected}")
         return taken
 
 
 Keep = Callable[[Batch, Bools, Costs, float], Bools]
-"""Which tuples of a batch are kept, some of which the cache holds, within so many seconds."""
+"""Returns the tuples of a batch to keep, given the cached ones, the costs and a limit in seconds."""
 
 
 def top(batch: Batch, held: Bools, costs: Costs, limit_s: float) -> Bools:
-    """What TopW keeps with the largest w that there is time for."""
+    """Return the tuples TopW keeps with the largest w that fits in the limit."""
     part = StreamPart(held.size, matches=batch.matches)
     return _most(lambda share: TopW().shed(part, int(share * held.size), 4).mask, batch, held, costs, limit_s)
 
 
 def by_cost(batch: Batch, held: Bools, costs: Costs, limit_s: float) -> Bools:
-    """What CostAwareTopW keeps, by the most results: costs of rows add up, but those of pages are shared by many.
+    """Return the tuples CostAwareTopW keeps, with the cost of a miss that gives the most results.
 
-    So a miss is tried at its own cost, as one among many that need the same pages anyway, with its share of their pages
-    as well, and as none at all, where hits alone are kept.
+    CostAwareTopW adds up the costs of rows, but many misses share the cost of a page. Three costs of a miss are tried:
+    its own alone, its own plus an equal share of all pages, and one so high that only hits are kept.
     """
     missed = ~held
     shared_s = costs.page_s * batch.num_pages(missed) / max(np.count_nonzero(missed), 1)
@@ -117,7 +117,7 @@ def _shed_by_cost(part: StreamPart, whole_s: float, share: float) -> Bools:
 
 
 def _most(kept: Callable[[float], Bools], batch: Batch, held: Bools, costs: Costs, limit_s: float) -> Bools:
-    """What is kept with the largest share of everything for which the costs are within the limit."""
+    """Return the tuples kept at the largest share whose predicted seconds are within the limit."""
     low, high = 0.0, 1.0
     everything = kept(high)
     if batch.seconds(costs, held, everything) <= limit_s:
@@ -134,7 +134,7 @@ STRATEGIES: dict[str, Keep] = {"TopW": top, "CostAwareTopW": by_cost}
 
 @dataclass(frozen=True)
 class Comparison:
-    """The share of results that each strategy loses, and the seconds that its batches take, of ``limit_s``."""
+    """Share of results each strategy loses, and seconds its batches take, with a limit of ``limit_s``."""
 
     limit_s: float
     lost: dict[str, float]
@@ -142,7 +142,7 @@ class Comparison:
 
     @property
     def fair(self) -> bool:
-        """Whether both took about the same time."""
+        """True if both took about the same time."""
         first, second = self.taken_s.values()
         return max(first, second) <= _ALIKE * min(first, second)
 
@@ -152,7 +152,7 @@ class Comparison:
 
 
 def shedding_remarks(scale: float, folder: Path) -> list[str]:
-    """A line for each kind of hot keys and each skew of S, what both strategies lose; and one for all of them."""
+    """Return a line on the loss of both strategies for each kind of hot keys and skew of S, and a verdict."""
     size = max(scale, _LEAST)
     keys, rows, batch = int(_KEYS * size), int(_ROWS * size), int(_BATCH * size)
     relation, rows_of_key = _relation(folder, keys, rows)
@@ -162,7 +162,7 @@ def shedding_remarks(scale: float, folder: Path) -> list[str]:
         for skew in STREAM_SKEWS:
             trial = _Trial(relation, rows_of_key, key_of_rank, Zipf(skew, keys, seed=3, permute=False), batch)
             told, compared = trial.run()
-            lines.append(f"shedding, S Zipf {skew:g}, its hot keys {hot} with most rows in R: {told}")
+            lines.append(f"shedding, S Zipf {skew:g}, its hot keys {hot} with the most rows in R: {told}")
             found += compared
     return [*lines, _verdict(found)]
 
@@ -170,12 +170,12 @@ def shedding_remarks(scale: float, folder: Path) -> list[str]:
 def _verdict(found: Sequence[Comparison]) -> str:
     fair = [each for each in found if each.fair]
     less = sum(each.lost["CostAwareTopW"] < each.lost["TopW"] for each in fair)
-    unfair = f"; {len(found) - len(fair)} others took times that differ by more" if len(fair) < len(found) else ""
+    unfair = f"; {len(found) - len(fair)} more comparisons differ too much in time" if len(fair) < len(found) else ""
     return f"shedding: in the same time CostAwareTopW loses less than TopW in {less} of {len(fair)} comparisons{unfair}"
 
 
 class _Trial:
-    """One stream: batches of ``rows`` tuples, or of fewer if these have too many results."""
+    """Comparison on one stream, in batches of ``rows`` tuples, or fewer if these have too many results."""
 
     def __init__(self, relation: Relation, rows_of_key: Int64s, key_of_rank: Int64s, ranks: Zipf, rows: int) -> None:
         self._relation, self._rows_of_key, self._key_of_rank, self._ranks = relation, rows_of_key, key_of_rank, ranks
@@ -193,7 +193,7 @@ class _Trial:
             found = [self._compared(operators, costs, whole_s / ratio) for ratio in SPEED_RATIOS]
         told = (
             f"{self._rows:,} tuples, {hits:.0%} hits, {whole_s * 1e3:.0f} ms; a hit {costs.hit_s * 1e6:.2f} us, a miss "
-            f"{costs.miss_s * 1e6:.2f} us, a page that misses share {costs.page_s * 1e6:.0f} us"
+            f"{costs.miss_s * 1e6:.2f} us, a page shared by misses {costs.page_s * 1e6:.0f} us"
         )
         return "; ".join([told, *map(str, found)]), found
 
@@ -208,7 +208,7 @@ class _Trial:
         return Batch(rows, self._rows_of_key[keys], np.searchsorted(self._relation.table.last_code, codes, "left"))
 
     def _measured(self, operator: EngineJoin) -> tuple[float, float, Costs]:
-        """Seconds of a whole batch, the share of hits, and the costs, each in the middle of some batches."""
+        """Return the median seconds of a whole batch, the median share of hits, and the costs."""
         whole, hits, hit_s, all_s, few_s = [], [], [], [], []
         for _ in range(_TIMED):
             whole.append(self._next().joined(operator))
@@ -222,14 +222,14 @@ class _Trial:
         each_s = statistics.median(hit_s)
         work = [[np.count_nonzero(mask), batch.num_pages(mask)] for mask in (missed, few)]
         miss_s, page_s = np.linalg.lstsq(np.array(work, float), [statistics.median(all_s), statistics.median(few_s)])[0]
-        if page_s < 0 or miss_s < each_s:  # few misses share no page, and a miss is no cheaper than a hit
+        if page_s < 0 or miss_s < each_s:  # noise: a page cannot cost less than 0, nor a miss less than a hit
             miss_s = each_s
             page_s = max(statistics.median(all_s) - each_s * work[0][0], 0.0) / max(work[0][1], 1)
         costs = Costs(each_s, float(miss_s), float(page_s))
         return statistics.median(whole), statistics.median(hits), costs
 
     def _compared(self, operators: dict[str, EngineJoin], costs: Costs, limit_s: float) -> Comparison:
-        """What both lose, in turns, and in which seconds."""
+        """Run both strategies in turns, first to correct their limits, then to measure loss and seconds."""
         believed = dict.fromkeys(operators, limit_s)
         lost: dict[str, list[float]] = {name: [] for name in operators}
         taken: dict[str, list[float]] = {name: [] for name in operators}
@@ -251,7 +251,7 @@ class _Trial:
 
 
 def _relation(folder: Path, keys: int, rows: int) -> tuple[Relation, Int64s]:
-    """R of 120-byte rows, built when it is not there yet, and how many rows each key has: key 0 the most."""
+    """Open R of 120-byte rows, built if missing, and return it with the rows per key; key 0 has the most."""
     rows_of_key = np.bincount(Zipf(RELATION_SKEW, keys, seed=1, permute=False).keys(rows), minlength=keys)
     path = folder / f"relation-skewed-{keys}-{rows}"
     if not (path / "CURRENT").exists():

@@ -1,8 +1,9 @@
-"""spark: semistream's join beside Spark's own stream-static join, as streaming queries on two local cores.
+"""spark: semistream's join against Spark's own stream-static join, as streaming queries on two local cores.
 
-Both read the same folder of Parquet files, one file a micro-batch, into the noop sink. semistream gets 10 % of R as
-memory, half of it in each of the two Python workers; Spark's own join is the sort-merge join, with R as Parquet: to
-broadcast R fails at this size. Rates are rows of S per second of a micro-batch's whole execution as Spark reports it.
+Both read the same folder of Parquet files, one file per micro-batch, into the noop sink. semistream gets 10 % of R as
+memory, half of it in each of the two Python workers. Spark's own join is a sort-merge join with R as Parquet, because
+R is too large to broadcast. Rates are rows of S per second of the whole execution of a micro-batch, as reported by
+Spark.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ REQUIRED = 10.0
 
 @dataclass(frozen=True)
 class Effort:
-    """Micro-batches of a query that warm it up, and those that count."""
+    """Number of micro-batches of a query: for the warm-up, and counted."""
 
     cold: int
     counted: int
@@ -45,7 +46,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Size:
-    """An R so many times the usual one. Spark's own join takes longer the larger R is, and does fewer micro-batches."""
+    """An R of ``times`` the usual size. Spark's own join is slower with a larger R, so it gets fewer micro-batches."""
 
     times: int
     ours: Effort
@@ -53,7 +54,7 @@ class Size:
 
 
 SIZES = (
-    Size(1, ours=Effort(8, 10), sparks=Effort(2, 4)),  # here the JVM is cold: about ten seconds of either warm it up
+    Size(1, ours=Effort(8, 10), sparks=Effort(2, 4)),  # the JVM is cold here, and needs about ten seconds of each join
     Size(2, ours=Effort(4, 10), sparks=Effort(1, 3)),
     Size(4, ours=Effort(4, 10), sparks=Effort(1, 2)),
 )
@@ -77,7 +78,7 @@ def run(scale: float, folder: Path) -> Report:
 def _measure(
     report: Report, spark: SparkSession, folder: Path, size: Size, rows: int, batch: int
 ) -> tuple[float, float]:
-    """Our rate over Spark's for one R, with ``route="none"`` and ``route="range"``."""
+    """Return our rate over Spark's for one R, with ``route="none"`` and ``route="range"``."""
     r, static = relation(folder, rows), spark.read.parquet(str(relation_parquet(folder, rows)))
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         files = write_stream(Path(scratch), rows, batch, max(size.ours.batches, size.sparks.batches))
@@ -98,7 +99,7 @@ def _measure(
 
 
 def write_stream(folder: Path, keys: int, rows: int, batches: int) -> list[Path]:
-    """Files of one micro-batch each, in as many row groups as there are cores, so that every core reads one."""
+    """Write one file per micro-batch, with one row group per core, so that every core reads one."""
     files = [folder / f"{number:03d}.parquet" for number in range(batches)]
     for file, batch in zip(files, stream_batches(keys, rows, batches), strict=True):
         pq.write_table(pa.Table.from_batches([batch]), file, row_group_size=-(-rows // CORES))
@@ -106,7 +107,7 @@ def write_stream(folder: Path, keys: int, rows: int, batches: int) -> list[Path]
 
 
 def link_files(files: list[Path], folder: Path) -> Path:
-    """A folder with these files and no others: a stream that ends."""
+    """Link the files to a new folder, as a finite stream."""
     folder.mkdir(parents=True)
     for file in files:
         (folder / file.name).hardlink_to(file)
@@ -114,7 +115,7 @@ def link_files(files: list[Path], folder: Path) -> Path:
 
 
 def _rates(spark: SparkSession, query: Callable[[DataFrame], DataFrame], source: Path) -> list[float]:
-    """Rows per second of a query's micro-batches, one for each file."""
+    """Run a query, and return rows per second of its micro-batches, one per file."""
     stream = spark.readStream.schema("key long, seq long").option("maxFilesPerTrigger", 1).parquet(str(source))
     writer = query(stream).writeStream.format("noop").option("checkpointLocation", f"{source}-checkpoint")
     started = writer.trigger(availableNow=True).start()
@@ -123,7 +124,7 @@ def _rates(spark: SparkSession, query: Callable[[DataFrame], DataFrame], source:
 
 
 def batch_rates(query: StreamingQuery) -> list[tuple[float, float]]:
-    """Of each micro-batch of a query that has ended, rows per second and seconds of its whole execution."""
+    """Return rows per second and seconds of the whole execution of each micro-batch of a finished query."""
     batches = [progress for progress in query.recentProgress if progress["numInputRows"]]
     seconds = [batch["durationMs"]["triggerExecution"] / 1000 for batch in batches]
     return [(batch["numInputRows"] / taken, taken) for batch, taken in zip(batches, seconds, strict=True)]

@@ -1,9 +1,9 @@
-"""window on Spark: window_join beside Spark's own stream-stream join, as streaming queries on two local cores.
+"""window on Spark: window_join against Spark's own stream-stream join, as streaming queries on two local cores.
 
-Both read the same two folders of Parquet files, one file of each a micro-batch, into the noop sink, with the same
-watermarks and windows. Rates are rows of both streams per second of a micro-batch's whole execution as Spark reports
-it, without the first ones. State is what the state store holds, in the median: of ours the snapshot and the log, of
-Spark's own what its report says. Memory is a share of the rows that are in the two windows.
+Both read the same two folders of Parquet files, one file of each per micro-batch, into the noop sink, with the same
+watermarks and windows. Rates are rows of both streams per second of the whole execution of a micro-batch, as reported
+by Spark, without the first micro-batches. State is the median size of the state store: the snapshot and the log of
+window_join, and the size that Spark reports for its own join. Memory is a share of the rows in the two windows.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from semistream.spark import window_join, window_metrics
 FULL_BATCH = 200_000  # rows of each stream in a micro-batch
 SHARES = (1.0, 0.5, 0.25, 0.1)
 REQUIRED_RATE = 0.2  # million rows/s
-REQUIRED_KEPT = 0.9  # of the results, with half of the memory, Zipf 1
-_COLD = 2  # micro-batches of a query that do not count
+REQUIRED_KEPT = 0.9  # share of the results, with half of the memory, Zipf 1
+_COLD = 2  # first micro-batches of a query, not counted
 _OWN = "own"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -41,7 +41,7 @@ _PROVIDERS = (("in memory", _IN_MEMORY), ("RocksDB", _ROCKSDB))
 
 @dataclass(frozen=True)
 class Workload:
-    """Streams with a row each a millisecond, ``batch`` rows of each in a micro-batch, windows of ``window`` rows."""
+    """Two streams of one row per millisecond, ``batch`` rows each per micro-batch, and windows of ``window`` rows."""
 
     name: str
     exponent: float
@@ -59,13 +59,13 @@ class Workload:
             at = pa.array((instants + 1_700_000_000_000) * 1000, pa.timestamp("us", "UTC"))
             for side, keys in zip(("left", "right"), pair.keys(self.batch), strict=True):
                 table = pa.table({"key": keys, "at": at, side: instants})
-                # As many row groups as there are cores, so that every core reads one.
+                # One row group per core, so that every core reads one.
                 pq.write_table(table, folder / side / f"{number:03d}.parquet", row_group_size=-(-self.batch // CORES))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a query did: rows/s of its micro-batches, rows that came out, bytes of its state at the end."""
+    """Outcome of a query: rows/s of its micro-batches, number of results, and median bytes of its state."""
 
     rates: list[float]
     results: int
@@ -73,10 +73,10 @@ class Outcome:
 
 
 def measure(report: Report, scale: float, folder: Path) -> None:
-    """Add what window_join and Spark's own join do with streams of uniform keys, and of Zipf's."""
+    """Measure window_join and Spark's own join on uniform and on Zipf streams, and add both to the report."""
     rows = max(int(FULL_BATCH * scale), 2_000)
     uniform = Workload("uniform", 0.0, domain=rows, window=rows, batch=rows, batches=_COLD + 3)
-    # A result is a pair of rows: of keys that are so frequent there are many even in a small window.
+    # Keys this frequent have many pairs, and thus many results, even in a small window.
     zipf = Workload(
         "Zipf 1", 1.0, domain=10 * rows, window=max(rows // 400, 200), batch=max(rows // 8, 2_000), batches=_COLD + 3
     )
@@ -85,7 +85,7 @@ def measure(report: Report, scale: float, folder: Path) -> None:
         for workload in (replace(uniform, name="warm-up"), uniform, zipf):
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 workload.write(Path(scratch))
-                if workload.name == "warm-up":  # of the JVM, which compiles what it finds to be hot
+                if workload.name == "warm-up":  # lets the JVM compile hot code
                     _run(spark, _ours(workload, 1.0), Path(scratch), "ours", _ROCKSDB)
                 else:
                     _measure_workload(report, spark, Path(scratch), workload)
@@ -108,7 +108,7 @@ def _measure_workload(report: Report, spark: SparkSession, folder: Path, workloa
             what = f"window_join, memory {100 * share:.0f} %, {workload.name}, million rows/s"
             report.require(what, REQUIRED_RATE, measured.median / 1e6)
     exact = 0
-    for name, provider in _PROVIDERS[: 1 if workload.exponent else None]:  # RocksDB takes minutes of a hot key
+    for name, provider in _PROVIDERS[: 1 if workload.exponent else None]:  # RocksDB takes minutes for a hot key
         outcome = _run(spark, partial(_sparks_own, workload), folder, f"own-{name}", provider)
         exact = outcome.results
         report.add(
@@ -128,7 +128,7 @@ def _ours(workload: Workload, share: float) -> Callable[[DataFrame, DataFrame], 
 
 
 def _sparks_own(workload: Workload, left: DataFrame, right: DataFrame) -> DataFrame:
-    """Spark's inner join with the same windows."""
+    """Join by Spark's inner join with the same windows."""
     l, r = left.alias("l"), right.alias("r")  # noqa: E741
     window = f"INTERVAL '{workload.window} milliseconds'"
     near = f"l.at < r.at + {window} AND r.at < l.at + {window}"

@@ -1,4 +1,4 @@
-"""How rates are taken: of a whole stream, or of batches that are drained one by one."""
+"""Measurement of rates: of a whole stream, or of batches drained one by one."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from semistream import Relation, SemiStreamJoin, join
 
-_TIMED_S = 12.0  # a slow join is given no more of a stream after so long
+_TIMED_S = 12.0  # after this time, a slow join gets no more of the stream
 
 
 def stream_rate(
     r: Relation, stream: list[pa.RecordBatch], memory: int, *, columns: list[str] | None = None, disk: str = "auto"
 ) -> float:
-    """Rows/s of `semistream.join`, ``operator="auto"``, from the first row to the last result, flush and all."""
+    """Return rows/s of `semistream.join` with ``operator="auto"``, from the first row to the last result."""
     timed = _TimedStream(stream)
     joined = join(timed.batches(), r, on="key", operator="auto", memory=memory, columns=columns, disk=disk)
     start = time.perf_counter()
@@ -26,7 +26,7 @@ def stream_rate(
 
 
 class _TimedStream:
-    """Gives out a stream, as much of it as there is time for, and counts the rows."""
+    """A stream that ends after a time limit, and counts its rows."""
 
     def __init__(self, stream: list[pa.RecordBatch]) -> None:
         self._stream = stream
@@ -46,7 +46,7 @@ def batch_rates(
     stream: list[pa.RecordBatch],
     before: Callable[[], object] = lambda: None,
 ) -> list[float]:
-    """Rows/s of each batch; the first one warms up. ``before`` is called before each, and not timed."""
+    """Return rows/s of each batch after the first, a warm-up. ``before`` is called before each, and not timed."""
     rates = []
     for batch in stream:
         before()
@@ -58,7 +58,7 @@ def batch_rates(
 
 
 def drained_rates(operator: SemiStreamJoin, stream: list[pa.RecordBatch]) -> list[float]:
-    """Rows/s of each batch, pushed and flushed; the first one warms up."""
+    """Return rows/s of each batch, pushed and flushed, after the first, a warm-up."""
 
     def one(batch: pa.RecordBatch) -> int:
         pushed = sum(result.num_rows for result in operator.push(batch))
@@ -70,4 +70,4 @@ def drained_rates(operator: SemiStreamJoin, stream: list[pa.RecordBatch]) -> lis
 
 def _require_all(results: int, rows: int) -> None:
     if results != rows:
-        raise RuntimeError(f"{results} results for {rows} rows, each of which has one partner")
+        raise RuntimeError(f"{results} results for {rows} rows with one match each")

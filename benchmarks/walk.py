@@ -1,4 +1,4 @@
-"""The walk of one ``semistream.join`` with ``operator="auto"``: files, functions, calls, and time to the first push."""
+"""walk: files, functions and calls of one ``semistream.join`` with ``operator="auto"``, and time to the first push."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Function = tuple[str, str]
 
 
 class _Walk:
-    """Calls of semistream's own functions while it watches, before the first push and after it."""
+    """Profiler that counts calls of semistream's own functions, before and after the first push."""
 
     def __init__(self) -> None:
         self.before: Counter[_Function] = Counter()
@@ -56,7 +56,7 @@ class _Pushed(Exception):
 
 
 def _seconds_to_push(start: Any) -> float:
-    """From the call of ``join`` to the first push, which is not made."""
+    """Return the seconds from the call of ``join`` to the first push, which is replaced by an exception."""
     with patch.object(semistream.SemiStreamJoin, "push", side_effect=_Pushed):
         begun = perf_counter()
         joined = start()
@@ -79,7 +79,7 @@ def run(scale: float, out: Path) -> Report:
         def start() -> semistream.JoinedStream:
             return semistream.join(orders.to_batches(5_000), relation, on={"product": "id"}, memory="10%")
 
-        start().read_all()  # kernels are compiled, and R's pages checked
+        start().read_all()  # compiles kernels, and verifies R's pages
         walk = _watch(lambda: start().read_all())
         seconds = [_seconds_to_push(start) for _ in range(_TIMES)]
     touched = walk.before + walk.after
@@ -92,7 +92,7 @@ def run(scale: float, out: Path) -> Report:
         f"{walk.before.total():,} calls ({walk.before.total() / touched.total():.0%})",
         f"from the call to the first push: median {statistics.median(seconds) * 1e3:.2f} ms of {_TIMES} "
         f"({min(seconds) * 1e3:.2f} to {max(seconds) * 1e3:.2f})",
-        "called most before it: " + ", ".join(f"{name} {count}" for (_, name), count in walk.before.most_common(12)),
+        "most calls before it: " + ", ".join(f"{name} {count}" for (_, name), count in walk.before.most_common(12)),
     ]
     report.add("joins opened", [1 / took for took in seconds], unit="joins/s")
     return report

@@ -1,4 +1,4 @@
-"""window: two streams joined in a window that is larger than the memory, by every policy, also on Spark."""
+"""window: join of two streams in a window larger than the memory, with every policy, also on Spark."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from semistream.windows import Expected, GivenProbabilities, Life, Policy, Prob,
 
 FULL_MEMORY = 1_000_000  # tuples
 FULL_BATCH = 100_000
-_WARM_MEMORIES = 1.5  # tuples that fill the memory before the clock runs, for each place in it
-_REPEAT = 3  # memories full of tuples that are timed, each for itself
+_WARM_MEMORIES = 1.5  # tuples for the warm-up, relative to the memory
+_REPEAT = 3  # timed stretches, each about as many tuples as the memory holds
 _LEFT = pa.schema([("key", pa.int64()), ("left", pa.int64())])
 _RIGHT = pa.schema([("key", pa.int64()), ("right", pa.int64())])
 _KEPT_WINDOW, _KEPT_ROWS = 10_000, 60_000
@@ -64,7 +64,7 @@ def run(scale: float, folder: Path) -> Report:
                 f"{policy}; {name} over {domain:,} keys",
                 per_second,
                 unit="tuples/s",
-                note=f"{results:.2f} results a tuple",
+                note=f"{results:.2f} results per tuple",
             )
             if policy.startswith("PROB"):
                 learnt = measured.median if learnt is None else min(learnt, measured.median)
@@ -77,7 +77,7 @@ def run(scale: float, folder: Path) -> Report:
 
 
 def _streams(exponent: float, domain: int, rows: int, batch: int) -> Streams:
-    """Frequent keys of one stream are frequent in the other."""
+    """Draw two streams with the same frequent keys."""
     keys = [Zipf(exponent, domain, seed=7).seek(first).keys(rows) for first in (0, 10**9)]
     batches = [
         [pa.record_batch([pa.array(k[i : i + batch]), pa.array(np.arange(i, i + batch))], schema=schema)
@@ -88,7 +88,7 @@ def _streams(exponent: float, domain: int, rows: int, batch: int) -> Streams:
 
 
 def _rates(streams: Streams, policy: Policy, memory: int) -> tuple[list[float], float]:
-    """Tuples/s of each stretch after the memory has filled, and results for each tuple."""
+    """Return tuples/s of each stretch after the memory has filled, and results per tuple."""
     join = WindowJoin(_LEFT, _RIGHT, on="key", window=2 * memory, memory=memory, policy=policy)
     rates: list[float] = []
     results = timed = 0
@@ -108,7 +108,7 @@ def _rates(streams: Streams, policy: Policy, memory: int) -> tuple[list[float], 
 
 
 def _report_kept(report: Report, scale: float) -> None:
-    """Results kept of the exact result, Zipf 1, by policy and by memory as a share of what is exact."""
+    """Report the share of the exact result kept, with Zipf 1, by policy and by memory as a share of both windows."""
     window = max(int(_KEPT_WINDOW * min(scale, 1.0)), 100)
     rows = _KEPT_ROWS * window // _KEPT_WINDOW
     streams = _streams(1.0, _KEPT_DOMAIN * window // _KEPT_WINDOW, rows, rows)
@@ -125,7 +125,7 @@ def _report_kept(report: Report, scale: float) -> None:
 
 
 def _report_papers_grid(report: Report) -> None:
-    """WINDOW 5.2: 5600 tuples of each stream, a window of 400, Zipf 1 over 50 values; 2w instants are not counted."""
+    """Report WINDOW 5.2: 5600 tuples per stream, window 400, Zipf 1 over 50 values, without the first 2w instants."""
     window, rows, runs = 400, 5600, range(5)
     for name, same in (("uncorrelated", False), ("correlated", True)):
         for share in (0.1, 0.25, 0.5, 1.0, 1.5):
@@ -150,7 +150,7 @@ def _report_papers_grid(report: Report) -> None:
 
 
 def _later_results(streams: Streams, window: int, memory: int | None, policy: Policy) -> int:
-    """Results that come after two windows, when what filled the memory first has expired."""
+    """Count the results after two windows, when the tuples that first filled the memory have expired."""
     join = WindowJoin(_LEFT, _RIGHT, on="key", window=window, memory=memory, policy=policy)
     found = [*join.push_left(streams.left[0]), *join.push_right(streams.right[0]), *join.finish()]
     times = (np.maximum(batch["left"].to_numpy(), batch["right"].to_numpy()) for batch in found)

@@ -1,7 +1,7 @@
-"""window-optimum: how long OPT-offline takes, on the streams of WINDOW 5.2, to far beyond the paper's 5600 tuples.
+"""window-optimum: time of OPT-offline on the streams of WINDOW 5.2, far beyond the paper's 5600 tuples.
 
-Two uncorrelated Zipf(1) streams over 50 keys, a window of 800 and a memory of 800: half of what the exact result needs.
-The paper's own graph has 1600 nodes for each pair of tuples, and stopped there.
+Two uncorrelated Zipf(1) streams over 50 keys, with a window of 800 and a memory of 800, half of what the exact result
+needs. The paper's own graph has 1600 nodes for each pair of tuples, and the paper stops at 5600 tuples.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run(scale: float, folder: Path) -> Report:  # noqa: ARG001 - nothing is writ
         note=f"{seconds:.1f} s",
     )
     report.remark(
-        f"a chain for each tuple, as other predicates and weights need it: {best.arcs:,} arcs, {seconds:.1f} s"
+        f"a chain for each tuple, as needed for other predicates and weights: {best.arcs:,} arcs, {seconds:.1f} s"
     )
     return report
 

@@ -1,4 +1,4 @@
-"""The workload of the papers' size: R of 120-byte rows, S drawn from it by a Zipf distribution."""
+"""Workload of the benchmarks: R of 120-byte rows as in the papers, and S drawn from its keys by Zipf's law."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def relation_schema(columns: int = COLUMNS, *, string_keys: bool = False) -> pa.
 
 
 def relation_batches(rows: int, columns: int = COLUMNS, *, string_keys: bool = False) -> Iterator[pa.RecordBatch]:
-    """R in random order: a key and ``columns`` of eight bytes, so with 14 of them 120 bytes a row."""
+    """Generate R in random order: a key and ``columns`` columns of 8 bytes each; 14 of them make rows of 120 bytes."""
     schema = relation_schema(columns, string_keys=string_keys)
     generator = np.random.default_rng(7)
     keys = generator.permutation(rows)
@@ -47,7 +47,7 @@ def relation_batches(rows: int, columns: int = COLUMNS, *, string_keys: bool = F
 
 
 def string_key(numbers: pa.Array) -> pa.Array:
-    """``key-0000000042`` for 42: strings that differ late, as made keys do."""
+    """Format numbers as strings such as ``key-0000000042``, with a long common prefix like many generated keys."""
     digits = pc.utf8_lpad(pc.cast(numbers, pa.string()), width=_KEY_DIGITS, padding="0")
     return pc.binary_join_element_wise("key-", digits, "")
 
@@ -55,7 +55,7 @@ def string_key(numbers: pa.Array) -> pa.Array:
 def relation(
     folder: Path, rows: int, columns: int = COLUMNS, *, string_keys: bool = False, page_bytes: int | None = None
 ) -> Relation:
-    """R on disk, built when it is not there yet."""
+    """Open R on disk, built if missing."""
     name = f"relation-{rows}"
     name += f"-key-and-{columns}" if columns != COLUMNS else ""
     name += "-string" if string_keys else ""
@@ -68,7 +68,7 @@ def relation(
 
 
 def relation_parquet(folder: Path, rows: int) -> Path:
-    """R as one Parquet file, sorted by key, as a lake table would be at its best."""
+    """Return the path of R as one Parquet file sorted by key, the best case of a lake table; written if missing."""
     path = folder / f"relation-{rows}.parquet"
     if not path.exists():
         with duckdb.connect() as connection:
@@ -79,19 +79,19 @@ def relation_parquet(folder: Path, rows: int) -> Path:
 
 
 def relation_reader(rows: int) -> pa.RecordBatchReader:
-    """R as an Arrow stream."""
+    """Return R as an Arrow stream."""
     return pa.RecordBatchReader.from_batches(relation_schema(), relation_batches(rows))
 
 
 def stream_source(rows: int, exponent: float, *, anywhere: bool = True) -> Zipf:
-    """S without end: keys of R by Zipf, hot ones ``anywhere`` or together, and the position in the stream."""
+    """Return an endless S: Zipf keys of R, the hot ones ``anywhere`` or adjacent, and the position in the stream."""
     return Zipf(exponent, rows, seed=11, permute=anywhere)
 
 
 def stream_batches(
     rows: int, batch: int, count: int, *, exponent: float = 1.0, string_keys: bool = False, anywhere: bool = True
 ) -> list[pa.RecordBatch]:
-    """The first tuples of `stream_source`. Each has one partner."""
+    """Return the first tuples of `stream_source`. Each has one match in R."""
     batches = list(stream_source(rows, exponent, anywhere=anywhere).batches(batch, count))
     if not string_keys:
         return batches

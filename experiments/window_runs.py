@@ -26,13 +26,7 @@ Rows = list[dict[str, Any]]
 Int64s = npt.NDArray[np.int64]
 Keys = tuple[Int64s, Int64s]
 
-MEMORIES = (
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    1.5,
-)  # shares of the window: "we vary it as 0.1w, 0.25w, 0.5w, w and 1.5w"; 2 w is exact
+MEMORIES = (0.1, 0.25, 0.5, 1.0, 1.5)  # shares of w: "we vary it as 0.1w, 0.25w, 0.5w, w and 1.5w"; 2 w is exact
 ROWS_OF_WINDOW = 14  # 5600 tuples of each stream to a window of 400
 WARM_UP = 2  # windows whose results are not counted
 POLICIES = ("PROB", "EXPECTED", "LIFE", "RANDOM")

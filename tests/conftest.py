@@ -19,6 +19,27 @@ if TYPE_CHECKING:
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_START)
 
 
+_SHARED = {"tests/faults": "faults", "tests/spark/test_cluster.py": "faults"}
+"""Tests that a worker runs together besides those of Spark: those that kill JVMs share one to be killed."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start with the longest groups, and give each to one worker: all that uses Spark shares a session and a broker.
+
+    Other tests go by file, as their fixtures do.
+    """
+
+    def group(item: pytest.Item) -> str:
+        file = item.nodeid.partition("::")[0]
+        shared = next((name for path, name in _SHARED.items() if file.startswith(path)), None)
+        return shared or ("spark" if item.get_closest_marker("spark") else file)
+
+    items.sort(key=lambda item: {"spark": 0, "faults": 1}.get(group(item), 2))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def not_calibrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Whoever runs the tests may have calibrated the machine; what operators do here must not depend on it."""

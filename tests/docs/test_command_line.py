@@ -18,7 +18,7 @@ def test_those_that_are_named_or_all() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["third", "first"], "there is no third; there are first, second"),
+        (["third", "first"], "unknown name third; give any of first, second"),
         (["--scale", "0"], "--scale is 0.0; give more than 0, at most 1"),
         (["--scale", "1.5"], "--scale is 1.5; give more than 0, at most 1"),
         (["--scale", "nan"], "--scale is nan"),

@@ -31,7 +31,7 @@ def test_a_window_join_gives_the_same_results_once_wherever_it_is_killed(world, 
     driver.wait()
     world.end()
     assert world.run(killed) == 0, world.tail()
-    assert world.run(scenario.spec("whole")) == 0, world.tail()
+    assert world.run(scenario.spec("whole", files=9)) == 0, world.tail()
     kept = scenario.results("killed")
     assert kept == scenario.results("whole")
     assert kept < scenario.exact()

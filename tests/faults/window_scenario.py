@@ -14,12 +14,13 @@ from tests.spark.windows.window_streams import PROVIDER, ROCKSDB, TwoStreams, jo
 WINDOW_S = {"left": 40, "right": 15}
 
 
-def run_window_join(spark: Any, folder: str, name: str) -> None:
+def run_window_join(spark: Any, folder: str, name: str, files: int = 1) -> None:
     """Join what is in the streams of a folder and was not joined yet, in less memory than the windows need."""
     spark.conf.set(PROVIDER, ROCKSDB)
     window = {side: f"{seconds} seconds" for side, seconds in WINDOW_S.items()}
     archive = Path(folder) / f"{name}-archive"
-    run(joined(Path(folder), spark, window=window, memory=40, archive=archive), Path(folder), name)
+    df = joined(Path(folder), spark, files=files, window=window, memory=40, archive=archive)
+    run(df, Path(folder), name)
 
 
 class WindowScenario:
@@ -29,9 +30,9 @@ class WindowScenario:
         self.folder = folder
         self.streams = TwoStreams(folder, seed=seed)
 
-    def spec(self, name: str) -> dict[str, Any]:
+    def spec(self, name: str, files: int = 1) -> dict[str, Any]:
         """What a driver is to run; ``name`` is that of the query's table, archive and checkpoint."""
-        return {"window_join": {"folder": str(self.folder), "name": name}}
+        return {"window_join": {"folder": str(self.folder), "name": name, "files": files}}
 
     def is_at_work(self, name: str, batch: int) -> bool:
         """Whether a query has begun with a micro-batch."""

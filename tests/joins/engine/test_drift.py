@@ -17,8 +17,8 @@ from semistream.relation import SimulatedDisk
 ROWS, BATCH = 60_000, 20_000
 SCHEMA = pa.schema([("key", pa.int64()), ("amount", pa.int64())])
 SHARES = {0.0: (0.0, 1 / 8), 1.5: (1 / 8, 1 / 4)}
-SETTLED = 80  # batches after a jump, by which it is as fast as it gets
-MEASURED = {0.0: 30, 1.5: 300}  # batches: with many hits few tuples are missed, of which there must be several passes
+SETTLED = 60  # batches after a jump, by which it is as fast as it gets
+MEASURED = {0.0: 20, 1.5: 160}  # batches: with many hits few tuples are missed, of which there must be several passes
 
 
 @pytest.fixture(scope="module")

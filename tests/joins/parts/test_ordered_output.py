@@ -51,7 +51,7 @@ def numbered_case(how: str, rows: int, stream_rows: int) -> Case:
 @cache
 def one_batch_case(how: str) -> Case:
     """The whole stream comes at once."""
-    case = numbered(plain_case(how, rows=900, stream_rows=4000))
+    case = numbered(plain_case(how, rows=900, stream_rows=2000))
     (whole,) = case.stream.combine_chunks().to_batches()
     return Case(case.relation, case.key, (whole,), case.stream_schema, case.on, how, 1024)
 
@@ -86,7 +86,7 @@ def check_ordered(maker: Maker, case: Case, relation: Relation, memory: int | st
     return operator
 
 
-@every_operator_with(examples=12, case=cases(), extra=st.sampled_from([0, 1, 700, 9000, 3_000_000]))
+@every_operator_with(examples=8, case=cases(), extra=st.sampled_from([0, 1, 700, 9000, 3_000_000]))
 def test_results_come_in_the_order_of_the_stream(maker: Maker, case: Case, extra: int) -> None:
     case = numbered(case)
     with case.built() as relation:

@@ -16,7 +16,7 @@ _WARM_BEATS = 4
 _UNDISTURBED = 0.25  # share of the beats assumed to be undisturbed, at least
 _CALM = 1.15  # longest calm beat, as a multiple of the usual one
 _ROWS, _RANGE, _MEMORY = 24_000, 0.25, 0.02  # tuples, the share of R's keys that they cover, and memory as a share of R
-_LEAST_BYTES = 4_000_000  # memory that is enough to join any small relation
+_LEAST_BYTES = 4_000_000  # enough memory to join any small relation
 
 
 class MachinePulse:

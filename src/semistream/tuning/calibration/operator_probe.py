@@ -49,7 +49,7 @@ from semistream.tuning.calibration.progress import Progress, unwatched
 from semistream.tuning.candidates import OPERATORS
 
 _COLUMNS = 14
-_STREAM_ROWS = 6_000_000  # so many that the stream hardly repeats: a cache would know the tuples the second time
+_STREAM_ROWS = 6_000_000  # large enough that the stream hardly repeats: a cache would know the tuples the second time
 _REPEATED = (SweepJoin, EngineJoin)  # operators behind the usual choice
 _CALM_RUNS, _MOST_TRIES = 3, 8  # of the repeated operators; the others run once
 _OTHERS = 0.5  # duration of a run of the others, relative to the repeated ones
