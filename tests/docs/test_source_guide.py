@@ -64,3 +64,15 @@ def test_the_layers_are_those_that_are_enforced() -> None:
     chains = [[step.strip().split(" & ") for step in line.split("-->")] for line in drawn.splitlines() if line.strip()]
     found = [(upper, lower) for chain in chains for upper, lower in pairwise(chain)]
     assert [(sorted(a), sorted(b)) for a, b in found] == [(sorted(a), sorted(b)) for a, b in pairwise(enforced)]
+
+
+def test_the_architecture_covers_every_room_every_paper_and_tests_that_exist() -> None:
+    root = SOURCE.parents[1]
+    text = (root / "docs" / "architecture.md").read_text()
+    rooms = {folder for folder in FOLDERS if "/" not in folder and folder != "."}
+    assert not {room for room in rooms if f"`{room}/`" not in text}
+    references = text.partition("## References")[2]
+    assert re.findall(r"^\| ([A-Z]+) \|", references, re.MULTILINE) == ["MESH", "SSIJ", "FRONT", "HYBRID", "WINDOW"]
+    for file, test in re.findall(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`", text):
+        assert (root / file).exists(), file
+        assert not test or f"def {test}(" in (root / file).read_text(), test
