@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.command_line import CommandLine
+from benchmarks.harness.command_line import CommandLine
 
 BENCHMARKS = {
     "engine": "benchmarks.engine",

@@ -21,9 +21,10 @@ from pathlib import Path
 import pyarrow as pa
 from rich.console import Console
 
-from benchmarks.bounded_run import SIMULATED_PAGE_BYTES, Rate
-from benchmarks.grid import Cell, Grid, GridReport, Setting
-from benchmarks.machine_speed import MachineSpeed, is_usual
+from benchmarks.harness.bounded_run import SIMULATED_PAGE_BYTES, Rate
+from benchmarks.harness.grid import Cell, Grid, GridReport, Setting
+from benchmarks.harness.machine_speed import MachineSpeed, is_usual
+from benchmarks.harness.workload import relation, relation_rows, stream_batches
 from benchmarks.operators import (
     EXPONENTS,
     PAPERS_DISK,
@@ -34,7 +35,6 @@ from benchmarks.operators import (
     on_simulated_disk,
     on_this_disk,
 )
-from benchmarks.workload import relation, relation_rows, stream_batches
 from semistream import EngineJoin, Relation, SweepJoin
 from semistream.costs.machine import Machine
 from semistream.costs.prediction import predict

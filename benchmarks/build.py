@@ -8,8 +8,8 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks.report import Report
-from benchmarks.workload import relation_reader, relation_rows
+from benchmarks.harness.report import Report
+from benchmarks.harness.workload import relation_reader, relation_rows
 from semistream import Relation
 
 _MEMORY = "512MB"

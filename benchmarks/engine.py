@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from benchmarks.duckdb_join import in_memory_rates, limited_rates
-from benchmarks.report import Measurement, Report
-from benchmarks.timing import batch_rates, drained_rates, stream_rate
-from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows, stream_batches
+from benchmarks.harness.duckdb_join import in_memory_rates, limited_rates
+from benchmarks.harness.report import Measurement, Report
+from benchmarks.harness.timing import batch_rates, drained_rates, stream_rate
+from benchmarks.harness.workload import batch_rows, relation, relation_parquet, relation_rows, stream_batches
 from semistream import IndexNestedLoopJoin, MeshJoin, Relation
 from semistream.errors import BudgetError
 from semistream.relation.read.disk import allocate_buffer

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
-from benchmarks.bounded_run import (
+from benchmarks.harness.bounded_run import (
     SEEK_S,
     SIMULATED_PAGE_BYTES,
     TRANSFER_S,
@@ -16,10 +16,10 @@ from benchmarks.bounded_run import (
     TimedRuns,
     simulated_rate,
 )
-from benchmarks.grid import Cell, Grid, GridReport, Setting
-from benchmarks.orderings import verdicts
+from benchmarks.harness.grid import Cell, Grid, GridReport, Setting
+from benchmarks.harness.orderings import verdicts
+from benchmarks.harness.workload import relation, relation_rows, stream_batches, stream_source
 from benchmarks.shed_by_cost import shedding_remarks
-from benchmarks.workload import relation, relation_rows, stream_batches, stream_source
 from semistream import AdaptiveMeshJoin, EngineJoin, MeshFactors, Relation, SemiStreamJoin
 from semistream.costs.machine import Machine
 from semistream.errors import BudgetError

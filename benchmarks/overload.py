@@ -29,13 +29,13 @@ from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from benchmarks.capacity import Capacity
-from benchmarks.file_feed import FileFeed
-from benchmarks.local_spark import CORES, start_spark
-from benchmarks.report import Report
-from benchmarks.running_pipeline import RunningPipeline, python_seconds
+from benchmarks.harness.capacity import Capacity
+from benchmarks.harness.file_feed import FileFeed
+from benchmarks.harness.local_spark import CORES, start_spark
+from benchmarks.harness.report import Report
+from benchmarks.harness.running_pipeline import RunningPipeline, python_seconds
+from benchmarks.harness.workload import relation, relation_parquet, relation_rows, stream_batches
 from benchmarks.spark_join import SETTINGS, WORKER_MEMORY
-from benchmarks.workload import relation, relation_parquet, relation_rows, stream_batches
 from semistream import Relation
 from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.spark.pipelines.pipeline import Pipeline

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import Report
-from benchmarks.workload import batch_rows, relation, relation_rows, stream_batches
+from benchmarks.harness.report import Report
+from benchmarks.harness.workload import batch_rows, relation, relation_rows, stream_batches
 from semistream import MeshJoin, Relation
 
 PAGE_BYTES = (8 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20)

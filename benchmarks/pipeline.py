@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from benchmarks.local_spark import CORES, start_spark
-from benchmarks.report import Report
+from benchmarks.harness.local_spark import CORES, start_spark
+from benchmarks.harness.report import Report
+from benchmarks.harness.workload import batch_rows, relation, relation_parquet, relation_rows
 from benchmarks.spark_join import SETTINGS, WORKER_MEMORY, Effort, batch_rates, link_files, write_stream
-from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows
 from semistream import Relation
 from semistream.pipelines.plan.join_plan import JoinPlan
 from semistream.pipelines.task.worker_joins import WORKER_JOINS

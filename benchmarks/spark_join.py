@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.local_spark import CORES, start_spark
-from benchmarks.report import Report
-from benchmarks.workload import batch_rows, relation, relation_parquet, relation_rows, stream_batches
+from benchmarks.harness.local_spark import CORES, start_spark
+from benchmarks.harness.report import Report
+from benchmarks.harness.workload import batch_rows, relation, relation_parquet, relation_rows, stream_batches
 from semistream.spark import join
 
 SETTINGS = {

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from benchmarks.local_spark import CORES, start_spark
-from benchmarks.report import Report
+from benchmarks.harness.local_spark import CORES, start_spark
+from benchmarks.harness.report import Report
 from semistream.budget import format_bytes
 from semistream.datasets import ZipfPair
 from semistream.spark import window_join, window_metrics

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 import semistream
-from benchmarks.report import Report
+from benchmarks.harness.report import Report
 
 _TIMES = 20
 _PACKAGE = str(Path(semistream.__file__).parent)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks import spark_window
-from benchmarks.report import Report
+from benchmarks.harness.report import Report
 from semistream.datasets import Zipf
 from semistream.windows import Expected, GivenProbabilities, Life, Policy, Prob, Random, WindowJoin
 

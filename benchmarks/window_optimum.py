@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import Report
+from benchmarks.harness.report import Report
 from semistream.datasets import ZipfPair
 from semistream.windows import OfflineOptimum, optimal_offline
 from semistream.windows.optimum.flow_graph import Allocation

@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from benchmarks.command_line import CommandLine
+from benchmarks.harness.command_line import CommandLine
 from rich.console import Console
 from rich.table import Table
 

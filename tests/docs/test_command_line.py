@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.command_line import CommandLine, Runs
+from benchmarks.harness.command_line import CommandLine, Runs
 
 LINE = CommandLine("experiments", "Run them.", ("first", "second"), most_scale=1, out=Path("out"))
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from benchmarks.workload import relation, stream_batches
+from benchmarks.harness.workload import relation, stream_batches
 from semistream import SweepJoin
 
 _ROWS, _TUPLES = 3_000_000, 1_000_000

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks.grid import Grid, Setting
+from benchmarks.harness.grid import Grid, Setting
 
 _SKEWED = 0.5
 _LEAST_SHARE = 0.05  # memory as a share of R; with less, a small R leaves operators hardly more than their minimum

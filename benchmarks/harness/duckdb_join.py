@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from benchmarks.timing import batch_rates
-from benchmarks.workload import relation_parquet, relation_reader
+from benchmarks.harness.timing import batch_rates
+from benchmarks.harness.workload import relation_parquet, relation_reader
 
 
 def limited_rates(

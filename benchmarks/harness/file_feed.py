@@ -12,7 +12,7 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.workload import stream_batches
+from benchmarks.harness.workload import stream_batches
 
 _EVERY_S = 0.25
 _CONTENTS = 4  # distinct files, used in turn: generating rows would compete with the measured work

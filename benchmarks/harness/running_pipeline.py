@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from benchmarks.local_spark import CORES
+from benchmarks.harness.local_spark import CORES
 from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.spark.pipelines.pipeline import Pipeline
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import EngFormatter, FuncFormatter
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.report import environment
+from benchmarks.harness.report import environment
 from semistream.budget import format_bytes
 
 _COLOURS = (

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from benchmarks.workload import stream_batches
+from benchmarks.harness.workload import stream_batches
 from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.spark.pipelines.pipeline import Pipeline
 

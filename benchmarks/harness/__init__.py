@@ -1,0 +1,1 @@
+"""What the benchmarks share: workloads, timing, contestants, running pipelines, and the report."""
