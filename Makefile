@@ -47,11 +47,11 @@ demo: java $(STAMP)  ## install, then run the demo pipeline on local Spark
 jars: $(JARS)  ## the jars of a Kafka broker, and of Spark's connectors for Kafka and Delta, for the tests
 
 test: java $(STAMP) $(JARS) lint  ## install, then check style, types and imports, and run all tests
-	$(BIN)/python -m tests.warm_kernels
+	$(BIN)/python -m tests.kernels.warm
 	$(PYTEST)
 
 quick: $(STAMP) lint  ## the inner loop: style, types, imports, and the tests that need no JVM and no patience
-	$(BIN)/python -m tests.warm_kernels
+	$(BIN)/python -m tests.kernels.warm
 	$(PYTEST) -m "not spark and not slow"
 
 kills: java $(STAMP)  ## kill pipelines at random and compare their tables with an oracle (KILLS=200 SEED=1 MINUTES=90)

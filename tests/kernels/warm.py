@@ -1,7 +1,7 @@
-"""Compile all kernels once, on all cores, before test workers start: ``python -m tests.warm_kernels``.
+"""Compile all kernels once, on all cores, before test workers start: ``python -m tests.kernels.warm``.
 
 Numba compiles a kernel when it is first called, so each of several test workers would compile the same ones. The
-signatures they are called with are in ``kernel_signatures.json``; ``--record`` writes that file anew from what has been
+signatures they are called with are in ``signatures.json``; ``--record`` writes that file anew from what has been
 compiled so far. A signature that no longer fits its kernel is passed over: the kernel is compiled when it is called.
 """
 
@@ -24,7 +24,7 @@ from numba.core.dispatcher import Dispatcher
 
 import semistream
 
-SIGNATURES = Path(__file__).with_name("kernel_signatures.json")
+SIGNATURES = Path(__file__).with_name("signatures.json")
 _PACKAGE = Path(semistream.__file__).parent
 _NAMES = {**vars(types), "bool": types.boolean}
 _Kernels = dict[str, list[str]]
