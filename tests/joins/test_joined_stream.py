@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,15 @@ import pytest
 
 import semistream
 from semistream import MeshJoin, Relation
+from semistream.datasets import Zipf
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError, NotARelation
+from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.engine.operator import EngineJoin
 from semistream.joins.parts.options import anything
+from semistream.joins.sweep.operator import SweepJoin
+from semistream.joins.sweep.stream_buffer import StreamBuffer
 from semistream.keys import KeyCodec
+from semistream.tuning.tuner import Tuner
 from tests.oracle import batch_join, multiset
 
 ORDERS = pa.table({"product": [3, 1, 9, 3, None], "amount": [5, 6, 7, 8, 9]})
@@ -188,3 +195,41 @@ def test_an_option_is_offered_if_it_is_taken_and_only_then(products: Relation) -
     assert joined(products, operator=Handing, loud=True, rows_per_step=2, ordered=True).num_rows == 3
     with pytest.raises(InvalidArgument, match="it has loud, rows_per_step, pages_per_step, on"):
         joined(products, operator=Handing, quiet=True)
+
+
+def test_a_join_is_resolved_chosen_and_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the call to the last result of a short stream: nothing is done twice, and no buffer is only a guess."""
+    rows = 20_000
+    columns = {f"c{i}": np.arange(rows) for i in range(6)}
+    relation = Relation.build(pa.table({"id": np.arange(rows), **columns}), tmp_path / "r", key="id")
+    called: Counter[str] = Counter()
+
+    def count(owner: type, name: str) -> None:
+        method = getattr(owner, name)
+        function = getattr(method, "__func__", method)
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            called[f"{owner.__name__}.{name}"] += 1
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, classmethod(counted) if hasattr(method, "__func__") else counted)
+
+    for owner, name in (
+        (JoinSpec, "of"),
+        (Tuner, "chosen"),
+        (EngineJoin, "__init__"),
+        (SweepJoin, "arrange"),
+        (StreamBuffer, "__init__"),
+        (EngineJoin, "_best_share"),
+    ):
+        count(owner, name)
+    keys = Zipf(1.0, rows, seed=4).keys(5000)
+    result = semistream.join(pa.table({"id": keys}), relation, on="id", memory="400kB").read_all()
+    assert result.num_rows == 5000
+    assert called == {
+        "JoinSpec.of": 1,
+        "Tuner.chosen": 1,
+        "EngineJoin.__init__": 1,
+        "SweepJoin.arrange": 1,
+        "StreamBuffer.__init__": 1,
+    }

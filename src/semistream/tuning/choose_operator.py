@@ -21,7 +21,6 @@ from semistream.relation import AnyRelation, ParquetRelation
 from semistream.tuning.candidates import OPERATORS, join_tuner, usual_operator
 from semistream.tuning.explain import workload_of
 
-_ALIKE = frozenset({"suffix", "columns"})  # options that leave a prediction valid
 _LOG = logging.getLogger(__name__)
 _ROWS_SEEN = 1 << 16  # rows of the sample used: a batch may be a whole table, and a join should start at once
 
@@ -45,7 +44,7 @@ class OperatorChoice:
 
     def starting_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return options that save the operator a repeated prediction; none if the user's options invalidate it."""
-        if self.prediction is None or not issubclass(self.kind, EngineJoin) or not _ALIKE.issuperset(options):
+        if self.prediction is None or not issubclass(self.kind, EngineJoin) or options:
             return {}
         return {"machine": self.machine, "expected_share": self.prediction.options.get("cache_share")}
 
