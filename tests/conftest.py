@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,25 +19,39 @@ if TYPE_CHECKING:
 os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_START)
 
 
-_SHARED = {"tests/faults": "faults", "tests/spark/test_cluster.py": "faults"}
-"""Tests that a worker runs together besides those of Spark: those that kill JVMs share one to be killed."""
+_SHARED = {
+    "tests/faults/": "faults",
+    "tests/spark/test_cluster.py": "faults",
+    "tests/spark/": "spark",
+    "tests/cli/test_pipeline.py": "spark",
+    "tests/cli/test_reconcile.py": "spark",
+    "tests/docs/test_examples.py": "spark",
+    "tests/docs/test_readme.py": "spark",
+    "tests/docs/test_windows_doc.py": "spark",
+}
+"""Tests that one worker runs, by path: killers of JVMs share one JVM, the others a session and a broker."""
+_LONGEST_FIRST = ["spark", "faults"]
 
 
-@pytest.hookimpl(trylast=True)
+def _group(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return next((name for path, name in _SHARED.items() if file.startswith(path)), file)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start with the longest groups, and give each to one worker: all that uses Spark shares a session and a broker.
+    """Start with the longest groups."""
+    items.sort(key=lambda item: [*_LONGEST_FIRST, group := _group(item.nodeid)].index(group))
 
-    Other tests go by file, as their fixtures do.
-    """
 
-    def group(item: pytest.Item) -> str:
-        file = item.nodeid.partition("::")[0]
-        shared = next((name for path, name in _SHARED.items() if file.startswith(path)), None)
-        return shared or ("spark" if item.get_closest_marker("spark") else file)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each group to one worker; other tests go by file, as their fixtures do."""
+    from xdist.scheduler import LoadScopeScheduling
 
-    items.sort(key=lambda item: {"spark": 0, "faults": 1}.get(group(item), 2))
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    return ByGroup(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

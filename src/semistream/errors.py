@@ -70,6 +70,10 @@ class RelationError(SemistreamError):
     """A relation on disk cannot be built, opened or changed."""
 
 
+BUILD_ONE = "Build one with Relation.build(data, path, key=...)."
+"""The next step if there is no relation; the command line names its own command instead."""
+
+
 class NotARelation(RelationError):
     """The path does not hold a relation."""
 

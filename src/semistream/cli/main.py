@@ -20,7 +20,7 @@ from semistream.cli.pipeline.commands import reconcile, status, vacuum, validate
 from semistream.cli.pipeline.commands import run as run_pipeline
 from semistream.cli.relation import app as relation
 from semistream.cli.window.command import window
-from semistream.errors import NotARelation, SemistreamError
+from semistream.errors import BUILD_ONE, NotARelation, SemistreamError
 
 
 class _Commands(TyperGroup):
@@ -53,8 +53,7 @@ class _Commands(TyperGroup):
 
 def _with_command(message: str) -> str:
     """Replace the Python call that a message suggests by the equivalent command."""
-    finding, call, _ = message.rpartition(". Relation.build(")
-    return f"{finding}. Build one with `semistream relation build SOURCE PATH --key COLUMN`." if call else message
+    return message.replace(BUILD_ONE, "Build one with `semistream relation build SOURCE PATH --key COLUMN`.")
 
 
 def _is_data_error(error: Exception) -> bool:

@@ -16,7 +16,7 @@ from semistream.costs.profiles import load_profile
 from semistream.costs.sampled_frequencies import frequencies_of_sample
 from semistream.costs.workload import Workload
 from semistream.datasets.zipf import MAX_EXPONENT
-from semistream.errors import InvalidArgument, NotARelation
+from semistream.errors import BUILD_ONE, InvalidArgument, NotARelation
 from semistream.joins.condition.condition import JoinOn, key_pairs
 from semistream.joins.condition.spec import JoinSpec, join_workload
 from semistream.joins.condition.where import Where
@@ -163,7 +163,7 @@ def _require_clustered(relation: AnyRelation) -> None:
     if not relation.clustered:
         raise NotARelation(
             f"{relation.path} is plain Parquet: it can only be scanned, by 'mesh', 'adaptive_mesh' or 'cmesh'. "
-            "Predictions need a relation clustered by key; build one with Relation.build(data, path, key=...)."
+            f"Predictions need a relation clustered by key. {BUILD_ONE}"
         )
     if not relation.num_pages:
         raise InvalidArgument(f"{relation.path} has no rows: there is nothing to plan for.")

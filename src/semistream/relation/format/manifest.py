@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import CorruptRelation, NotARelation, RelationError, UnsupportedFormat
+from semistream.errors import BUILD_ONE, CorruptRelation, NotARelation, RelationError, UnsupportedFormat
 from semistream.storage.local_files import replace_file
 
 FORMAT = 1
@@ -189,7 +189,7 @@ def get_current(folder: Path) -> int:
         text, _, check = path.read_text(errors="replace").strip().rpartition(", check ")
     except (FileNotFoundError, NotADirectoryError):
         what = "does not exist" if not folder.exists() else "is not a relation: it has no file CURRENT"
-        raise NotARelation(f"{folder} {what}. Relation.build(data, path, key=...) makes one.") from None
+        raise NotARelation(f"{folder} {what}. {BUILD_ONE}") from None
     if _check(text) != check:
         raise CorruptRelation(
             f"{path} does not match its checksum. Open a version by number: Relation.open(path, version=...)."
