@@ -112,7 +112,7 @@ def test_failed_build_in_a_folder_that_was_there_leaves_the_folder(tmp_path: Pat
 
 
 def test_path_that_is_no_relation(tmp_path: Path) -> None:
-    with pytest.raises(NotARelation, match=r"absent does not exist\. Relation\.build"):
+    with pytest.raises(NotARelation, match=r"absent does not exist\. Build one with Relation\.build"):
         Relation.open(tmp_path / "absent")
     with pytest.raises(NotARelation, match="is not a relation: it has no file CURRENT"):
         Relation.open(tmp_path)
