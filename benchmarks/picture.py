@@ -37,7 +37,8 @@ def draw(record: dict[str, object]) -> Figure:
         axes.xaxis.set_major_formatter(EngFormatter())
         axes.tick_params(labelsize=8.5, length=0)
         axes.spines[["top", "right", "left"]].set_visible(False)
-    figure.supxlabel("rows joined per second, R of 10 M rows x 120 bytes on disk, 2 cores", fontsize=9)
+    size = f"R of {10 * float(record['scale']):g} M rows x 120 bytes on disk"  # type: ignore[arg-type]
+    figure.supxlabel(f"rows joined per second; {size}, {record['environment']['cores']} cores", fontsize=9)  # type: ignore[index]
     return figure
 
 
