@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JARS := .jars/.brought
-PYTEST := $(BIN)/python -m pytest -n $(or $(JOBS),3) --dist loadscope --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --no-loadscope-reorder
 
 .PHONY: demo test quick kills lint bench jars clean java maven python
 .DEFAULT_GOAL := help
