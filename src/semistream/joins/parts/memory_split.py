@@ -206,7 +206,7 @@ def _most(room: int, cost: Callable[[int], int]) -> int:
         return high - 1 if over <= room else low
     while high - low > 1:
         guess = low + (room - fits) * (high - low) // (over - fits)
-        for middle in {min(max(guess, low + 1), high - 1), min(max(guess + 1, low + 1), high - 1), (low + high) // 2}:
+        for middle in (guess, guess + 1, (low + high) // 2):  # the middle bounds the number of rounds
             if low < middle < high:
                 taken = cost(middle)
                 low, fits, high, over = (middle, taken, high, over) if taken <= room else (low, fits, middle, taken)
