@@ -163,6 +163,7 @@ STREAMS: dict[str, Callable[[int], Int64s]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wraps", "stream"),
     [

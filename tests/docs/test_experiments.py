@@ -22,6 +22,7 @@ from experiments.__main__ import EXPERIMENTS
 WINDOW_FIGURES = [window_fig7, window_fig9, window_fig10, window_fig12, window_fig13, window_fig15, window_fig17]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "experiment", [mesh_fig11, cost_aware_shedding, *WINDOW_FIGURES], ids=lambda experiment: experiment.__name__
 )

@@ -18,6 +18,7 @@ PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 CONSOLES = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_examples_run_and_the_commands_print_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

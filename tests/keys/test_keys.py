@@ -41,6 +41,7 @@ def all_pairs(left, right):
 ALL_TYPES = [(group, type_) for group, types in GROUPS.items() for type_ in types]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("group", "relation"), ALL_TYPES, ids=str)
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())

@@ -46,6 +46,7 @@ def _check_mapping(older: Relation, newer: Relation) -> None:
     assert all(old_bytes[i] == new_bytes[page] for i, page in enumerate(kept.tolist()) if page >= 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(histories(), st.sampled_from([600, 1024]), st.data())
 def test_changes_are_the_keys_given_and_pages_are_found_again(

@@ -90,6 +90,7 @@ def joined() -> tuple[pa.Table, np.ndarray[Any, Any]]:
     return results, matches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [SampleW(), ClusterSampling()], ids=lambda s: s.name)
 def test_intervals_hold_as_often_as_they_say(strategy: Strategy, joined: tuple[pa.Table, np.ndarray[Any, Any]]) -> None:
     """Of 240 samples in two parts and two batches. A normal interval of 95 % may hold in 93 % for a skewed sum.

@@ -106,6 +106,7 @@ def test_the_smallest_relations(tmp_path: Path, rows: int) -> None:
     assert counts.matches(np.array([5])).tolist() == [rows]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     first=st.lists(st.integers(0, 90), max_size=400),

@@ -27,6 +27,7 @@ def relation(tmp_path_factory: pytest.TempPathFactory) -> Relation:
     return Relation.build(pa.table({"key": range(ROWS), **columns}), path, key="key", page_bytes=4096)
 
 
+@pytest.mark.slow
 def test_five_sizes_are_within_three_points_of_running_them(relation: Relation) -> None:
     exponent, spec = 1.1, JoinSpec.of(relation, SCHEMA, on="key")
     (engine,) = candidates(relation, spec, kinds=[EngineJoin])

@@ -55,6 +55,7 @@ def stream(exponent: float, rows: int = 100_000) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([keys, pa.array(numbers)], names=["product", "number"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [DEFAULT_MACHINE, SLOW_DISK], ids=lambda machine: machine.name)
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 1.4])
 def test_a_sample_says_the_same_as_the_skew_that_it_was_drawn_with(

@@ -124,6 +124,7 @@ NEAR: dict[str, tuple[float, int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NEAR)
 @settings(deadline=None, max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
@@ -148,6 +149,7 @@ def test_hybrid_join_does_more_under_much_skew_than_is_expected(relation: Relati
     assert 0.5 * rate <= setting.predicted().rate <= rate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "share", "exponent"),
     [("engine", 0.1, 0.7), ("engine", 0.3, 1.0), ("engine", 0.1, 1.3), ("engine", 0.3, 1.3), ("cmesh", 0.3, 1.0)],

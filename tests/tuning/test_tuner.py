@@ -276,6 +276,7 @@ def chooser_for(relation: Relation, exponent: float, machine: Machine, rate: flo
     return Tuner(workload_of(relation, spec, zipf=exponent, rate=rate), machine, candidates(relation, spec))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("exponent", "machine", "share"),
     [(0.0, SLOW_DISK, 0.1), (0.0, SLOW_DISK, 0.7), (1.2, DEFAULT_MACHINE, 0.03), (1.2, DEFAULT_MACHINE, 0.5)],

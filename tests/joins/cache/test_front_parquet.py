@@ -73,6 +73,7 @@ def hits_of(operator: SemiStreamJoin, batch: pa.RecordBatch) -> float:
     return (operator.stats.cache_hits - before) / batch.num_rows
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     cases(),
@@ -120,6 +121,7 @@ KEY_KINDS: dict[str, Callable[[np.ndarray], dict[str, pa.Array]]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     kind=st.sampled_from(sorted(KEY_KINDS)),

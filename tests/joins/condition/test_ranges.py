@@ -52,6 +52,7 @@ def joined(how: str, low: int | None, high: int | None, rows: Rows) -> list[tupl
     return [()] if bool(partners) == (how == "semi") else []
 
 
+@pytest.mark.slow
 @every_operator_with(examples=40, ranges=True, how=st.sampled_from(KINDS), script=scripts(), ordered=st.booleans())
 def test_any_interleaving_of_pushes_steps_versions_and_budgets_is_exact(
     maker: Maker, how: str, script: tuple[Versions, list[tuple[str, Any]]], ordered: bool
@@ -100,6 +101,7 @@ def bands(width: int) -> Case:
     return Case(relation, ("k",), tuple(stream.to_batches(max_chunksize=20)), STREAM, {}, "left", 1024)
 
 
+@pytest.mark.slow
 @every_range_operator
 @pytest.mark.parametrize("width", [1, 150])
 def test_no_range_is_late_if_the_rate_allows(maker: Maker, width: int) -> None:

@@ -24,18 +24,21 @@ def test_results_equal_the_batch_join(maker: Maker, case: Case, extra: int) -> N
         checks.check_equals_the_batch_join(maker, case, relation, maker.least_memory(relation, case) + extra)
 
 
+@pytest.mark.slow
 @every_operator_with(examples=16, case=cases(), extra=st.sampled_from([0, 777, 20_000, 3_000_000]))
 def test_the_budget_is_never_exceeded(maker: Maker, case: Case, extra: int) -> None:
     with case.built() as relation:
         checks.check_holds_the_budget(maker, case, relation, maker.least_memory(relation, case) + extra)
 
 
+@pytest.mark.slow
 @every_operator_with(examples=16, case=cases(), steps=st.lists(st.integers(0, 4), max_size=4))
 def test_any_interleaving_of_pushes_and_steps_is_exact(maker: Maker, case: Case, steps: list[int]) -> None:
     with case.built() as relation:
         checks.check_any_interleaving_of_steps(maker, case, relation, steps)
 
 
+@pytest.mark.slow
 @every_operator_with(examples=12, case=cases())
 def test_the_other_checks(maker: Maker, case: Case) -> None:
     with case.built() as relation:
@@ -77,6 +80,7 @@ def test_closing_half_way_leaves_no_thread_and_no_file(maker: Maker) -> None:
         checks.check_leaves_no_thread_and_no_file(maker, case, relation)
 
 
+@pytest.mark.slow
 @every_operator
 def test_one_key_everywhere_comes_out_in_bounded_batches(maker: Maker) -> None:
     relation = pa.table({"k": [5] * 700, "name": ["x" * (i % 50) for i in range(700)]})

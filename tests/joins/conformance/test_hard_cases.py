@@ -98,6 +98,7 @@ def both_sides_have_two_hundred_columns(how: str) -> Case:
     return one_batch(relation, stream, how, 8192)
 
 
+@pytest.mark.slow
 @every_operator
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize(
@@ -114,6 +115,7 @@ def test_exact_and_within_the_budget_if(case: Callable[[str], Case], how: str, m
     check(maker, case(how))
 
 
+@pytest.mark.slow
 @every_operator
 def test_exact_and_within_the_budget_if_rows_are_wide(maker: Maker) -> None:
     check(maker, both_sides_have_two_hundred_columns("left"))

@@ -36,6 +36,7 @@ def expected(case: Case, columns: list[str], table: pa.Table | None = None) -> A
     return multiset(batch_join(case.stream, table or case.relation, case.on, case.how, columns))
 
 
+@pytest.mark.slow
 @every_operator
 @pytest.mark.parametrize("columns", [["c3"], ["text", "c35", "c0"], []], ids=str)
 def test_a_projection_reads_its_groups_only(maker: Maker, columns: list[str]) -> None:
@@ -95,6 +96,7 @@ def test_what_a_condition_looks_at_is_read_too() -> None:
             assert sum(rows.values()) == sum(row["at"] >= row["c9"] for row in joined) > 0
 
 
+@pytest.mark.slow
 @every_operator
 def test_versions_with_the_same_and_with_other_groups_follow_each_other(maker: Maker) -> None:
     case = wide_case()

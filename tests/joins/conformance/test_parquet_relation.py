@@ -99,6 +99,7 @@ def laid_out(draw: st.DrawFn, case: Case, folder: Path) -> ParquetRelation:
     return ParquetRelation.open(folder, page_bytes=draw(st.sampled_from([4096, 8192, 256 << 10])))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(cases(), st.data())
 def test_results_are_those_of_duckdb(case: Case, data: st.DataObject) -> None:
@@ -113,6 +114,7 @@ def test_results_are_those_of_duckdb(case: Case, data: st.DataObject) -> None:
             assert multiset(results) == multiset(expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(cases(), st.data())
 def test_results_are_those_of_duckdb_however_b_and_w_change(case: Case, data: st.DataObject) -> None:

@@ -82,6 +82,7 @@ def check_operators(case: PredicateCase, extra: int, options: dict[str, int]) ->
                 check(make, case, least_memory(make) + extra)
 
 
+@pytest.mark.slow
 @given(
     case=predicate_cases(),
     extra=st.sampled_from([0, 1, 5000, 100_000, 50_000_000]),
@@ -100,6 +101,7 @@ def band_case(how: str = "inner", where: str = "abs(s.x - r.k) <= 40", key: str 
     return PredicateCase(relation, (key,), batches, stream.schema, None, [where], where, how, 1024)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["inner", "left", "semi", "anti"])
 def test_many_matches_come_out_in_bounded_batches(how: str) -> None:
     check_operators(band_case(how), 3000, {})

@@ -18,6 +18,7 @@ from tests.oracle import multiset
 extras = st.lists(st.sampled_from([0, 1, 3000, 40_000, 2_000_000, -1]), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @every_operator_with(examples=15, case=cases(), extras=extras, steps=st.integers(0, 2), ordered=st.booleans())
 def test_any_sequence_of_budgets_is_exact_and_each_holds(
     maker: Maker, case: Case, extras: list[int], steps: int, ordered: bool
@@ -70,6 +71,7 @@ def _besides_caches(operator: SemiStreamJoin) -> dict[str, int]:
     return {name: held for name, held in operator.budget.by_name.items() if name != "cached pages"}
 
 
+@pytest.mark.slow
 @every_operator
 def test_memory_that_is_given_is_used(maker: Maker) -> None:
     """Tuples wait longer with more memory: there is room for more of them."""

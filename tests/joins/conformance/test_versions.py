@@ -151,6 +151,7 @@ def scripts(draw: st.DrawFn) -> tuple[Versions, list[tuple[Any, ...]]]:
     return versions, script
 
 
+@pytest.mark.slow
 @every_operator_with(examples=40, how=st.sampled_from(KINDS), script=scripts(), ordered=st.booleans())
 def test_any_interleaving_of_pushes_steps_and_updates_is_a_serial_history(
     maker: Maker, how: str, script: tuple[Versions, list[tuple[Any, ...]]], ordered: bool
@@ -166,6 +167,7 @@ def test_any_interleaving_of_pushes_steps_and_updates_is_a_serial_history(
 PLAIN: Rows = [(i % KEYS, f"v{i}") for i in range(200)]
 
 
+@pytest.mark.slow
 @every_operator
 def test_pages_that_split_empty_and_appear_between_versions(maker: Maker) -> None:
     for how in KINDS:

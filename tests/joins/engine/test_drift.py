@@ -68,6 +68,7 @@ def static_rate(relation: Relation, exponent: float, share: float) -> float:
         return run.rate(Zipf(exponent, ROWS, seed=1), SETTLED, MEASURED[exponent])
 
 
+@pytest.mark.slow
 def test_the_engine_is_within_a_tenth_of_the_static_optimum_after_each_jump(relation: Relation) -> None:
     optimum = {e: max(static_rate(relation, e, share) for share in shares) for e, shares in SHARES.items()}
     shares = []

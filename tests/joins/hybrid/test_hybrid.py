@@ -179,6 +179,7 @@ single = st.one_of(st.integers(-1, 13), st.none()).map(lambda key: (key, key))
 ranges = st.tuples(*2 * [st.one_of(st.integers(-1, 13), st.none())])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(r_keys, actions(single))
 def test_random_deletion_is_that_of_the_algorithm_one_tuple_at_a_time(r_keys, actions) -> None:
@@ -186,6 +187,7 @@ def test_random_deletion_is_that_of_the_algorithm_one_tuple_at_a_time(r_keys, ac
     check_against_the_model(r_keys, actions, on={"s": "k"})
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(r_keys, actions(ranges))
 def test_ranges_are_met_page_by_page_as_by_the_algorithm_one_tuple_at_a_time(r_keys, actions) -> None:

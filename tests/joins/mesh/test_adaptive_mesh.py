@@ -137,6 +137,7 @@ def check_all_is_charged(join: AdaptiveMeshJoin) -> None:
 steps = st.lists(st.tuples(st.integers(1, 12), st.sampled_from([1, 2, 3, 10, 1000]), st.integers(0, 9)), max_size=40)
 
 
+@pytest.mark.slow
 @example(pages=7, steps=[(6, 1, 1), (1, 1000, 0)], memory="150kB")  # large buffers in use while many may enter
 @given(pages=st.integers(1, 9), steps=steps, memory=st.sampled_from(["80kB", "150kB", "1MB"]))
 @some
@@ -166,6 +167,7 @@ def test_every_tuple_meets_every_page_once_however_b_and_w_change(
         assert Counter(met) == Counter((number, page) for number in range(arrived) for page in range(pages))
 
 
+@pytest.mark.slow
 @given(case=cases(), changes=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 50)), min_size=1), data=st.data())
 @some
 def test_results_equal_the_batch_join_however_b_and_w_change(case: Case, changes: Any, data: st.DataObject) -> None:

@@ -95,6 +95,7 @@ def _polled(operator: SemiStreamJoin, clock: DiskClock, until_s: float) -> Itera
         yield from operator.poll()
 
 
+@pytest.mark.slow
 @every_waiting_operator
 @pytest.mark.parametrize("spread", [2 * KEYS, 100])
 def test_no_tuple_is_late_if_the_rate_allows(maker: Maker, spread: int) -> None:
@@ -111,6 +112,7 @@ def test_no_tuple_is_late_if_the_rate_allows(maker: Maker, spread: int) -> None:
         assert maker.options.keys() & {"rows_per_step", "input_threshold", "seed"} or most_waiting > 20
 
 
+@pytest.mark.slow
 @every_operator
 def test_deadlines_of_single_rows_by_a_column(maker: Maker) -> None:
     waits = pa.array([0.5, None, 20.0, float("nan"), math.inf] * 4)
@@ -177,6 +179,7 @@ def test_a_push_drains_what_is_due(maker: Maker) -> None:
             assert operator.stats.late == 0
 
 
+@pytest.mark.slow
 @every_operator
 @pytest.mark.parametrize("ordered", [False, True])
 def test_lateness_is_measured_once_for_each_tuple(maker: Maker, ordered: bool) -> None:
@@ -215,6 +218,7 @@ def test_a_tuple_that_had_to_wait_too_long_is_late_by_the_difference() -> None:
             assert operator.stats.worst_lateness_s == 2.5
 
 
+@pytest.mark.slow
 @every_operator_with(
     examples=12,
     case=cases(),

@@ -86,6 +86,7 @@ def check_ordered(maker: Maker, case: Case, relation: Relation, memory: int | st
     return operator
 
 
+@pytest.mark.slow
 @every_operator_with(examples=8, case=cases(), extra=st.sampled_from([0, 1, 700, 9000, 3_000_000]))
 def test_results_come_in_the_order_of_the_stream(maker: Maker, case: Case, extra: int) -> None:
     case = numbered(case)
@@ -93,6 +94,7 @@ def test_results_come_in_the_order_of_the_stream(maker: Maker, case: Case, extra
         check_ordered(maker, case, relation, maker.least_memory(relation, case, ordered=True) + extra)
 
 
+@pytest.mark.slow
 @every_operator
 @pytest.mark.parametrize("how", KINDS)
 def test_large_batches_at_the_least_memory(maker: Maker, how: str) -> None:
@@ -105,6 +107,7 @@ def test_large_batches_at_the_least_memory(maker: Maker, how: str) -> None:
             maker.make(relation, case, least - 1, ordered=True)
 
 
+@pytest.mark.slow
 @every_operator
 def test_a_tuple_with_more_results_than_fit_comes_out_in_its_place(maker: Maker) -> None:
     case = crowded_case()
@@ -114,6 +117,7 @@ def test_a_tuple_with_more_results_than_fit_comes_out_in_its_place(maker: Maker)
         assert operator.stats.outputs > 9 * 3000
 
 
+@pytest.mark.slow
 @every_operator
 def test_what_fits_is_joined_in_one_pass(maker: Maker) -> None:
     """No tuple is joined twice if its results can be held, and few are if groups have to become smaller."""

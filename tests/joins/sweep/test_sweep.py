@@ -59,6 +59,7 @@ def least_for(r: Relation, schema: pa.Schema, how: str) -> int:
     return least_memory(lambda memory: SweepJoin(r, schema, on="key", how=how, memory=memory))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(
     kind=st.sampled_from(["int", "string"]),
@@ -134,6 +135,7 @@ def test_nearly_twice_as_many_tuples_come_in_a_pass_as_can_wait(of_many_pages: R
         assert 1.5 < s.num_rows / passes / most_waiting < 2
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(rows=st.integers(1, 1500), nulls=st.sampled_from([0.0, 0.003, 0.03, 1.0]), extra=st.sampled_from([0, 400, 9000]))
 def test_what_was_charged_for_nested_values_is_given_back(

@@ -58,6 +58,7 @@ def repair(folder, relations, works, most_rows, rules=(), routed=None):
     ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     files=st.lists(rows_of, min_size=1, max_size=4),

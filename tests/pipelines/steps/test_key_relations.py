@@ -63,6 +63,7 @@ def test_pipelines_that_share_a_relation_never_give_a_number_twice(tmp_path):
     assert numbers(after) == {"a": 1, "b": 2, "c": 3}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(batches=st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8), max_size=5))
 def test_the_first_row_of_a_key_is_new_and_no_other(tmp_path_factory, batches):

@@ -253,6 +253,7 @@ def _update(path: Path, *point: Any) -> None:
     relation.update(deletes=[7])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nth", [1, 2, 7])
 def test_an_update_killed_between_groups_changes_nothing(nth: int) -> None:
     with scratch_folder() as folder:

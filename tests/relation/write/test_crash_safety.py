@@ -81,6 +81,7 @@ def _go_on(path: Path, version: int, rows: Any) -> None:
     assert row_set(Relation.open(path, version=version).scan()) == rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", UPDATE_POINTS, ids=lambda p: f"{p[1]} {p[0].rpartition(':')[2]} {p[2]}")
 def test_update_killed_before_it_is_published_changes_nothing(point: tuple[str, str, int]) -> None:
     with scratch_folder() as folder:
@@ -108,6 +109,7 @@ def test_update_killed_after_it_is_published_is_there(point: tuple[str, str, int
         _go_on(folder / "r", 2, row_set(OLD.filter(_unchanged())) + row_set(NEW))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS[::2], ids=lambda p: f"{p[1]} {p[0].rpartition(':')[2]} {p[2]}")
 def test_first_build_killed_before_it_is_published_can_be_done_again(point: tuple[str, str, int]) -> None:
     with scratch_folder() as folder:

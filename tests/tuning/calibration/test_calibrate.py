@@ -52,6 +52,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_the_profile_of_the_disk(tmp_path: Path, cache: Path) -> None:
     steps: list[tuple[str, float]] = []
     calibration = calibrate(
@@ -158,6 +159,7 @@ def test_a_disk_is_measured_once_and_again_if_its_profile_is_refused(tmp_path: P
     assert load_profile(first) is not None
 
 
+@pytest.mark.slow
 def test_what_was_kept_before_makes_no_difference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     calibrate(tmp_path, measure_disk=SMALL_DISK, measure_operators=no_operators).file.write_text("{}")
     calibrate(tmp_path, measure_disk=SMALL_DISK, measure_operators=SMALL_OPERATORS)

@@ -89,6 +89,7 @@ def test_the_disk_has_its_turn_between_two_runs_about_halfway(
     assert made_up.events[there - 2 : there + 3] == ["run", "beat", "halfway", "beat", "run"]
 
 
+@pytest.mark.slow
 def test_tuples_are_looked_up_once_there_is_a_cache_to_look_them_up_in(tmp_path: Path) -> None:
     relation, size = operator_probe._build(tmp_path / "r", 120_000), ProbeSize(pushed=10_000)
     looked_up = []

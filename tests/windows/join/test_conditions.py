@@ -80,6 +80,7 @@ def by_duckdb(left: pa.Table, right: pa.Table, condition: str) -> Counter[Any]:
     return batch_join([], [], condition, (left, right))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", VALUES)
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)

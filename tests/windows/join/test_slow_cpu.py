@@ -94,6 +94,7 @@ def dropped(archive: MemoryArchive) -> set[tuple[int, int]]:
     return gone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["prob", "random", "oldest", "newest", "integrated"])
 @given(data=st.data(), left=streams(rows=40, step=1), right=streams(rows=40, step=1))
 @settings(max_examples=40, deadline=None)
