@@ -89,7 +89,7 @@ def simulate(
         rows = int(sum(world.rate(t) for t in middle.tolist()) / 32 * CAPACITY * (at - taken_in))
         rows = rows if done else int(world.backlog_s * CAPACITY)
         controller.begin()
-        joined = controller.allow(rows, oldest_s=world.wall(at) - world.wall(taken_in)).joined
+        joined = controller.allow(rows, oldest_s=world.wall(at) - world.wall(taken_in))
         work_s = world.service.seconds(joined, rows - joined) + (0.0 if done else world.start_s)
         now = at + work_s * world.slow(at) * float(np.clip(draw.normal(1, world.noise), 0.5, 2))
         controller.end(joined=joined, shed=rows - joined)

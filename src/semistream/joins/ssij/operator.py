@@ -40,7 +40,6 @@ from semistream.relation import (
 )
 from semistream.relation.format.row_sizes import row_sizes
 
-_PLANS = ("optimal", "greedy")
 _STREAM_INDEX = "stream index"
 
 FindPairs = Callable[[RunCodes, Int64s, Int32s, Int32s], Iterator[tuple[Int64s, Int32s, Int32s]]]

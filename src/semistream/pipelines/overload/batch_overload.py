@@ -81,7 +81,6 @@ class BatchOverload:
         archive: Table,
         ledger: Ledger,
         clock: Callable[[], float],
-        monotonic: Callable[[], float] = time.perf_counter,
     ) -> None:
         assert spec.overload is not None
         self._spec, self._setting, self._steps = spec, spec.overload, steps
@@ -103,7 +102,7 @@ class BatchOverload:
         seen = [Observation(*each) for each in learnt.get("seen", [])]
         expected = expected_times(steps, copies=self._copies_files)
         every_s = parse_duration(spec.every)
-        self.controller = OverloadController(self._setting.goal_s, every_s, monotonic, seen, expected)
+        self.controller = OverloadController(self._setting.goal_s, every_s, time.perf_counter, seen, expected)
 
     def layout(self) -> TableLayout:
         """Return the layout of the files of shed rows."""
@@ -239,7 +238,7 @@ class BatchOverload:
     def _joinable(self, plan: Plan, rows: int) -> int:
         owed = _owed(plan)
         oldest_s = self._clock() - self._oldest(plan)
-        return self.controller.allow(rows, oldest_s=oldest_s, owed=owed).joined
+        return self.controller.allow(rows, oldest_s=oldest_s, owed=owed)
 
     def _oldest(self, plan: Plan) -> float:
         """Return the arrival time of a batch's first row: that of its first file, else after the last batch's plan."""

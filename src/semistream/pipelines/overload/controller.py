@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from semistream.pipelines.overload.service_times import PRIOR, Observation, ServiceModel, ServiceTimes
 
@@ -13,14 +12,6 @@ _LEAST = 0.5  # least share of a full batch after a late one
 _FOR_ROWS = 0.25  # least share of a batch's time for joining rows, whatever shedding the others costs
 _GAP_S = 0.3  # from the end of a batch to the next, until one is measured
 _SMOOTHED = 0.5  # weight of the latest gap in the running mean
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """Rows that a batch may join, and the predicted seconds of that batch."""
-
-    joined: int
-    seconds: float
 
 
 class OverloadController:
@@ -62,7 +53,7 @@ class OverloadController:
     >>> controller.end(joined=200_000)
     3.0
     >>> controller.begin()
-    >>> 0 < controller.allow(5_000_000, oldest_s=4.0).joined < 5_000_000
+    >>> 0 < controller.allow(5_000_000, oldest_s=4.0) < 5_000_000
     True
     """
 
@@ -143,7 +134,7 @@ class OverloadController:
             self._times.add(Observation(self._took_s, joined, shed))
         return self._took_s
 
-    def allow(self, rows: int, *, oldest_s: float, owed: int = 0) -> Allowance:
+    def allow(self, rows: int, *, oldest_s: float, owed: int = 0) -> int:
         """Return how many of ``rows`` may be joined, the oldest of which came ``oldest_s`` ago.
 
         ``owed`` rows, which waited since earlier batches or are repaired, are joined in any case.
@@ -155,8 +146,7 @@ class OverloadController:
         seconds = max(seconds, 2 * model.fixed_s)  # if the goal is not attainable, half of the time goes to rows
         for_rows = seconds - spent_s - model.joined_s * owed
         least = int(max(_FOR_ROWS * for_rows - model.fixed_s, 0.0) / max(model.joined_s, 1e-12))
-        joined = max(model.joinable(rows, for_rows), min(rows, least))
-        return Allowance(joined, model.seconds(joined + owed, rows - joined))
+        return max(model.joinable(rows, for_rows), min(rows, least))
 
     def spare_rows(self) -> int:
         """Return how many archived rows a batch of their own can join while the next batches stay in time.

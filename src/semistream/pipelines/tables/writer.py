@@ -32,7 +32,7 @@ from semistream.storage.local_files import sync_file, sync_folder
 
 
 class BackgroundWork:
-    """Thread that runs calls one after the other, in order. At most ``waiting`` calls queue up, to bound their memory.
+    """Thread that runs calls one after the other, in order. At most one call waits, to bound their memory.
 
     The next `submit` or `wait` raises the error of a failed call; later calls still run. The thread lives from the
     first call until `end`.
@@ -46,14 +46,13 @@ class BackgroundWork:
     >>> work.end()
     """
 
-    def __init__(self, waiting: int = 1) -> None:
-        self._waiting = waiting
+    def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
         self._calls: deque[Future[Any]] = deque()
 
     def submit(self, call: Callable[..., object], *arguments: object) -> None:
-        """Queue a call; block while the queue is full."""
-        while len(self._calls) > self._waiting or (self._calls and self._calls[0].done()):
+        """Queue a call; block while another one waits."""
+        while len(self._calls) > 1 or (self._calls and self._calls[0].done()):
             self._calls.popleft().result()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="semistream-background")

@@ -23,7 +23,7 @@ from semistream.pipelines.steps.chain import Chain, Link
 from semistream.pipelines.steps.snapshot_changes import MET, UPSERTS, ChangeChain, ChangesPlan, MetRows
 from semistream.pipelines.tables.writer import TableLayout, TableWriter
 from semistream.pipelines.task.batch_task import BatchTask, TaskPlan
-from semistream.pipelines.task.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoin, WorkerJoinCounts, WorkerJoins
+from semistream.pipelines.task.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoin, WorkerJoinCounts
 
 WORK = "__work"
 """Column with the pickled `TaskResult` of a task."""
@@ -48,9 +48,7 @@ class PipelineTask:
     given_out: pa.Schema | None = None
 
 
-def run_partition(
-    task: PipelineTask, batches: Iterator[pa.RecordBatch], kept: WorkerJoins = WORKER_JOINS
-) -> Iterator[pa.RecordBatch]:
+def run_partition(task: PipelineTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Send the rows of a partition through the joins to their tables; the last row yielded is the task's report.
 
     A partition without rows yields nothing. Each attempt writes files of its own, and only those of the attempt whose
@@ -60,7 +58,9 @@ def run_partition(
     if first is None:
         return
     with ExitStack() as lent:
-        lending = [kept.lend(plan, version) for (plan, _), version in zip(task.joins, task.plan.versions, strict=True)]
+        lending = [
+            WORKER_JOINS.lend(plan, version) for (plan, _), version in zip(task.joins, task.plan.versions, strict=True)
+        ]
         owned = [lent.enter_context(worker_join) for worker_join in lending]
         joins = [RoutedJoin(worker_join) if worker_join.plan.cuts else worker_join.operator(0) for worker_join in owned]
         before = [worker_join.counts for worker_join in owned]

@@ -38,7 +38,6 @@ class DryStep:
 class DryPlan:
     """Joining steps of a pipeline, the columns of its results, and the memory of one worker."""
 
-    spec: PipelineSpec
     steps: tuple[DryStep, ...]
     columns: pa.Schema
     memory_bytes: int
@@ -62,7 +61,6 @@ def dry_plan(spec: PipelineSpec, *, slots: int = 1) -> Iterator[DryPlan]:
         aside = _made_aside(spec, Path(folder))
         steps, columns = _planned(aside, slots)
         yield DryPlan(
-            spec,
             tuple(
                 DryStep(plan, Relation.open(plan.join.path), path, new=path != own)
                 for plan, path, own in zip(steps.steps, spec.relations, aside.relations, strict=True)

@@ -36,7 +36,7 @@ class ResultRows:
                     f"weight_column is {weight_column!r}; it needs a weight, and a name that no other column has."
                 )
             self.schema = self.schema.append(pa.field(weight_column, pa.float64()))
-        self.columns = (RowStore(schemas[0], 0), RowStore(schemas[1], 1))
+        self.columns = (RowStore(0), RowStore(1))
         self.count = 0
         self.total_weight = 0.0
 

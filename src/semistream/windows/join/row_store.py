@@ -40,8 +40,7 @@ class RowStore:
     memory than live ones.
     """
 
-    def __init__(self, schema: pa.Schema, side: int) -> None:
-        self._schema = schema
+    def __init__(self, side: int) -> None:
         self._side = side
         self._tiers: list[_Tier] = []
         self._next = 0

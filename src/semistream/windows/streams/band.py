@@ -77,7 +77,6 @@ class BandSide:
 
     column: str
     type_: pa.DataType
-    other_type: pa.DataType
     comparison: Comparison  # of this side's values with the other side's type
     cell_width: int  # in codes of this side, 0 for floats
     other_width: int
@@ -92,8 +91,8 @@ class BandSide:
         span = 2.0 * float(band.distance) if family_of(left) is Family.FLOAT else 0.0
         widths = _cell_width(back, right), _cell_width(there, left)
         return (
-            cls(band.left, left, right, there, widths[0], widths[1], span),
-            cls(band.right, right, left, back, widths[1], widths[0], span),
+            cls(band.left, left, there, widths[0], widths[1], span),
+            cls(band.right, right, back, widths[1], widths[0], span),
         )
 
     def codes(self, array: pa.Array) -> tuple[Codes, Mask | None]:

@@ -25,7 +25,7 @@ from semistream.keys.values import OrderedValues
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
-LEFT, RIGHT = 0, 1
+LEFT = 0
 
 
 def side_number(side: str) -> int:
