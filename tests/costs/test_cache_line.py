@@ -1,4 +1,4 @@
-"""Pages of files that are mapped: what the system has room for is not read from the disk."""
+"""Pages of mapped files: those that fit in the system's memory are not read from the disk."""
 
 from __future__ import annotations
 

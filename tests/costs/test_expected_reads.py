@@ -1,4 +1,4 @@
-"""What a plan is expected to read, against joins on a simulated disk and against SSIJ's worst case."""
+"""Expected reads of a plan, against joins on a simulated disk and against SSIJ's worst case."""
 
 from __future__ import annotations
 

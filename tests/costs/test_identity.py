@@ -1,4 +1,4 @@
-"""Which machine and which disk: from made-up tables of the system, and from this one's."""
+"""Identity of the machine and the disk, from made-up tables of the system and from those of this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a distribution says, against counting: all keys one by one, and draws."""
+"""Key distributions against counts: all keys one by one, and draws."""
 
 from __future__ import annotations
 

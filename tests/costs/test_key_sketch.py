@@ -44,7 +44,7 @@ def test_in_32_kilobytes_it_still_tells_what_a_cache_is_good_for(known: Known) -
 
 
 def test_heavy_keys_are_counted_over_more_tuples_than_are_kept() -> None:
-    """Keys with a tenth of the stream: in the few codes that are kept, their shares are known to a tenth."""
+    """Keys with a tenth of the stream: the few codes kept give their shares to within a tenth."""
     known = hot_set(4, 0.4, 10**6)
     sketch = KeySketch(known.num_keys, nbytes=1 << 15, stride=1)
     watch(sketch, known.draw(60_000, 2))
@@ -66,7 +66,7 @@ def test_nothing_is_said_of_a_few_tuples() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(zipf(1.5, 10**6), zipf(0.0, 10**6)), (EVERY[0], zipf(1.0, 10**6))])
 def test_it_follows_the_stream(before: Known, after: Known) -> None:
-    """After a horizon nothing is left of what was before, and the estimate is that of the later tuples alone."""
+    """After a horizon, the estimate depends on the later tuples alone."""
     stride, horizon = 4, 1 << 15
     sketch = KeySketch(10**6, stride=stride, horizon=horizon)
     watch(sketch, before.draw(3 * stride * horizon, 1))
@@ -138,7 +138,7 @@ def test_a_thinned_sample_is_spread_evenly(sizes: list[int], capacity: int) -> N
 @pytest.mark.parametrize("nbytes", [1 << 15, 1 << 18, 1 << 20])
 @pytest.mark.parametrize("known", [zipf(0.0, 10**9), zipf(1.0, 10**6)], ids=str)
 def test_it_takes_no_more_than_it_says(known: Known, nbytes: int) -> None:
-    """What Python and numpy take is traced; the table of the frequent-items sketch is counted by its slots."""
+    """Trace the memory of Python and numpy, and count the slots of the frequent-items sketch."""
     codes = known.draw(600_000, 3)
     KeySketch(10).observe(codes)
     tracemalloc.start()

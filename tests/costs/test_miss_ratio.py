@@ -39,7 +39,7 @@ def lru_hits(codes: list[int], size: int, warming: int) -> int:
 
 
 def lfu_hits(codes: list[int], size: int, warming: int) -> int:
-    """A key is taken in if it was asked for as often as the one held that was asked for least."""
+    """A key enters the cache if it was requested as often as the least requested key held."""
     counts: dict[int, tuple[int, int]] = {}
     cache: set[int] = set()
     hits = 0
@@ -137,7 +137,7 @@ def run(relation: Relation, codes: Int64s, wraps: type[SemiStreamJoin], cache_sh
 
 
 def shifting(tuples: int) -> Int64s:
-    """Keys that are hot for a while, and then others."""
+    """Hot keys that change after a while."""
     return (Zipf(1.0, ROWS, seed=3).keys(tuples) + np.arange(tuples) // 100_000 * 7919) % ROWS
 
 

@@ -84,7 +84,7 @@ def test_the_stream_starts_in_equilibrium():
     sigma = math.sqrt(sum(4**i for i in range(1, 7)) / 4 / 2000)
     assert abs(first.mean() - 63) < 5 * sigma
     assert abs(later.mean() - 63) < 5 * sigma
-    # What is left of a uniform time on [0, b) has passed by step b / 4 with probability 7/16, not 1/4.
+    # The rest of a uniform time on [0, b) has passed by step b / 4 with probability 7/16, not 1/4.
     top = np.array([bursty(streams=6, seed=s).arrivals(17) >> 6 for s in range(2000)])
     switched = (top != top[:, :1]).any(axis=1).mean()
     assert abs(switched - 7 / 16) < 5 * 0.5 / math.sqrt(2000) + 1 / 64

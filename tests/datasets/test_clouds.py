@@ -1,4 +1,4 @@
-"""The cloud-report workload: what is documented of the paper's data holds of ours."""
+"""The cloud-report workload has the documented properties of the paper's data."""
 
 from __future__ import annotations
 

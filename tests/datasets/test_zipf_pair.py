@@ -1,4 +1,4 @@
-"""Pairs of Zipf streams: drawn independently, with hot keys that are the same, unrelated or opposite."""
+"""Pairs of Zipf streams: drawn independently, with the same, unrelated or opposite hot keys."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_stream_is_zipf_by_its_own_ranks(correlation: str):
 def test_correlated_streams_have_the_same_hot_keys_and_opposite_ones_the_reverse():
     pair = ZipfPair(1.0, DOMAIN, correlation="correlated", seed=5)
     assert (pair.left.hot_keys(DOMAIN) == pair.right.hot_keys(DOMAIN)).all()
-    # What the paper says follows: correlation changes how many pairs there are.
+    # As the paper states, correlation changes the number of pairs.
     pairs = {name: shares(a) @ shares(b) for name in ("correlated", "anti-correlated") for a, b in [drawn(name)]}
     assert pairs["correlated"] == pytest.approx(expected(1.0) @ expected(1.0), rel=0.05)
     assert pairs["anti-correlated"] == pytest.approx(expected(1.0) @ expected(1.0)[::-1], rel=0.05)

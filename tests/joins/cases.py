@@ -25,7 +25,7 @@ MEMORY_BACKED = "/dev/shm" if Path("/dev/shm").is_dir() else None  # many small 
 
 
 def folder_of(owner: object) -> Path:
-    """A new folder that is there as long as its owner."""
+    """A new folder that lives as long as its owner."""
     folder = tempfile.mkdtemp(dir=MEMORY_BACKED)
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -74,7 +74,7 @@ class Case:
 
     @cached_property
     def matched(self) -> int:
-        """How many tuples of the stream have a partner."""
+        """Number of stream tuples that have a partner."""
         return batch_join(self.stream, self.relation, self.on, "semi", []).num_rows
 
 

@@ -179,7 +179,7 @@ def test_a_stream_row_wider_than_the_budget_is_refused(products: Relation) -> No
 
 
 def test_an_option_is_offered_if_it_is_taken_and_only_then(products: Relation) -> None:
-    """What an operator fixes itself is refused before it gets there; what a class of a user's hands on is not."""
+    """An option that an operator fixes itself is refused; one that a user's class passes on is not."""
 
     class Handing(MeshJoin):
         options = {"loud": anything, **MeshJoin.options}  # noqa: RUF012

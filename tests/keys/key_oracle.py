@@ -112,7 +112,7 @@ def is_date(type_: pa.DataType) -> bool:
 
 
 def holds(type_: pa.DataType, value: Any) -> bool:
-    """Whether some value of the type means this."""
+    """Return True if some value of the type equals this."""
     if isinstance(value, bytes):
         return not pa.types.is_fixed_size_binary(type_) or len(value) == type_.byte_width
     if isinstance(value, tuple):

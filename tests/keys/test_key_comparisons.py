@@ -81,7 +81,7 @@ def test_distances_are_exact(group: str, data: st.DataObject, distance: Fraction
     left, s_means = data.draw(columns(group, stream))
     right, r_means = data.draw(columns(group, relation))
     is_duration = group not in ("integer", "unsigned", "decimal")
-    if data.draw(st.booleans()):  # the distance of two values that are there, and the nearest to it
+    if data.draw(st.booleans()):  # the distance of two present values, and one next to it
         s, r = (data.draw(st.sampled_from(means)) for means in (s_means, r_means))
         if s is not None and r is not None:
             distance = abs(Fraction(s) - Fraction(r)) * (86_400 if group == "date" else 1)

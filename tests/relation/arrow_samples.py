@@ -118,7 +118,7 @@ ENCODED: dict[str, tuple[pa.Array, pa.Array]] = {
         pa.array([[b"a" * 16], []], pa.list_(pa.binary(16))),
     ),
 }
-"""Types that are stored as the plain values they stand for: what is given, and what is kept."""
+"""Types stored as the plain values they stand for: the given and the stored type."""
 
 
 def comparable(array: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -12,7 +12,7 @@ from semistream.relation.format.page_table import PageTable, SegmentTable
 
 @dataclass(frozen=True)
 class Place:
-    """What one place of a file holds: a page of the table (its number), or one that only older versions have (-1)."""
+    """One place of a file; its page is a page of the table (its number), or of older versions only (-1)."""
 
     file: int
     index: int
@@ -22,7 +22,7 @@ class Place:
 
 
 def page_table(places: list[Place]) -> PageTable:
-    """The table of the pages that are there."""
+    """The table of the present pages."""
     live = sorted((place for place in places if place.page >= 0), key=lambda place: place.page)
     zeros = np.zeros(len(live), np.int64)
     segments = SegmentTable.unverified(

@@ -16,13 +16,13 @@ _IN_MEMORY = Path("/dev/shm")  # Hypothesis builds hundreds of relations; each o
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder that is gone afterwards, in memory where the system has such a place."""
+    """A temporary folder, in memory where the system supports it."""
     with tempfile.TemporaryDirectory(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as folder:
         yield Path(folder)
 
 
 def row_set(rows: pa.Table | pa.RecordBatchReader | Iterable[dict[str, Any]]) -> Counter[str]:
-    """How often each row occurs, whatever the order. NaN is NaN here, and -0.0 is not 0.0."""
+    """Count the occurrences of each row, in any order. NaN equals NaN here, and -0.0 differs from 0.0."""
     if isinstance(rows, pa.RecordBatchReader):
         rows = rows.read_all()
     if isinstance(rows, pa.Table):

@@ -1,4 +1,4 @@
-"""What changed between versions: every touched key, and where each page is now."""
+"""Changes between versions: every touched key, and the new place of each page."""
 
 from __future__ import annotations
 

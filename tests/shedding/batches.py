@@ -30,7 +30,7 @@ def decide(strategy: Strategy, parts: Sequence[StreamPart], limit: float, seed: 
 
 
 def applied(decision: Decision, parts: Sequence[StreamPart]) -> Kept:
-    """What is kept of all parts, one behind the other."""
+    """Return the kept rows of all parts, one after the other."""
     kept = [decision.apply(part) for part in parts]
     return Kept(np.concatenate([k.mask for k in kept]), np.concatenate([k.inclusion for k in kept]))
 

@@ -51,11 +51,11 @@ def most_results(matches: Sequence[int], seconds: Sequence[float], limit: float)
 
 
 def normal_limit(false_alarm: float) -> float:
-    """How many standard deviations are exceeded, to either side, with this probability."""
+    """Return the number of standard deviations exceeded, to either side, with this probability."""
     return -NormalDist().inv_cdf(false_alarm / 2)
 
 
 def chi_square_limit(freedom: int, false_alarm: float) -> float:
-    """What chi-square of so many degrees of freedom exceeds with this probability (Wilson and Hilferty)."""
+    """Return the value that chi-square with ``freedom`` degrees exceeds with this probability (Wilson and Hilferty)."""
     z = -NormalDist().inv_cdf(false_alarm)
     return freedom * float(1 - 2 / (9 * freedom) + z * (2 / (9 * freedom)) ** 0.5) ** 3

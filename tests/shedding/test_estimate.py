@@ -33,7 +33,7 @@ STREAM_ROWS = 1200
 
 
 def weighted(part: StreamPart, kept: Kept, decision: Any, batch_id: int = 0) -> pa.RecordBatch:
-    """The rows that are kept, by their numbers in the batch, as they go into the join."""
+    """Return the kept rows, by their numbers in the batch, as they enter the join."""
     rows = pa.record_batch({"row": part.row_ids & ((1 << 40) - 1)})
     return with_sample_columns(kept.split(rows)[0], part, kept, decision, batch_id=batch_id)
 

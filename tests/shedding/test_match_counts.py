@@ -40,7 +40,7 @@ def grouped(relation: Relation | ParquetRelation) -> dict[Any, int]:
 
 
 def check(counts: MatchCounts, truth: dict[int, int], *, least_key: int = -50, most_key: int = 4000) -> None:
-    """What is told of any key, there or not, is true; unlisted keys that may be there count for one at least."""
+    """Check that the counts of any key, present or not, are true; unlisted keys count for at least one."""
     codes = np.arange(least_key, most_key)
     expected = np.array([truth.get(code, 0) for code in codes.tolist()])
     found = counts.matches(codes)
@@ -211,7 +211,7 @@ def test_more_memory_than_before_counts_again(tmp_path: Path) -> None:
     small = MatchCounts.of(relation, MemoryBudget(SMALL))
     check(small, grouped(relation))
     assert small.counted.codes.size <= 64
-    assert path.read_bytes() == exact  # what says more is not replaced
+    assert path.read_bytes() == exact  # more precise counts are not replaced
     half = MatchCounts.of(relation, MemoryBudget(300 * 64))  # from those that are exact, without the least frequent
     check(half, grouped(relation))
     assert 200 < half.counted.codes.size <= 300

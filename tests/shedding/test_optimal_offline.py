@@ -103,7 +103,7 @@ def test_it_is_never_worse_than_top_w() -> None:
 
 
 def test_a_long_stream_is_scheduled_within_its_memory() -> None:
-    """10**5 tuples, w = 64, c_loop = 256: the size that is asked for. The loss is that of the schedule it gives."""
+    """10**5 tuples, w = 64, c_loop = 256: the required size. The loss equals that of the schedule."""
     matches = np.random.default_rng(5).geometric(0.05, 100_000)
     best = OptimalOffline(64, 256, first_request=256, memory="10MB").schedule(matches)
     check(best, matches.tolist(), 64, 256, 256, partial=False)

@@ -1,4 +1,4 @@
-"""What all strategies have in common: exactly so many rows, the same on a replay, decided for parts apart."""
+"""Properties of all strategies: exactly w rows, the same on a replay, decided for separate parts."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_an_empty_batch_and_no_parts_at_all_keep_nothing(strategy: Strategy) -> 
 def test_a_stream_of_one_key_is_thinned_to_w(strategy: Strategy) -> None:
     kept = kept_of(strategy, cut([7] * 100, [50]), 30, 3)
     assert kept.rows == 30
-    if strategy.name != "keep_w":  # which keeps the first, and leaves nothing to chance
+    if strategy.name != "keep_w":  # keep_w keeps the first rows, and leaves nothing to chance
         assert kept.inclusion == pytest.approx(0.3)
 
 

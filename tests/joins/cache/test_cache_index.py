@@ -14,7 +14,7 @@ PAGES = st.lists(st.lists(CODES, min_size=1, max_size=9), min_size=1, max_size=6
 
 
 class Index:
-    """Pages of codes, of which those in ``gone`` have left, and a table of them that is as full as it may be."""
+    """Pages of codes, without those in ``gone``, and an index of them as full as allowed."""
 
     def __init__(self, pages: list[list[int]], gone: set[int], row_bits: int, spare_bits: int) -> None:
         self.pages = pages = [sorted(page) for page in pages]
@@ -30,7 +30,7 @@ class Index:
         index_rows(*run, self.table, *self.shape)
 
     def probe(self, codes: list[int], possible: list[bool], room: int, begin: int) -> tuple[set, list[int]]:
-        """Pairs of a position and a (page, row), each checked to be found once, and positions that are missed."""
+        """Return the found pairs of position and (page, row), checked to be unique, and the missed positions."""
         position, place = np.empty(room, np.int32), np.empty(room, np.int32)
         missed = np.empty(len(codes) + 1, np.int32)
         cursor = np.array([0, -1, -1, 1])

@@ -1,4 +1,4 @@
-"""Which rows a full cache keeps."""
+"""Rows that a full cache keeps."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def test_the_hottest_are_kept_with_all_rows_of_a_key(
         assert len({*kept[codes == code].tolist(), *kept_new[new_codes == code].tolist()}) == 1
     assert most - 2 <= np.count_nonzero(chosen) <= most  # a key has up to three rows
     if np.any(kept_new[new_frequency == cut]):
-        assert np.all(kept[frequency == cut])  # those that are there stay before others come
+        assert np.all(kept[frequency == cut])  # cached rows stay before others enter
     again, again_new, _ = hottest((frequency, codes), (new_frequency, new_codes), most)
     assert (again.tolist(), again_new.tolist()) == (kept.tolist(), kept_new.tolist())

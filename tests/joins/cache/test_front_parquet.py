@@ -425,7 +425,7 @@ def test_a_key_that_was_let_go_is_collected_anew() -> None:
         assert rows is not None
         assert rows.codes.tolist() == np.repeat(given_keys, 10).tolist()
         assert len(set(rows.batch.column(1).to_pylist())) == rows.batch.num_rows
-        keys.age()  # keys that were given, or let go, may come again
+        keys.age()  # keys given or dropped may come again
 
 
 def test_keys_without_rows_make_room_and_none_is_followed_twice() -> None:

@@ -45,7 +45,7 @@ def scripts(draw: st.DrawFn) -> tuple[Versions, list[tuple[str, Any]]]:
 
 
 def joined(how: str, low: int | None, high: int | None, rows: Rows) -> list[tuple[Any, ...]]:
-    """What is behind one stream tuple in the join with one version of R, by the definition of it."""
+    """Return the results of one stream tuple with one version of R, by the definition of the join."""
     partners = [row for row in rows if None not in (low, high, row[0]) and low <= row[0] <= high]
     if how in ("inner", "left"):
         return partners or ([(None, None)] if how == "left" else [])

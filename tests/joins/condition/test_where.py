@@ -1,4 +1,4 @@
-"""What the text of a condition means, and what is said about a text that means nothing."""
+"""Meaning of a condition's text, and errors for texts without a meaning."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def check_holds_the_budget(maker: Maker, case: Case, relation: Relation, memory:
 
 def _watched(operator: SemiStreamJoin, results: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in results:
-        # What is handed out is charged until the consumer asks for more, at no less than its real size.
+        # Results are charged until the consumer asks for more, at no less than their real size.
         assert batch.nbytes <= operator.budget.by_name.get("output", 0)
         assert operator.budget.used <= operator.budget.limit
         yield batch

@@ -40,12 +40,12 @@ class Maker:
 
     @property
     def takes_ranges(self) -> bool:
-        """Whether it takes a range of R's key as well as equality."""
+        """True if it takes a range of R's key as well as equality."""
         return not (isinstance(self.kind, type) and issubclass(self.kind, SemiStreamJoin) and self.kind.needs_equality)
 
     @property
     def lets_tuples_wait(self) -> bool:
-        """Whether tuples may wait between two calls, so that there are deadlines to be kept."""
+        """True if tuples may wait between two calls, so that deadlines matter."""
         return self.kind is not ResidentJoin
 
     def make(self, relation: Relation, case: Case, memory: int | str, **more: Any) -> SemiStreamJoin:

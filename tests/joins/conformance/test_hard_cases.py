@@ -127,7 +127,7 @@ def test_a_relation_far_smaller_than_memory(maker: Maker) -> None:
 
 
 def odd_columns(rows: int) -> dict[str, pa.Array]:
-    """Columns of types that have no plain values in a row, with nulls."""
+    """Columns with nulls, of types that are not stored as plain values in a row."""
     numbers = [None if i % 7 == 3 else i for i in range(rows)]
     return {
         "words": pa.array([None if n is None else f"word {n % 5}" for n in numbers]).dictionary_encode(),

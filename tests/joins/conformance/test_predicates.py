@@ -151,7 +151,7 @@ def test_closing_among_null_keys_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_checks_of_wide_values_are_cut_to_what_is_reserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every piece that is checked fits the bytes charged for it, though one pair is half a page."""
+    """Every checked piece fits the bytes charged for it, though one pair is half a page."""
     relation = pa.table({"k": range(200), "t": ["r" * (6000 if i % 9 == 0 else i) for i in range(200)]})
     stream = pa.table(
         {"x": [i * 7 % 200 for i in range(90)], "u": ["r" * (4000 if i % 8 == 0 else i) for i in range(90)]}

@@ -32,7 +32,7 @@ def relation_table(rows: Rows) -> pa.Table:
 
 
 def joined(how: str, key: int | None, number: int, rows: Rows) -> Iterator[tuple[Any, ...]]:
-    """What one stream tuple gives with one version of R, by the definition of the join."""
+    """Yield the results of one stream tuple with one version of R, by the definition of the join."""
     values = [value for k, value in rows if k == key and key is not None]
     if how in ("inner", "left"):
         yield from ((key, number, value) for value in values)

@@ -50,7 +50,7 @@ class Run:
         self.join.close()
 
     def rate(self, stream: Zipf, settled: int, measured: int) -> float:
-        """Tuples per second of the disk in the batches that are measured, after some that are not."""
+        """Return the tuples per second of disk time in the measured batches, after a warm-up."""
         self.push(stream, settled)
         before_s = self.disk.now_s
         self.push(stream, measured)

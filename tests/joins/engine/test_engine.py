@@ -1,4 +1,4 @@
-"""EngineJoin: it has a cache where that is faster, as large as is fastest, and none where it is not."""
+"""EngineJoin: it has a cache of the fastest size, or none where a cache does not pay."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_cache_that_answers_nothing_any_more_is_let_go(relation: Relation) -> 
 
 
 def test_the_cache_is_as_large_as_is_fastest(relation: Relation) -> None:
-    """Few hot keys need little of the memory: what is more serves the tuples that wait."""
+    """Few hot keys need little memory: the rest serves the waiting tuples."""
     shares = {}
     for hot in (20, 300):
         with engine(relation, "1.2MB") as join:

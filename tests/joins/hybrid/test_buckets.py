@@ -109,7 +109,7 @@ class Chains:
         self.flags[gone] |= GONE
 
     def check(self, begin: int, end: int, most: int) -> None:
-        """The counts, and what is read next if the pages from ``begin`` to ``end`` are being met."""
+        """Check the counts, and the next read while the pages from ``begin`` to ``end`` are joined."""
         assert self.waiting.tolist() == [sum(p in pages for pages in self.needs) for p in range(len(self.pages))]
         live = [t for t in range(len(self.needs)) if not self.flags[t] & GONE]
         assert first_live(self.flags, 0, len(self.needs)) == min(live, default=len(self.needs))

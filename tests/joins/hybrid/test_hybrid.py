@@ -217,7 +217,7 @@ def check_against_the_model(r_keys: list[int], actions: list[int | list[Bounds]]
 
 
 def test_a_key_whose_rows_are_more_than_the_memory_streams_out(tmp_path) -> None:
-    """Its pages are read once for all tuples that have it, a run at a time; neighbours on its pages come along."""
+    """Its pages are read once for all tuples with that key, a run at a time; neighbours on the pages are joined too."""
     r_keys = [1, 2, *[5] * 4000, 8, 9]
     table = pa.table({"k": r_keys, "text": [f"{i:0100}" for i in range(len(r_keys))]})
     relation = Relation.build(table, tmp_path / "r", key="k", page_bytes=2048)
@@ -260,7 +260,7 @@ def test_a_tuple_meets_its_pages_whenever_they_are_read(tmp_path) -> None:
 
 
 def test_tuples_with_wide_ranges_share_one_pass_over_the_relation(tmp_path) -> None:
-    """Half of R for each tuple is not read anew for each: those that come on the way meet what is left of it."""
+    """Tuples that each need half of R share its reads: later ones join the remaining pages on the way."""
     relation = pages_relation(tmp_path, pages=100, rows_per_page=2)
     stream = [(low, 199) for low in range(0, 100)]
     with HybridJoin(relation, RANGES, where=BETWEEN, memory="1MB", columns=[], pages_per_step=10) as join:

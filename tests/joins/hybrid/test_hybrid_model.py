@@ -1,4 +1,4 @@
-"""What an iteration of HYBRIDJOIN serves: the model against a simulation of the algorithm."""
+"""Tuples served by an iteration of HYBRIDJOIN: the model against a simulation of the algorithm."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_example_3_1(tmp_path) -> None:
 
 
 def check_all_is_charged(join: AdaptiveMeshJoin) -> None:
-    """The buffers and slots that are there are charged, and with the widest tuple the budget would hold."""
+    """Check that buffers and slots are charged, and that the budget would hold with the widest tuple."""
     reader, charged = join._scan.reader, join.budget.by_name
     held = [*reader._free, *(buffer for _, buffer, _ in reader._pending)] + [
         b for b in [reader._taken] if b is not None
@@ -215,7 +215,7 @@ class Feed:
 
 
 def tunable_bytes(join: SemiStreamJoin) -> int:
-    """What is in use that depends on b and w."""
+    """Return the used bytes that depend on b and w."""
     held = join.budget.by_name
     return join.budget.used - held["page index"] - held["matches"]
 
@@ -241,7 +241,7 @@ def test_b_w_and_memory_follow_the_rate(tmp_path) -> None:
             assert join._window.held <= join.rows_per_step * (join.runs + join._loops)
             used = tunable_bytes(join)
             if rate in seen:
-                assert used == pytest.approx(seen[rate][2], rel=0.15)  # what a faster stream needed is given back
+                assert used == pytest.approx(seen[rate][2], rel=0.15)  # memory needed by a faster stream is given back
                 assert abs(join.pages_per_step - seen[rate][0]) <= 1
             seen[rate] = join.pages_per_step, join.rows_per_step, used
         b, w, used = (tuple(seen[rate][i] for rate in (1000, 2000, 4000)) for i in range(3))
@@ -421,7 +421,7 @@ def rows_of(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
     ],
 )
 def test_other_conditions_and_null_keys_are_exact_and_charged_whatever_b_and_w_are(tmp_path, condition) -> None:
-    """Ranges take more memory for a tuple, columns that are not the key more for a run, and null keys pages of their
+    """Ranges take more memory per tuple, columns other than the key more per run, and null keys have pages of their
     own.
     """
     keys = [None if i % 9 == 0 else i // 3 for i in range(300)]
@@ -474,7 +474,7 @@ def test_buffers_stay_charged_until_their_runs_are_joined(tmp_path) -> None:
             check_all_is_charged(join)
             list(join.step())
             seen.append(join.budget.by_name["page buffers"])
-        assert seen[0] == large  # the runs of 30 pages that were asked for are still there
+        assert seen[0] == large  # the requested runs of 30 pages are still there
         assert seen[-1] < large / 10
         assert join.stats.pages_read == 120
 

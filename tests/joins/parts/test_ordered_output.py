@@ -57,7 +57,7 @@ def one_batch_case(how: str) -> Case:
 
 
 def run_watched(operator: SemiStreamJoin, case: Case) -> pa.Table:
-    """All results; what is handed out is charged, and nothing waits after a push."""
+    """Return all results; check that they are charged until consumed, and that nothing waits after a push."""
     results = []
     for batch in case.batches:
         for result in operator.push(batch):

@@ -1,4 +1,4 @@
-"""The page cache of SSIJ beside brute force: what is kept, what goes first, and that memory really goes back."""
+"""The page cache of SSIJ against brute force: the pages kept, the order of eviction, and freed memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def choices(draw: st.DrawFn) -> dict[str, np.ndarray | int]:
 @settings(deadline=None, max_examples=300)
 @given(choices())
 def test_pages_of_the_greatest_worth_are_kept(choice: dict) -> None:
-    """Against a sort: all that are worth more than those that do not all fit, and of these as many as fit, in order."""
+    """Compare with a sort: the pages worth more than the first that do not all fit, and as many of these as fit."""
     worth, frame_of, nbytes, capacity = choice.values()
     kept = np.empty(worth.size, np.bool_)
     choose_kept(worth, frame_of, nbytes, 4096, 8192, 10, capacity, kept)
@@ -163,7 +163,7 @@ def test_lru_lets_the_pages_go_that_were_used_longest_ago(tmp_path: Path) -> Non
     meet(cache, {2: 1})
     cache.waiting[[7, 8]] = 1
     one = cache.nbytes // 4
-    assert np.flatnonzero(cache.choose(4 * one)).tolist() == [0, 2, 7, 8]  # what is read is the most recent
+    assert np.flatnonzero(cache.choose(4 * one)).tolist() == [0, 2, 7, 8]  # a page just read is the most recent
     assert np.flatnonzero(cache.choose(2 * one)).tolist() == [7, 8]
     cache.keep(cache.choose(3 * one))
     fill(cache, [7, 8])
@@ -176,7 +176,7 @@ def test_lru_lets_the_pages_go_that_were_used_longest_ago(tmp_path: Path) -> Non
 
 
 def test_to_keep_and_to_remove(tmp_path: Path) -> None:
-    """SSIJ IV-C: a page that is read replaces a cached one that is worth less, and no other."""
+    """SSIJ IV-C: a page read replaces a cached page of less worth, and no other."""
     cache, _ = a_cache(pages_relation(tmp_path, pages=10))
     fill(cache, [0, 1, 2, 3])
     meet(cache, {0: 4, 1: 2, 2: 1})
@@ -241,7 +241,7 @@ def test_frames_are_enough_for_all_that_the_bytes_hold(tmp_path: Path) -> None:
 
 
 def resident_bytes(arena: FrameArena) -> int:
-    """Bytes of the arena that are in memory, as the system says."""
+    """Return the bytes of the arena in memory, as reported by the system."""
     address = arena.buffer.ctypes.data
     for block in Path("/proc/self/smaps").read_text().split("VmFlags")[:-1]:
         lines = block.strip().splitlines()

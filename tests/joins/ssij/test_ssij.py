@@ -145,7 +145,7 @@ class _Model:
                 return results
 
     def step(self) -> list[int]:
-        """The phase that has something to do; if none has, what pages are worth stays."""
+        """Run the phase that has work; without work, the worth of pages does not change."""
         if self.input:
             return sorted(self.online_phase())
         return sorted(self.join_phase()) if self.waiting else []
@@ -298,7 +298,7 @@ def run_zipf(relation: Relation, disk: SimulatedDisk, stream: np.ndarray, **opti
 
 @pytest.mark.parametrize("memory", [300_000, 500_000, 700_000])
 def test_caching_by_utility_beats_lru_at_equal_memory(tmp_path, memory: int) -> None:
-    """SSIJ VI-D, Fig. 11: LRU takes what a join phase reads for more recent than all that is cached."""
+    """SSIJ VI-D, Fig. 11: LRU treats pages read by a join phase as more recent than all cached pages."""
     relation = pages_relation(tmp_path, pages=400, rows_per_page=4)
     stream = Zipf(1.0, 1600, seed=7, permute=False).keys(30_000)
     joins = {}
@@ -349,11 +349,11 @@ def test_pages_nobody_wants_are_read_along_below_the_papers_distance(
         list(join.push(keys(3, 3 + dist)))
         assert out(join.flush()) == [3, 3 + dist]
         assert (join.stats.pages_read, join.stats.requests) == (pages, requests)
-        assert cached_pages(join) == {3, 3 + dist}  # what was read along is not kept
+        assert cached_pages(join) == {3, 3 + dist}  # pages read along the way are not kept
 
 
 def test_utilities_count_from_zero_after_a_join_phase(tmp_path) -> None:
-    """Algorithm 2, line 18: what was asked for a hundred times before the last join phase has no claim any more."""
+    """Algorithm 2, line 18: requests from before the last join phase count no more, even a hundred of them."""
     relation = pages_relation(tmp_path, pages=40)
     with ssij(relation, memory=300_000, disk=NO_SEEKS(), stream_threshold=1 << 40) as join:
         list(join.push(keys(*range(40))))
@@ -481,7 +481,7 @@ def test_what_is_cached_survives_another_budget_as_far_as_it_fits(tmp_path) -> N
 
 
 def test_a_deadline_starts_the_phases(tmp_path) -> None:
-    """SSIJ IV-F: with time for the pages that are awaited, and no more, tuples are let through."""
+    """SSIJ IV-F: with just enough time for the awaited pages, tuples are admitted."""
     relation = pages_relation(tmp_path, pages=20, rows_per_page=2)
     clock = TickingClock(0.0)
     disk = SimulatedDisk(seek_s=0.1, transfer_s=0.1)

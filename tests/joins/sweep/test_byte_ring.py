@@ -1,4 +1,4 @@
-"""A ring never gives out a byte twice, and finds room again for all that was freed."""
+"""A ring never allots a byte twice, and reuses all freed bytes."""
 
 from __future__ import annotations
 

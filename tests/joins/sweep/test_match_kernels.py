@@ -20,7 +20,7 @@ CODES = {
 
 @st.composite
 def pages_of_codes(draw: st.DrawFn) -> tuple[list[np.ndarray], st.SearchStrategy[int]]:
-    """Pages that are ascending one after the other, and what codes are made of."""
+    """Ascending pages one after the other, and the values that codes are made of."""
     if draw(st.booleans()):
         first, rows = draw(st.integers(-20, 20)), draw(st.lists(st.integers(1, 12), min_size=1, max_size=5))
         ends = np.cumsum(rows)

@@ -141,7 +141,7 @@ def test_nearly_twice_as_many_tuples_come_in_a_pass_as_can_wait(of_many_pages: R
 def test_what_was_charged_for_nested_values_is_given_back(
     relations: dict[tuple[str, int], Sides], rows: int, nulls: float, extra: int
 ) -> None:
-    """What they take depends on whether any is null, of those that are taken in together."""
+    """Their bytes depend on whether any of the values admitted together is null."""
     r, _ = relations["int", 1]
     generator = np.random.default_rng(rows)
     lists = [None if generator.random() < nulls else [1] * generator.integers(0, 60) for _ in range(rows)]

@@ -1,4 +1,4 @@
-"""What the sweep's model says of hot keys: how much of their work the disk cannot go on beside, and how many rows."""
+"""Hot keys in the sweep's model: the part of their work that the disk cannot overlap, and their rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def workload(exponent: float) -> Workload:
 
 
 def simulated_s(tuples_of_runs: np.ndarray, read_s: float, tuple_s: float, held: int) -> float:
-    """What a pass takes in which each run is read when there is room for it, and joined when it is there."""
+    """Return the time of a pass that reads each run when there is room, and joins it when it has arrived."""
     read, joined = [0.0], [0.0]
     for i, tuples in enumerate(tuples_of_runs):
         free = joined[i - held + 1] if i >= held else 0.0
@@ -40,7 +40,7 @@ def simulated_s(tuples_of_runs: np.ndarray, read_s: float, tuple_s: float, held:
 @pytest.mark.parametrize("disk_share", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("held", [2, 3])
 def test_a_pass_takes_what_one_takes_that_is_simulated(held: int, disk_share: float, exponent: float) -> None:
-    """There, disk and processor wait for each other because of the keys only; what is expected allows for chance."""
+    """There, disk and processor wait for each other only because of the keys; the expectation allows for chance."""
     runs, tuple_s = PAGES // RUN_PAGES, 50e-9
     keys = np.random.default_rng(1).permutation(KEYS)[Zipf(exponent, KEYS, seed=5).keys(TUPLES)]
     tuples_of_runs = np.bincount(keys * runs // KEYS, minlength=runs)

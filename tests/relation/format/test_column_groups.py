@@ -1,4 +1,4 @@
-"""A relation in column groups holds the same rows as one without, and reads only the groups that are asked for."""
+"""A relation in column groups holds the same rows as one without, and reads only the requested groups."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_groups_change_nothing_but_what_is_read(
             assert row_set(grouped.scan(names)) == row_set(plain.scan(names))
             wanted = table["k"].drop_null().slice(0, 20)
             assert row_set(grouped.lookup(wanted, names)) == row_set(plain.lookup(wanted, names))
-            assert row_set(grouped.reading(names).scan()) == row_set(plain.scan())  # what was narrowed is widened
+            assert row_set(grouped.reading(names).scan()) == row_set(plain.scan())  # a narrowed relation can be widened
             plain, grouped = plain.update(upserts, deletes), grouped.update(upserts, deletes)
 
 

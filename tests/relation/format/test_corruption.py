@@ -67,7 +67,7 @@ def _check(path: Path, name: str, expected: Counter[str]) -> str:
 
 
 def _scanned(path: Path) -> Counter[str] | None:
-    """What a scan gives; None if it finds the damage."""
+    """Return the rows of a scan; None if it finds the damage."""
     try:
         return row_set(Relation.open(path).scan())
     except DAMAGE:
@@ -75,7 +75,7 @@ def _scanned(path: Path) -> Counter[str] | None:
 
 
 def _positions(size: int) -> list[int]:
-    """All of a small file; of a large one its ends and a sample of what is between."""
+    """Return all positions in a small file; in a large file those at its ends and a sample of the others."""
     if size <= 100:
         return list(range(size))
     inner = np.random.default_rng(size).integers(12, size - 12, 80).tolist()

@@ -1,4 +1,4 @@
-"""What pages look like on disk: their sizes, their order, and that any Arrow reader opens them."""
+"""Pages on disk: their sizes, their order, and their readability by any Arrow reader."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_no_type_makes_pages_larger_than_asked(name: str) -> None:
 def test_a_page_of_several_rows_is_never_larger_than_asked(
     columns: list[tuple[str, bool]], texts: list[int], page_bytes: int, seed: int
 ) -> None:
-    """Whatever Arrow pads buffers with that are cut out of larger ones."""
+    """Any padding that Arrow gives to buffers cut out of larger ones."""
     rng, rows = np.random.default_rng(seed), len(texts)
     table = pa.table({"k": rng.integers(0, rows, rows), "text": ["x" * size for size in texts]})
     for name, without_nulls in columns:

@@ -1,4 +1,4 @@
-"""What goes in comes out: every Arrow type, as payload and as key."""
+"""Every Arrow type comes back unchanged, as payload and as key."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def test_large_requests_that_are_faster_cost_nothing_per_byte() -> None:
 def test_no_other_costs_are_nearer_to_the_requests(
     points: list[tuple[int, float]], other_seek_s: float, other_byte_s: float
 ) -> None:
-    """Among costs that are not negative: some anywhere, and some close by."""
+    """Among non-negative costs: some anywhere, and some close by."""
 
     def error(costs: DiskCosts) -> float:
         return sum((costs.request_s(nbytes, 1) / seconds - 1) ** 2 for nbytes, seconds in points)

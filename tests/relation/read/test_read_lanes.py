@@ -21,7 +21,7 @@ DEPTH = 3
 
 
 def threads_of_lanes() -> set[threading.Thread]:
-    """Those that are there now: an operator that another test has left to the collector may have some."""
+    """Lanes alive now: an operator that another test has left to the collector may have some."""
     return {thread for thread in threading.enumerate() if thread.name == "semistream-lane"}
 
 

@@ -98,14 +98,14 @@ def _brute_force(
 
 
 def _going_on(slots: PageSlots, parts: list[np.ndarray]) -> int:
-    """How many parts begin where the one before ended."""
+    """Return the number of parts that begin where the previous one ended."""
     file, begin, end = slots.table.file, slots.table.offset, slots.table.offset + slots.table.nbytes
     borders = [(before[-1], after[0]) for before, after in pairwise(parts)]
     return sum(bool(file[a] == file[b] and end[a] == begin[b]) for a, b in borders)
 
 
 def _check(plan: ReadPlan, slots: PageSlots, wanted: np.ndarray, costs: DiskCosts, **limits: Any) -> None:
-    """What holds of every plan."""
+    """Check the properties of every plan."""
     assert plan.pages.tolist() == _on_disk(slots, wanted).tolist()
     sequences = list(plan)
     assert len(sequences) == len(plan) == plan.cuts.size - 1
@@ -139,7 +139,7 @@ def test_no_other_plan_is_cheaper(problem: Any) -> None:
 def test_no_other_plan_is_cheaper_for_a_head_that_goes_on(problem: Any, follows: float) -> None:
     slots, wanted, costs, limits = problem
     plan = optimal_plan(slots, wanted, replace(costs, follows=follows), goes_on=True, **limits)
-    counted = max(follows, 1e-3)  # where it makes no difference, fewer requests are better
+    counted = max(follows, 1e-3)  # if costs are equal, fewer requests are better
     cheapest = _brute_force(slots, wanted, costs, follows=counted, **limits)
     parts = [sequence.pages for sequence in plan]
     own_s = sum(_cost(slots, costs, part) for part in parts) - (1 - counted) * costs.seek_s * _going_on(slots, parts)
@@ -270,7 +270,7 @@ def test_plan_of_a_million_pages_takes_the_memory_it_says() -> None:
         plan = optimal_plan(slots, wanted, costs, most_bytes=most_bytes)
         assert tracemalloc.get_traced_memory()[1] <= plan_memory_bytes(wanted.size)
         tracemalloc.stop()
-        # Where only seeks cost, the fewest sequences are best, and greed finds them.
+        # If only seeks cost, the fewest sequences are best, and the greedy plan finds them.
         assert len(plan) == len(greedy_plan(slots, wanted, costs, most_unwanted=pages, most_bytes=most_bytes))
 
 

@@ -1,4 +1,4 @@
-"""What cannot be built or opened is refused with the value, the limit and the next step; nothing is left behind."""
+"""Refused builds and opens name the value, the limit and the next step, and leave nothing behind."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def _resident(peak: bool) -> int:
 
 
 def _growth(path: Path, nbytes: int) -> tuple[int, int]:
-    Relation.build(_batches(1), path / "warm", key="k")  # what is loaded once is not the build's
+    Relation.build(_batches(1), path / "warm", key="k")  # memory of modules loaded once is not the build's
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     before = _resident(peak=False)
     relation = Relation.build(_batches(nbytes), path / "r", key="k", memory=MEMORY)
