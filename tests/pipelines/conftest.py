@@ -1,4 +1,4 @@
-"""What tests of chains open is closed behind them."""
+"""Close everything that tests of chains open."""
 
 from __future__ import annotations
 

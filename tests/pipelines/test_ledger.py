@@ -1,4 +1,4 @@
-"""The ledger: entries whole or not at all, refusals of what is not its own, and what is kept of long ago."""
+"""The ledger: entries whole or not at all, refusal of foreign files, and the entries kept from the past."""
 
 import json
 

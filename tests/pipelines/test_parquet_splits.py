@@ -1,4 +1,4 @@
-"""Files of a source that are not what it promises: told apart before any row is read, and where they cannot be read."""
+"""Source files that break the schema: found before any row is read, or where they cannot be read."""
 
 from decimal import Decimal
 

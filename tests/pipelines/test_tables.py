@@ -1,4 +1,4 @@
-"""Tables as others read them: partitions of every type, statistics that are right or absent, each batch once."""
+"""Tables as others read them: partitions of every type, statistics right or absent, each batch once."""
 
 import datetime as dt
 import json

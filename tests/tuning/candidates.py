@@ -1,4 +1,4 @@
-"""Operators that are made up: what they do with a memory is known."""
+"""Made-up operators with known results for each memory."""
 
 from __future__ import annotations
 

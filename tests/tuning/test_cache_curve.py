@@ -41,7 +41,7 @@ def test_five_sizes_are_within_three_points_of_running_them(relation: Relation) 
 
 
 def hit_rate(relation: Relation, stream: Zipf, memory: int) -> float:
-    """What the engine's cache answers after a while."""
+    """Return the hit rate of the engine's cache after a while."""
     with EngineJoin(relation, SCHEMA, on="key", memory=memory, cache_share=CACHE_SHARE, disk="buffered") as join:
         hits = 0
         for batch in range(60):

@@ -1,4 +1,4 @@
-"""operator="auto": the fastest in the memory by the models, the engine if that is as good, and what else is taken."""
+"""operator="auto": the fastest in the memory by the models, or the engine if it is about as fast."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def relation(tmp_path_factory: pytest.TempPathFactory) -> Relation:
 
 
 def stream(exponent: float, rows: int = 100_000) -> pa.RecordBatch:
-    """Keys that are called ``product``, beside a number that takes all of its eight bytes."""
+    """Keys in a column ``product``, beside numbers that need all of their eight bytes."""
     keys = next(Zipf(exponent, ROWS, seed=3).batches(rows)).column("key")
     numbers = np.random.default_rng(0).integers(-(2**63), 2**63 - 1, rows)
     return pa.RecordBatch.from_arrays([keys, pa.array(numbers)], names=["product", "number"])

@@ -113,7 +113,7 @@ def test_the_curve_goes_from_the_least_memory_to_the_most_and_has_the_one_at_han
     assert [point.rate for point in curve] == pytest.approx(rates)
 
 
-# What would change the choice
+# Changes of the choice
 
 
 def changes(*known: Known, memory_bytes: int = 2 * MB, **options: Any) -> list[str]:

@@ -22,7 +22,7 @@ PART = 1000
     least=st.lists(st.integers(0, 40), min_size=3, max_size=3),
 )
 def test_no_other_way_to_share_is_faster(weights: list[float], powers: list[float], least: list[int]) -> None:
-    """Times that are powers of the memory are straight in logarithms, so what lies between sizes is exact."""
+    """Times that are powers of the memory are straight lines in logarithms, so interpolation is exact."""
 
     def join(i: int):
         return lambda nbytes: weights[i] * nbytes ** -powers[i] if nbytes >= least[i] * PART and nbytes else math.inf
@@ -50,6 +50,6 @@ def test_too_little_for_all_is_refused() -> None:
 
 @given(fits=st.integers(2, 100), slow=st.floats(1e-6, 1e-4))
 def test_a_join_gets_just_what_it_takes_to_hold_all_of_r(fits: int, slow: float) -> None:
-    """It is fast from some size on, and the other one makes something of all that is left."""
+    """One join is fast from some size on; the other gains from all remaining memory."""
     shares = share_memory([lambda n: 1e-9 if n >= fits * PART else slow, lambda n: slow / 100 * PART / n], 128 * PART)
     assert shares == [fits * PART, (128 - fits) * PART]

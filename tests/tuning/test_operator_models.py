@@ -1,4 +1,4 @@
-"""What the models expect of operators, against the operators themselves on simulated disks: no noise, only counts."""
+"""Models against their operators on simulated disks: no noise, only counts."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Setting:
 
 
 papers_disk, fast_disk = (0.008, 0.0001), (0.0001, 0.00002)
-# How far the expectation may be from what was seen, and of how many tuples: several windows, or queues, or phases.
+# Tolerance of each prediction, and the tuples it is measured on: several windows, queues or phases.
 NEAR: dict[str, tuple[float, int]] = {
     "sweep": (0.06, 400_000),
     "mesh": (0.06, 150_000),

@@ -62,7 +62,7 @@ def latency(prediction: Prediction) -> tuple[float, float]:
 
 @st.composite
 def operators(draw: st.DrawFn, name: str, dips: bool) -> Known:
-    """Rates that are a power of the memory, with options that are better or worse, and dips that rates recover from."""
+    """Rates as a power of the memory, with better and worse options, and temporary dips."""
     least = draw(st.integers(50, 20_000))
     scale, power = draw(st.floats(0.1, 100)), draw(st.floats(0.05, 2))
     shares = draw(st.lists(st.floats(0.01, 0.9), max_size=3))
@@ -107,7 +107,7 @@ def test_the_least_memory_for_a_rate_is_that_of_brute_force(known: list[Known], 
     found = chooser.least_memory(rate, most)
 
     def is_enough(memory: int) -> bool:
-        """Also with a little more: what is just enough where a few bytes more are not may be missed."""
+        """Check a little more memory too: a size may be missed if it suffices but a few bytes more do not."""
         more = (min(math.floor(memory * (1 + percent / 100)), most) for percent in (0.0, 0.5, 1.0, 1.5, 2.1))
         return all(fastest(chooser, each) >= rate for each in more)
 
@@ -310,7 +310,7 @@ def test_the_latency_of_real_operators_by_brute_force(relation: Relation, share:
 
 
 def test_rates_of_real_operators_grow_with_memory_but_for_small_steps(relation: Relation) -> None:
-    """What the search for the least memory goes by."""
+    """The search for the least memory relies on this."""
     chooser = chooser_for(relation, 1.0, DEFAULT_MACHINE)
     rates = np.array([chooser.best_rate(memory).rate for memory in chooser.ladder(relation.nbytes)])
     assert np.all(rates >= 0.7 * np.maximum.accumulate(rates))

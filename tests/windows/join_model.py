@@ -79,7 +79,7 @@ def best_of_all_schedules(
 
 
 def schedule_gives(streams: Streams, until: Mapping[Tuple, float], count_from: float = -np.inf) -> float:
-    """What a schedule gives: pairs whose older tuple is in memory, and in the window, when the younger arrives."""
+    """Return the results of a schedule: pairs whose older tuple is in memory and window when the younger arrives."""
     total = 0.0
     for (i, j), weight in streams.weights.items():
         a, b = ("l", i), ("r", j)
@@ -92,5 +92,5 @@ def schedule_gives(streams: Streams, until: Mapping[Tuple, float], count_from: f
 
 
 def held_after(streams: Streams, until: Mapping[Tuple, float], now: float) -> set[Tuple]:
-    """The tuples that are in memory from ``now`` to the next instant."""
+    """Tuples in memory from ``now`` to the next instant."""
     return {one for one in streams.tuples if streams.time(one) <= now < until[one]}

@@ -91,7 +91,7 @@ class Naive:
         return now - one.time < window.length
 
     def life(self, one: Tuple) -> float:
-        """What is left of a tuple's life after this instant."""
+        """Return the remaining life of a tuple after this instant."""
         window = self.windows[one.side]
         if window.length is None:
             return float(2**63 - 1)
@@ -151,7 +151,7 @@ class Naive:
 
 @dataclass
 class Learnt:
-    """Exact counts of keys that decay, and what every tuple in memory was worth when that was last looked up."""
+    """Exact counts of keys that decay, and the worth of every tuple in memory at its last look-up."""
 
     half_life: int
     refresh: int
@@ -194,7 +194,7 @@ def life(model: Naive, one: Tuple) -> float:
 
 
 def expected(model: Naive, one: Tuple) -> float:
-    """What a tuple gains over the price of its place, within an eighth of the longer window."""
+    """Return the gain of a tuple over the price of its place, within an eighth of the longer window."""
     lengths = [window.length for window in model.windows]
     horizon = max(1.0, max(-1 if length is None else length for length in lengths) / 8)
     gain = prob(model, one) - model.price[0 if isinstance(model.capacity, int) else one.side]

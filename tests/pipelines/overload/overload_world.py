@@ -38,13 +38,13 @@ class World:
 
     @property
     def service(self) -> ServiceModel:
-        """What batches take, without noise."""
+        """Time of batches, without noise."""
         return ServiceModel(self.fixed_s, 1 / CAPACITY, self.shed_share / CAPACITY)
 
 
 @dataclass(frozen=True)
 class Run:
-    """For each batch when it began, its rows, those that were joined, its seconds, and what its oldest row took."""
+    """For each batch: its begin, rows, joined rows, seconds, and the latency of its oldest row."""
 
     at: np.ndarray
     rows: np.ndarray
@@ -70,14 +70,14 @@ class Run:
 
 
 def expected(world: World, times: float = 1.0) -> ServiceModel:
-    """What is thought before it is measured: rows take so many times what they do."""
+    """Return the model before anything is measured; joined rows cost ``times`` their real cost."""
     return replace(world.service, joined_s=times * world.service.joined_s)
 
 
 def simulate(
     world: World, until_s: float = 400.0, seed: int = 0, prior: ServiceModel = PRIOR
 ) -> tuple[Run, OverloadController]:
-    """Batches one after the other, each of all that has come, as the controller lets them be joined."""
+    """Run batches one after the other, each of all rows that have arrived, within the controller's limits."""
     draw = np.random.default_rng(seed)
     now = 0.0
     controller = OverloadController(world.goal_s, world.every_s, lambda: now, prior=prior)

@@ -1,4 +1,4 @@
-"""What the ledger and the archive remember of rows that were shed, and reports of it."""
+"""Records of shed rows in the ledger and the archive, and reports of them."""
 
 from __future__ import annotations
 

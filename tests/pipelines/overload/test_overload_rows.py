@@ -1,4 +1,4 @@
-"""A worker's part of a batch of which rows are shed: what was decided is what happens, and a repair makes it whole."""
+"""A worker's part of a batch with shed rows: it follows the decision, and a repair completes it."""
 
 from __future__ import annotations
 

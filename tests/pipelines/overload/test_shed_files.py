@@ -1,4 +1,4 @@
-"""Whole files of the source that are shed: archived as they are, without being read, and repaired row by row."""
+"""Whole files of the source are shed: archived unchanged and unread, and repaired row by row."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def relations(tmp_path_factory):
 
 
 def shedding_of(relations, splits, w, **values):
-    """What is decided for splits of which as few as can be are read."""
+    """Return the shedding of splits of which as few as possible are read."""
     bare = TaskShedding("p", GOAL_S, AT, SOURCE)
     strategy = KeepW(whole_parts=True)
     decision = strategy.decide(summarize_inputs(bare, strategy, splits, 0), w, batch_seed("p", 7))
@@ -45,7 +45,7 @@ def splits_of(folder, files):
 
 
 def repair(folder, relations, works, most_rows, rules=(), routed=None):
-    """All that was shed, in pieces of so many rows, one batch for each, or for each task that owns a part of R."""
+    """Repair all shed rows in pieces of ``most_rows``: a batch for each piece, or for each owner of a part of R."""
     written = [file for work in works for file in work.files["shed"]]
     pieces = [piece for file in written for piece in ArchivedFile.of(file.path, file, 7, most_rows)]
     bare = TaskShedding("p", GOAL_S, AT, SOURCE)

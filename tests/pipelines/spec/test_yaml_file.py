@@ -1,4 +1,4 @@
-"""Pipeline files: what is wrong is named where it is, with the nearest valid name; secrets are from the environment."""
+"""Pipeline files: errors name the place and the nearest valid name; secrets come from the environment."""
 
 import json
 from decimal import Decimal

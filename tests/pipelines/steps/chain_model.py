@@ -39,7 +39,7 @@ _OPENED: list[SemiStreamJoin] = []
 
 
 def close_joins() -> None:
-    """Close all joins of chains that were built."""
+    """Close all joins of the chains built."""
     while _OPENED:
         _OPENED.pop().close()
 
@@ -81,7 +81,7 @@ def build_links(steps: list[Step], relations: list[Relation], operator: type[Sem
 
 
 def follow(row: dict[str, Any], steps: list[Step], at: int = 0) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """What becomes of a row: outcomes, with the number of the step and the row as it stops."""
+    """Yield the outcomes of a row, with the number of the step and the row as it stops."""
     if at == len(steps):
         yield "joined", at, row
         return

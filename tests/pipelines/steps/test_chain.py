@@ -55,7 +55,7 @@ def batches_of(stream, at):
 
 
 def stopped(results, steps):
-    """Where rows stopped, counted; of those that have not been through all, only what they had before that step."""
+    """Count rows by the step they stopped at; rows not joined by all steps have their columns before that step."""
     found = Counter()
     for each in results:
         width = None if each.outcome == "joined" else len(entering(steps, each.link))

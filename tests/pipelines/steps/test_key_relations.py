@@ -1,4 +1,4 @@
-"""Surrogate keys and keys that were seen: each decided once, whatever is tried again and whoever shares them."""
+"""Surrogate keys and seen keys: each is decided once, despite retries and shared relations."""
 
 from contextlib import ExitStack
 

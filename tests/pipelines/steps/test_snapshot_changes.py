@@ -131,7 +131,7 @@ def test_only_the_kinds_that_are_asked_for_come_out_and_all_are_counted(tmp_path
 
 
 def test_a_snapshot_with_an_invalid_row_deletes_nothing(tmp_path):
-    """The row that is invalid may be one of those that nobody has met."""
+    """The invalid row may be one of the rows without a match."""
     schema, rules = SCHEMAS["int"], (RowRule("v", most=5),)
     relation = Relation.build(schema.empty_table(), tmp_path / "r", key="k")
     _, _, relation = compare(tmp_path, relation, schema, [[(1, 1.0, "a"), (2, 1.0, "b"), (3, 1.0, "c")]], 1)

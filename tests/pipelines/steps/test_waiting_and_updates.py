@@ -1,4 +1,4 @@
-"""Which rows that wait go on, what rows change a relation, and what is shown on the console."""
+"""Waiting rows that go on, rows that change a relation, and output on the console."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -32,7 +32,7 @@ def known_runs(kind: type[SemiStreamJoin], slower: float, seed: int) -> list[Run
     parts = []
     for i in range(40):
         work = np.where(costs > 0, random.uniform(0.2, 5.0, costs.size) / np.maximum(costs, 1e-12), 0.0)
-        work[[LOOKED_UP, MISSED]] *= 10  # which are most of what is done, as where they are measured
+        work[[LOOKED_UP, MISSED]] *= 10  # most of the work, as in the runs that measure them
         reads = random.uniform(0, 1e9)
         if i % 2 or not costs[WAITS] or kind is EngineJoin:
             work[WAITS] = 0.0

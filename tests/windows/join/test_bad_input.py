@@ -179,7 +179,7 @@ def test_empty_streams_and_batches() -> None:
 @pytest.mark.parametrize("length", [0, 40, 2000])
 @pytest.mark.parametrize("policy", ["prob", "random"])
 def test_memory_in_bytes_holds(length: int, policy: str) -> None:
-    """What is held stays below what is allowed, and near it, whether rows are long or short."""
+    """The held bytes stay below the limit, and near it, for long and short rows."""
     schema = pa.schema([("k", pa.int64()), ("text", pa.string())])
     rows, limit = 4000, 1_000_000
     made = WindowJoin(schema, schema, on="k", window=rows, memory=f"{limit}B", policy=policy)

@@ -150,7 +150,7 @@ def test_other_columns_come_through_whatever_their_type() -> None:
 @given(left=streams(rows=30), right=streams(rows=30))
 @settings(max_examples=30, deadline=None)
 def test_weights_are_given_out_and_guide_the_policy(left: Any, right: Any) -> None:
-    """val(r, s) = 1 + 10 * key, known before the partner comes: worth is that times the frequency."""
+    """val(r, s) = 1 + 10 * key, known before the partner arrives: worth is val times the frequency."""
     naive.whole_stream_frequencies(left, right)
     whole_tables = [pa.Table.from_batches([batch_of(stream, side)]) for side, stream in enumerate((left, right))]
     source = GivenProbabilities.of_streams(*whole_tables, on="k")
@@ -186,7 +186,7 @@ def test_what_is_not_known_before_the_partner_comes_counts_as_one() -> None:
 @given(left=streams(rows=30), right=streams(rows=30))
 @settings(max_examples=20, deadline=None)
 def test_computed_probabilities(left: Any, right: Any) -> None:
-    """Of a predicate that is no equality: a left tuple joins the right ones with greater keys."""
+    """A predicate other than equality: a left tuple joins the right ones with greater keys."""
     later = [sum(key >= k for _, key in right) / 4 for k in range(4)]
     earlier = [sum(key <= k for _, key in left) / 4 for k in range(4)]
 

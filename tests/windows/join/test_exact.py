@@ -75,7 +75,7 @@ def test_positions_are_times_where_there_are_none(data: st.DataObject, left: Str
 @given(data=st.data(), left=streams(), right=streams())
 @settings(max_examples=60, deadline=None)
 def test_disorder_within_the_lateness_changes_nothing(data: st.DataObject, left: Stream, right: Stream) -> None:
-    """Rows that are behind by no more than the lateness are joined; later ones are handed out, and counted."""
+    """Rows late by no more than the lateness are joined; later ones are returned and counted."""
     lateness = data.draw(st.integers(0, 6))
     mixed = [data.draw(st.permutations(stream)) for stream in (left, right)]
     on_time: list[list[bool]] = []

@@ -1,4 +1,4 @@
-"""Windows and memory that change while a join runs, states that are saved and restored, and results made up for."""
+"""Changes of windows and memory while a join runs, saved and restored states, and repaired results."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_windows_and_memory_change(name: str, data: st.DataObject, left: Stream,
         parts = data.draw(st.integers(1, 6))
         join.set_memory(2 * parts)
         model.capacity = (parts, parts)
-        if model.arrivals:  # what no later instant can use leaves before what can be used
+        if model.arrivals:  # tuples of no use to later instants leave first
             model.expire(model.now + 1)
             model.fit()
     assert pairs_of([*found, *join.finish()]) == model.results

@@ -1,4 +1,4 @@
-"""Who leaves the memory, and when: tuple by tuple as in the naive model, for every policy and allocation."""
+"""Evictions from the memory, tuple by tuple as in the naive model, for every policy and allocation."""
 
 from __future__ import annotations
 

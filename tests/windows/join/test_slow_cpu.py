@@ -1,4 +1,4 @@
-"""A processor that is too slow: who is served, who is dropped from the queue, and that nothing is lost for good."""
+"""A processor too slow for its streams: tuples served, tuples dropped from the queue, and nothing lost for good."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SERVICES = st.sampled_from([Fraction(1, 3), Fraction(1, 2), 1, Fraction(3, 2), 2
 
 
 class NaiveQueue:
-    """WINDOW 2.3, instant by instant: arrive, serve in the order of arrival, join one by one, drop what is over."""
+    """WINDOW 2.3, instant by instant: arrive, serve in the order of arrival, join one by one, drop the excess."""
 
     def __init__(self, join: naive.Naive, cpu: SlowCpu) -> None:
         self.join, self.cpu = join, cpu

@@ -1,4 +1,4 @@
-"""What the statistics say is missing, and how memory is counted when its unit changes."""
+"""Missing results by the statistics, and the count of memory when its unit changes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from semistream.windows.optimum.exact_memory import exact_memory
 from tests.windows import naive
 from tests.windows.streams import SCHEMAS, Stream, batch_of, drive, pairs_of, streams, whole
 
-SKETCH_TUPLES = 7  # what the least sketch of frequencies takes of a memory
+SKETCH_TUPLES = 7  # memory of the smallest sketch of frequencies
 
 
 @dataclass(frozen=True)
@@ -179,10 +179,10 @@ def changing(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def lives(stream: Stream, instants: list[int], change: dict[str, Any]) -> np.ndarray:
-    """How long tuples live if a change of the window holds for those in memory too.
+    """Return the lives of tuples if a change of the window applies to those in memory too.
 
-    They expire with the last instant that can use them in the window as it is then; a window that grows after that
-    does not bring them back.
+    They expire with the last instant that can use them in the current window. A window that grows later does not bring
+    them back.
     """
     before, after = change["windows"]
 

@@ -41,7 +41,7 @@ def slots(memory: Any, now: float) -> int:
 
 
 def fits(memory: Any) -> Callable[[float, set[Tuple]], bool]:
-    """Whether a set of tuples fits into ``memory`` at a time; a tuple of two is each stream's own."""
+    """Return a predicate: tuples fit into ``memory`` at a time; a pair gives each stream its own memory."""
 
     def both(now: float, kept: set[Tuple]) -> bool:
         if not isinstance(memory, tuple):

@@ -11,7 +11,7 @@ Component = tuple[int, int]
 
 
 def relations(components: list[Component], alone: Component = (0, 0)) -> tuple[np.ndarray, np.ndarray]:
-    """Two columns of keys that have these components, shuffled, and rows without a partner."""
+    """Two shuffled columns of keys with these components, and rows without a partner."""
     left = [key for key, (m, _) in enumerate(components) for _ in range(m)] + [-1] * alone[0]
     right = [key for key, (_, n) in enumerate(components) for _ in range(n)] + [-2] * alone[1]
     rng = np.random.default_rng(len(left) * 31 + len(right))
