@@ -64,9 +64,9 @@ def not_calibrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def not_synced() -> Iterator[None]:
-    """Nobody waits for the disk: processes are killed here, not the machine, and what they wrote is there.
+    """Skip waiting for the disk: tests kill processes, not the machine, so written data survives.
 
-    Tests of what is synced, and when, replace `os.fsync` themselves, or are processes of their own.
+    Tests of syncing replace `os.fsync` themselves, or run in their own processes.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)

@@ -1,1 +1,1 @@
-"""What the benchmarks share: workloads, timing, contestants, running pipelines, and the report."""
+"""Shared parts of the benchmarks: workloads, timing, contestants, running pipelines, and the report."""

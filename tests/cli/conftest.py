@@ -20,7 +20,7 @@ from semistream.relation import Relation
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command said and how it ended."""
+    """Output and exit code of a command."""
 
     code: int
     out: str

@@ -45,7 +45,7 @@ def orders() -> pa.Table:
 
 
 def refused(answer: Answer, code: int) -> str:
-    """What a refusal said, on one line; it says nothing on stdout."""
+    """Return the text of a refusal on one line; check that stdout is empty."""
     assert (answer.code, answer.out) == (code, "")
     return " ".join(answer.err.replace("│", " ").split())
 

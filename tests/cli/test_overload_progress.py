@@ -1,4 +1,4 @@
-"""What the terminal shows of a pipeline under a goal for latency, while it runs."""
+"""The progress display of a running pipeline with a latency goal."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ LINE = "from semistream.cli.main import run; run()"
 
 
 def content() -> dict[str, Any]:
-    """A pipeline of two look-ups, with paths that are relative to its file."""
+    """A pipeline of two look-ups, with paths relative to its file."""
     return {
         "name": "orders",
         "source": {
@@ -65,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def changed(folder: Path, *path: object, value: Any) -> Path:
-    """The pipeline with another value somewhere; a key that is not there is new."""
+    """Return the pipeline with another value somewhere; add missing keys."""
     whole = content()
     part: Any = whole
     for name in path[:-1]:
@@ -210,7 +210,7 @@ def test_a_terminal_shows_progress_and_control_c_ends_it_well(folder: Path) -> N
         while True:
             try:
                 read = os.read(ours, 65536)
-            except OSError:  # what the end of a terminal's other side is here
+            except OSError:  # raised here when the terminal's other side closes
                 break
             if not read:
                 break

@@ -1,4 +1,4 @@
-"""``semistream reconcile`` of a pipeline that has shed rows, and what ``status`` says of them meanwhile."""
+"""``semistream reconcile`` of a pipeline that has shed rows, and the ``status`` before it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run th
 __all__ = ["folder"]
 
 SLOW_S = 0.2
-"""What a row is believed to take: of the 200 of the source, some 60 go on."""
+"""Assumed cost of a row: about 60 of the source's 200 rows are joined."""
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def found(folder: Path, name: str) -> Counter[Any]:
 
 
 def expected(folder: Path) -> tuple[Counter[Any], Counter[Any]]:
-    """What DuckDB says is joined, and what is not."""
+    """Return the joined and the unmatched rows, computed by DuckDB."""
     orders = f"read_parquet('{folder}/orders/*.parquet')"
     joined = duckdb.sql(f"SELECT id, product FROM {orders} WHERE product IN (FROM range(50))").fetchall()
     others = duckdb.sql(f"SELECT id, product FROM {orders} WHERE product NOT IN (FROM range(50))").fetchall()

@@ -25,7 +25,7 @@ sys.stdout.write("\\n" + json.dumps([code, sorted({name.partition(".")[0] for na
 
 
 def imported_by(*words: str) -> set[str]:
-    """The top-level packages that are in memory when a command has ended well."""
+    """Return the top-level packages in memory after a successful command."""
     done = subprocess.run([sys.executable, "-c", PROBE, *words], capture_output=True, text=True, check=True)
     code, modules = json.loads(done.stdout.rpartition("\n")[2])
     assert code in (0, None)

@@ -48,7 +48,7 @@ def words(files: dict[str, Path], **changed: object) -> list[object]:
 
 
 def exact_results(tables: tuple[pa.Table, pa.Table], condition: str) -> pa.Table:
-    """What DuckDB joins, with positions as ``l.l`` and ``r.r``."""
+    """Return DuckDB's join, with positions as ``l.l`` and ``r.r``."""
     with duckdb.connect() as connection:
         connection.register("l", tables[0])
         connection.register("r", tables[1])
@@ -113,7 +113,7 @@ WINDOWS = {
     "10 rows,60 rows": latest_rows(10, 60),
     "unbounded,40 rows": latest_rows(ROWS, 40),
 }
-"""What DuckDB calls them."""
+"""DuckDB's names of them."""
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -160,7 +160,7 @@ def test_rows_out_of_order_arrive_at_their_times(
 
 
 def test_times_may_be_timestamps_and_keys_of_other_widths(tables: tuple[pa.Table, pa.Table], tmp_path: Path) -> None:
-    """What is said in minutes is what milliseconds as whole numbers say: those of the finer of the two columns."""
+    """A window in minutes equals one in milliseconds, the finer unit of the two columns."""
     whole = [table.set_column(1, "at", pa.array(table["at"].to_numpy() * 60_000)) for table in tables]
     numbers = {"left": write(whole[0], tmp_path / "l.parquet"), "right": write(whole[1], tmp_path / "r.parquet")}
     plain = run(*words(numbers, time="at", window=15 * 60_000), "--optimal", "--json").json

@@ -23,7 +23,7 @@ _STRIKES = 2  # for each kill that is wanted, at most: some find that what they 
 
 
 class Campaign:
-    """So many kills of pipelines, one after the other, within a time; what was done, and what was found."""
+    """A number of kills of pipelines, one after the other, within a time limit; counts them and their findings."""
 
     def __init__(self, kills: int, minutes: float) -> None:
         self.kills = kills
@@ -34,7 +34,7 @@ class Campaign:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there is to be another kill."""
+        """True if there should be another kill."""
         in_time = self.seconds < self._limit_s and self._strikes < _STRIKES * self.kills
         return self.done.total() < self.kills and in_time
 
@@ -51,7 +51,7 @@ class Campaign:
 
     @property
     def progress(self) -> str:
-        """How far it is, and what is left if it goes on like this."""
+        """Return the progress, and the time left at this pace."""
         done = self.done.total()
         left_s = min(self.seconds / max(done, 1) * (self.kills - done), self._limit_s - self.seconds)
         return f"{done:4d} of {self.kills}, about {max(left_s, 0) / 60:.0f} min left"

@@ -1,4 +1,4 @@
-"""How far a killed pipeline is behind its source: what waits is enough for the next kill, and not more each time."""
+"""Backlog of a killed pipeline: enough rows wait for the next kill, and not more each time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FILES_AHEAD = 2
 
 
 def batches_done(folder: Path) -> int:
-    """How many batches of the source Spark has committed, in the checkpoint of the pipeline of a folder."""
+    """Return the number of source batches that Spark has committed, from the checkpoint in a folder."""
     commits = folder / "checkpoint" / "spark" / "commits"
     numbers = [int(file.name) for file in commits.iterdir() if file.name.isdigit()] if commits.exists() else []
     return max(numbers, default=-1) + 1

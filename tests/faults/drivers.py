@@ -1,7 +1,8 @@
-"""A process that has a Spark JVM and makes drivers for it, each a fork that may be killed while the JVM lives on.
+"""A process with a Spark JVM that forks drivers for it. A driver may be killed while the JVM lives on.
 
 A driver that attaches to the JVM finds what a dead one has left there: its Spark context, its queries, jobs that still
-run and Python workers with their caches. So a kill costs no new JVM, and is harsher than one that takes all with it.
+run and Python workers with their caches. A kill therefore costs no new JVM, and is harsher than a kill of
+everything.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SETTINGS = {
 
 
 def attach(settings: dict[str, str]) -> SparkSession:
-    """The session of the JVM that the environment names; queries of a driver that is dead are stopped."""
+    """Return the session of the JVM named by the environment; stop the queries of a dead driver."""
     gateway = launch_gateway()
     jvm = gateway.jvm
     wanted = jvm.SparkConf()
@@ -83,7 +84,7 @@ def serve(master: str, log: Path) -> None:
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-    os.fsync = os.fstat  # what is killed are processes, not the machine: what they wrote is there
+    os.fsync = os.fstat  # tests kill processes, not the machine, so written data survives
     settings = {**SETTINGS, "spark.master": master}
     conf = SparkConf(loadDefaults=False)
     for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""Ways to kill parts of a running pipeline, and runs that are killed, looked at, and brought to their end."""
+"""Ways to kill parts of a running pipeline; run, kill, check and finish a pipeline."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Scenario(Protocol):
 
 @dataclass(frozen=True)
 class Kill:
-    """What is killed: a driver or a worker at a named ``point``, or something after ``delay_s`` of work.
+    """A kill of a driver or a worker at a named ``point``, or of any target after ``delay_s`` of work.
 
     With ``vacuum`` the tables are vacuumed before the next run.
     """
@@ -116,7 +116,7 @@ def vacuum(scenario: Scenario) -> list[Path]:
 
 
 def _kill(world: SparkWorld, driver: Driver, kill: Kill) -> bool:
-    """Whether there was something to be killed while the driver was at work."""
+    """Kill the target; return False if the driver ended before there was one."""
     if kill.target == "JVM":
         psutil.Process(driver.pid).kill()
         world.kill_jvm()

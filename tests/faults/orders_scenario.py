@@ -111,7 +111,7 @@ class OrdersScenario:
         put(pa.table(columns), self.folder / "updates" / f"{number:05d}.parquet")
 
     def look(self) -> None:
-        """What was shown is still shown, and no number has changed."""
+        """Check that no row shown before is lost, and that no number has changed."""
         for name in ("sink", "unmatched", "quarantine", "duplicates"):
             now = _rows(self._table(name))
             lost = self._shown.get(name, Counter()) - now

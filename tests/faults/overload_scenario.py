@@ -56,7 +56,7 @@ class OverloadScenario:
         put(self._sent[-1], self.folder / "orders" / f"{number:05d}.parquet")
 
     def look(self) -> None:
-        """No order is in a table twice, none that was there is gone, and what was decided is not decided anew."""
+        """Check that no order is in a table twice, that none is lost, and that decisions are final."""
         found = Counter(self._ids("sink") + self._ids("unmatched"))
         twice = [order for order, times in found.items() if times > 1]
         assert not twice, f"orders {twice[:5]} came twice"
@@ -94,7 +94,7 @@ class OverloadScenario:
         return self._ids("archive")
 
     def _archived_once(self) -> None:
-        """No order comes to the archive for a batch that was committed, nor twice."""
+        """Check that no order enters the archive twice, or for a batch already committed."""
         table = self._table("archive")
         if not table.num_rows:
             return

@@ -71,7 +71,7 @@ class SnapshotScenario:
         self._items, self._snapshots = now, number + 1
 
     def look(self) -> None:
-        """What was told is told still, and nothing but what is true."""
+        """Check that reported changes are still there, and that all of them are true."""
         now = Counter((row["id"], row["value"], row["change"]) for row in read_table(self.folder / "sink").to_pylist())
         assert not self._shown - now, f"changes were lost: {list((self._shown - now).items())[:5]}"
         assert not now - self._expected, f"changes that were none: {list((now - self._expected).items())[:5]}"

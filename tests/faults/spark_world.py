@@ -48,7 +48,7 @@ class SparkWorld:
         return Driver(self, answer["pid"])
 
     def run(self, spec: dict[str, Any], fault: str = "", worker_fault: str = "", *, reconcile: bool = False) -> int:
-        """The exit code of a driver that was let go on as it can."""
+        """Start a driver, wait for its end, and return its exit code."""
         return self.start_driver(spec, fault, worker_fault, reconcile=reconcile).wait()
 
     def workers(self) -> list[psutil.Process]:
@@ -121,7 +121,7 @@ class Driver:
         self.code: int | None = None
 
     def ended(self, within_s: float) -> bool:
-        """Whether it has ended, now or within a time."""
+        """Return True if it has ended, or ends within a time."""
         if self.code is None:
             answer = self._world.answer(within_s)
             self.code = None if answer is None else answer["code"]
@@ -132,7 +132,7 @@ class Driver:
         if not self.ended(_LONGEST_S):
             with suppress(psutil.NoSuchProcess):
                 psutil.Process(self.pid).kill()
-            self._world.end()  # what it has left in the JVM, and its exit code, are nobody's
+            self._world.end()  # nobody needs its exit code, or what it left in the JVM
             raise AssertionError(f"a driver does not end; see {self._world.log}")
         assert self.code is not None
         return self.code

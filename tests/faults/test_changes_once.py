@@ -1,4 +1,4 @@
-"""Detection of changes that is killed, again and again: in the end each change was told once."""
+"""Change detection, killed again and again: in the end each change is reported once."""
 
 import pytest
 

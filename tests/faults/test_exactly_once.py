@@ -1,4 +1,4 @@
-"""Pipelines that are killed, again and again: in the end all tables hold what the oracle says, each row once."""
+"""Pipelines, killed again and again: in the end all tables equal the oracle's, each row once."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A window join that is killed goes on as if nothing had happened: the same results, and the same archive, once."""
+"""A killed window join continues exactly: the same results and the same archive, each row once."""
 
 import psutil
 import pytest

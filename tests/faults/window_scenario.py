@@ -1,4 +1,4 @@
-"""A window join on Spark with an archive, as drivers run it that are killed."""
+"""A window join on Spark with an archive, run by drivers that tests kill."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WINDOW_S = {"left": 40, "right": 15}
 
 
 def run_window_join(spark: Any, folder: str, name: str, files: int = 1) -> None:
-    """Join what is in the streams of a folder and was not joined yet, in less memory than the windows need."""
+    """Join the new rows in the streams of a folder, in less memory than the windows need."""
     spark.conf.set(PROVIDER, ROCKSDB)
     window = {side: f"{seconds} seconds" for side, seconds in WINDOW_S.items()}
     archive = Path(folder) / f"{name}-archive"
@@ -31,11 +31,11 @@ class WindowScenario:
         self.streams = TwoStreams(folder, seed=seed)
 
     def spec(self, name: str, files: int = 1) -> dict[str, Any]:
-        """What a driver is to run; ``name`` is that of the query's table, archive and checkpoint."""
+        """Return the task of a driver; ``name`` names the query's table, archive and checkpoint."""
         return {"window_join": {"folder": str(self.folder), "name": name, "files": files}}
 
     def is_at_work(self, name: str, batch: int) -> bool:
-        """Whether a query has begun with a micro-batch."""
+        """Return True if a query has begun a micro-batch."""
         return (self.folder / f"{name}-checkpoint" / "offsets" / str(batch)).exists()
 
     def results(self, name: str) -> Counter[tuple[int, int]]:
@@ -52,10 +52,10 @@ class WindowScenario:
         return Counter((row["left"], row["right"]) for row in rows)
 
     def missing(self, name: str) -> Counter[tuple[int, int]]:
-        """What the archive of a query gives."""
+        """Return the results that the archive of a query gives."""
         batches = repair_window_join(self.folder / f"{name}-archive")
         return Counter((row["left"], row["right"]) for batch in batches for row in batch.to_pylist())
 
     def exact(self) -> Counter[tuple[int, int]]:
-        """What DuckDB joins."""
+        """Return DuckDB's join."""
         return self.streams.exact(WINDOW_S)

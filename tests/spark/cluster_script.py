@@ -67,7 +67,7 @@ def daemon(folder: Path, kind: str, *words: str) -> Iterator[Path]:
 
 
 def wait_for(log: Path, pattern: str) -> str:
-    """What a process says when it is ready."""
+    """Return the text that a process logs when it is ready."""
     until = time.monotonic() + _START_S
     while time.monotonic() < until:
         if found := re.search(pattern, log.read_text()):

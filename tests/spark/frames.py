@@ -61,7 +61,7 @@ def frame(spark: Any, table: pa.Table) -> Any:
 
 
 def spark_join(spark: Any, stream: pa.Table, relation: pa.Table, on: list[str], how: str) -> list[str]:
-    """What Spark makes of the same join, as `multiset`."""
+    """Return Spark's result of the same join, as `multiset`."""
     joined = frame(spark, stream).join(frame(spark, relation), on=on, how=_SPARK_HOW[how])
     columns = [*stream.column_names, *(name for name in relation.column_names if name not in on)]
     return multiset(joined.select(*(columns if how in ("inner", "left") else stream.column_names)))

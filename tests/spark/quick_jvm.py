@@ -1,3 +1,3 @@
-"""How JVMs are started that live a minute: with one quick compiler, and without threads to collect garbage."""
+"""Options of JVMs that live for a minute: one quick compiler, and no garbage collection threads."""
 
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """What cluster_script did; it needs a JVM, and so a process, of its own."""
+    """Report of cluster_script, run in its own process because it needs its own JVM."""
     pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
     root = Path(__file__).parents[2]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What is wrong with a join is said by join() itself, on the driver, by the library's errors."""
+"""Errors in a join are raised by join() itself, on the driver, as the library's errors."""
 
 import decimal
 

@@ -1,4 +1,4 @@
-"""The worker's side of a join, run here without Spark: what is kept, what is dropped, what it costs."""
+"""The worker's side of a join, run without Spark: joins kept, joins dropped, and their cost."""
 
 import pickle
 

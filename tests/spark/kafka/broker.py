@@ -78,7 +78,7 @@ class Broker:
         assert not refused
 
     def abort(self, topic: str, values: Iterable[Any]) -> None:
-        """Send messages in a transaction that is then given up."""
+        """Send messages in a transaction, then abort it."""
         producer = Producer({"bootstrap.servers": self.servers, "transactional.id": f"{topic}-aborted"})
         producer.init_transactions(_ANSWER_S)
         producer.begin_transaction()

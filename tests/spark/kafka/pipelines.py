@@ -1,4 +1,4 @@
-"""Pipelines with Kafka at one end: their sources, and runs that are cut short."""
+"""Pipelines with Kafka at one end: their sources, and interrupted runs."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def run_cut_short(spark: SparkSession, spec: dict[str, Any], module: str, point:
 
 
 def quarantined(table: pa.Table) -> Iterable[str]:
-    """What rows of the quarantine were, in order."""
+    """Return the raw rows of the quarantine, in order."""
     return sorted(table.column("raw").to_pylist())

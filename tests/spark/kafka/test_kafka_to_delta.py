@@ -62,7 +62,7 @@ def run(spark, example):
 
 
 def in_plain_spark(example):
-    """What a Spark of its own says of the example."""
+    """Run the example in a separate Spark; return its report."""
     paths = [ROOT, *filter(None, [os.environ.get("PYTHONPATH")])]
     script = [sys.executable, "-m", "tests.spark.kafka.plain_spark_script"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A topic of a real broker as a source: every message ends in one place, whatever it holds and what is cut short."""
+"""A topic of a real broker as a source: every message ends in one place, whatever its content, despite kills."""
 
 import json
 

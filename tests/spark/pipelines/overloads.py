@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from semistream.pipelines.batch.batch_report import BatchReport
 
 ROW_S = 0.05
-"""What a row is believed to take: with a goal of 30 s a batch joins some 230 rows."""
+"""Assumed cost of a row: with a goal of 30 s, a batch joins about 230 rows."""
 MOST_JOINED = 237
 
 
@@ -77,5 +77,5 @@ def archive_ids(folder: Path) -> list[int]:
 
 
 def archived_rows(folder: Path) -> int:
-    """What the ledger says is to be repaired."""
+    """Return the number of rows to repair, from the ledger."""
     return sum(each.rows for each in Ledger.read(folder / "checkpoint", "orders").archived)

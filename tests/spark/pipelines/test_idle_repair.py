@@ -1,4 +1,4 @@
-"""``repair: idle``: rows that were shed in a burst come back by themselves while the pipeline runs."""
+"""``repair: idle``: the pipeline repairs rows shed in a burst by itself while it runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_rows_shed_in_a_burst_come_back_between_the_batches_of_a_quiet_time(spar
     believe_slow(0.05, patch.setattr)
 
     def watch(report):
-        """When the burst is over, rows take what they take, and a few more come after each batch."""
+        """After the burst, restore the real cost of rows, and send a few more after each batch."""
         patch.undo()
         reports.append(report)
         if report.source_batch is not None and len(sent) <= _QUIET:

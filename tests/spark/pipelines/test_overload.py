@@ -1,4 +1,4 @@
-"""Pipelines with more rows than there is time for: what is shed is archived, told, and repaired exactly."""
+"""Pipelines with too many rows for their goal: shed rows are archived, reported, and repaired exactly."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_shed_is_archived_and_repaired_so_that_nothing_is_missing(spark,
     ],
 )
 def test_a_replay_sheds_the_same_rows(spark, warehouse, source, loss, routes):
-    """What workers had written of a batch when its driver died, and what they write when it is done again."""
+    """Compare the files of a batch whose driver died with the files of its replay."""
     stream = orders(600)
     for i in range(3):
         warehouse.put(stream.slice(i * 200, 200), f"{i}.{source}", source)

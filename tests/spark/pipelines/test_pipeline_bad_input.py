@@ -26,7 +26,7 @@ def test_a_source_that_changes_is_told_or_kept_aside(spark, warehouse, format):
     warehouse.put(changed, f"3.{format}", format)
     (report,) = run(spark, warehouse.spec(source=source(format)))
     good = [first, second]
-    if format == "json":  # a field that is not there is null, in each row by itself
+    if format == "json":  # a missing field is null, in each row by itself
         good.append(third.set_column(4, "amount", pa.nulls(40, pa.float64())))
     assert rows(warehouse.table("sink")) == star(pa.concat_tables(good))[0]
     assert [remark for remark in report.remarks if "which are ignored: colour" in remark]

@@ -1,4 +1,4 @@
-"""What takes more than one batch to show: snapshots, updates of R, deadlines, routing, made-up rows."""
+"""Features that need more than one batch: snapshots, updates of R, deadlines, routing, generated rows."""
 
 import duckdb
 import numpy as np
@@ -22,7 +22,7 @@ def snapshot(seed):
 
 
 def differences(before, after):
-    """What DuckDB says has changed."""
+    """Return the changes found by DuckDB."""
     with duckdb.connect() as connection:
         connection.register("b", before)
         connection.register("a", after)

@@ -31,7 +31,7 @@ def keyed(warehouse, format):
 
 
 def named_orders(count, seed=0, first=0):
-    """Orders of customers with signs in their names that are not for names of files."""
+    """Orders of customers whose names contain characters that file names do not allow."""
     table = orders(count, seed, first)
     signs = ["a b", "c/d", "e%20f", "ü=1", "plain"]
     names = [f"{signs[int(name[1:]) % 5]} {seed}" for name in table.column("customer").to_pylist()]
@@ -86,12 +86,12 @@ def test_files_that_an_older_version_names_and_those_of_others_stay(spark, wareh
 
 
 def _is_a_worker_s(path):
-    """Whether a file has the name that its worker gave it."""
+    """Return True if a file still has the name that its worker gave it."""
     return len(path.stem.rpartition("-")[2]) == 32
 
 
 def _twin(path):
-    """A file as a worker that was killed leaves it: the same name but for the last part, and half its bytes."""
+    """A file as a killed worker leaves it: half of its bytes, and a name that differs in the last part."""
     head = path.stem.rpartition("-")[0]
     twin = path.with_name(f"{head}-{'0' * 32}.parquet")
     twin.write_bytes(path.read_bytes()[: path.stat().st_size // 2])

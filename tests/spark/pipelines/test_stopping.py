@@ -1,4 +1,4 @@
-"""A pipeline that is stopped: the batch at hand is waited for, and none begins that would not be finished."""
+"""A stopped pipeline finishes its current batch, and begins no other."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, RLock

@@ -27,7 +27,7 @@ PRODUCTS, CUSTOMERS = 400, 60
 
 
 def products() -> pa.Table:
-    """Products 0, 2, 4 ...: half of those that are ordered."""
+    """Products 0, 2, 4 ...: half of the ordered ones."""
     ids = np.arange(0, PRODUCTS, 2)
     return pa.table({"id": ids, "name": [f"product {i}" for i in ids], "price": ids / 4})
 
@@ -134,7 +134,7 @@ def run(spark: SparkSession, spec: dict[str, Any]) -> list[BatchReport]:
 
 
 def star(stream: pa.Table) -> tuple[Counter[Any], Counter[Any]]:
-    """What DuckDB makes of the two joins: rows that were joined, and (id, where) of those that were not."""
+    """Return DuckDB's result of the two joins: the joined rows, and (id, where) of the unmatched ones."""
     with duckdb.connect() as connection:
         connection.register("s", stream)
         connection.register("p", products())

@@ -1,4 +1,4 @@
-"""What window_join() refuses, on the driver, before a query starts."""
+"""Refusals of window_join() on the driver, before a query starts."""
 
 import re
 

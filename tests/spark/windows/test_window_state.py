@@ -41,7 +41,7 @@ def plan_of(policy="prob", memory=30, **changes):
 
 
 def entries(seed, batches, rows):
-    """What micro-batches bring: rows of 10 ms each with times that are up to 3 ms behind, and watermarks."""
+    """Yield the rows of micro-batches, 10 ms each with times up to 3 ms late, and watermarks."""
     rng = np.random.default_rng(seed)
     for number in range(batches):
         parts = []

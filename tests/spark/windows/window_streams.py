@@ -43,7 +43,7 @@ class TwoStreams:
             self.write(side, names, number % 3, np.maximum(time, begin - 5))
 
     def end(self) -> None:
-        """Rows without partners that are far behind: the watermark passes all others, which are joined and expire."""
+        """Late rows without partners: the watermark passes all other rows, which are joined and expire."""
         for side in SIDES:
             self.write(side, [f"end of {side}"], [0], [FAR_S])
 
