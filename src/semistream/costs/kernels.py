@@ -9,6 +9,7 @@ import numpy.typing as npt
 from numba import njit
 
 from semistream.kernels.array_types import Bytes, Int32s, Int64s
+from semistream.kernels.splitmix64 import mix
 
 Floats = npt.NDArray[np.float64]
 
@@ -294,24 +295,12 @@ def _take_in(
     return num_held, ascending[replaced - 1] + _WORTH
 
 
-_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
-
-@njit(inline="always")
-def _hash(code: int) -> np.uint64:
-    """Scatter consecutive codes by the last steps of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014)."""
-    z = np.uint64(code)
-    z = (z ^ (z >> np.uint64(30))) * _MIX_1
-    z = (z ^ (z >> np.uint64(27))) * _MIX_2
-    return z ^ (z >> np.uint64(31))
-
-
 @njit(cache=True, nogil=True)
 def count_chosen(codes: Int64s, below: np.uint64) -> int:
     """Return the number of codes whose hash is less than ``below``."""
     chosen = 0
     for code in codes:
-        chosen += _hash(code) < below
+        chosen += mix(np.uint64(code)) < below
     return chosen
 
 
@@ -320,6 +309,6 @@ def choose_by_hash(codes: Int64s, below: np.uint64, out: Int64s) -> None:
     """Write the codes whose hash is less than ``below``, in their order."""
     chosen = 0
     for code in codes:
-        if _hash(code) < below:
+        if mix(np.uint64(code)) < below:
             out[chosen] = code
             chosen += 1

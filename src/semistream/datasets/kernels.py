@@ -13,22 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+from semistream.kernels.splitmix64 import GOLDEN, mix
+
 _RETRY = np.uint64(0xD1B54A32D192ED03)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
 _ONE = np.uint64(1)
 _TO_UNIT = 2.0**-53
 _LIMIT_OF_SERIES = 1e-8  # below this, the first terms of the series are exact to the last bit
 _FINE_BITS = 32  # a double resolves ranks of this many bits with 20 bits to spare
 _TABLED = 32  # number of ranks with a precomputed acceptance limit; skewed draws use them again and again
-
-
-@njit(cache=True, nogil=True)
-def _mix(z: np.uint64) -> np.uint64:
-    z = (z ^ (z >> np.uint64(30))) * _MIX_1
-    z = (z ^ (z >> np.uint64(27))) * _MIX_2
-    return z ^ (z >> np.uint64(31))
 
 
 @njit(cache=True, nogil=True)
@@ -77,9 +69,9 @@ def draw_zipf_ranks(
     limits = np.empty(_TABLED)
     for k in range(1, _TABLED):
         limits[k] = _acceptance_limit(k, exponent)
-    start = stream_key + np.uint64(position) * _GOLDEN
+    start = stream_key + np.uint64(position) * GOLDEN
     for i in range(out.size):
-        z = _mix(start + np.uint64(i + 1) * _GOLDEN)
+        z = mix(start + np.uint64(i + 1) * GOLDEN)
         while True:
             u = high + np.float64(z >> np.uint64(11)) * _TO_UNIT * (low - high)
             x = _inverse_integral(u, oms)
@@ -92,7 +84,7 @@ def draw_zipf_ranks(
                 break
             if rank - x <= squeeze or u >= (limits[rank] if rank < _TABLED else _acceptance_limit(rank, exponent)):
                 break
-            z = _mix(z + _RETRY)
+            z = mix(z + _RETRY)
         out[i] = rank
 
 
@@ -106,7 +98,7 @@ def _refine(rank: int, domain: int, z: np.uint64) -> int:
     shift = max(1, math.frexp(rank)[1] - _FINE_BITS)
     base = (rank >> shift) << shift
     while True:
-        z = _mix(z + _RETRY)
+        z = mix(z + _RETRY)
         fine = base + int(np.int64(z >> np.uint64(64 - shift)))
         if fine <= domain:
             return fine
@@ -120,12 +112,12 @@ def draw_uniform_ranks(
 
     ``bits`` is the bit length of ``domain - 1``. Words of that many bits are drawn until one is below ``domain``.
     """
-    start = stream_key + np.uint64(position) * _GOLDEN
+    start = stream_key + np.uint64(position) * GOLDEN
     shift, limit = np.uint64(64 - max(bits, 1)), np.uint64(domain)
     for i in range(out.size):
-        z = _mix(start + np.uint64(i + 1) * _GOLDEN)
+        z = mix(start + np.uint64(i + 1) * GOLDEN)
         while (z >> shift) >= limit:
-            z = _mix(z + _RETRY)
+            z = mix(z + _RETRY)
         out[i] = np.int64(z >> shift) + 1
 
 

@@ -66,6 +66,18 @@ def _is_below(words: npt.NDArray[np.uint64], limit: npt.NDArray[np.uint32]) -> b
 
 
 @njit(cache=True, nogil=True)
+def _is_negative(value: npt.NDArray[np.uint64]) -> bool:
+    return bool(value[value.size - 1] >> np.uint64(31) == _ONE)
+
+
+@njit(cache=True, nogil=True)
+def _load(words: npt.NDArray[np.uint32], value: npt.NDArray[np.uint64]) -> None:
+    filler = _LOW_32 if words[words.size - 1] >> np.uint32(31) == 1 else _ZERO
+    for j in range(value.size):
+        value[j] = np.uint64(words[j]) if j < words.size else filler
+
+
+@njit(cache=True, nogil=True)
 def rescale_decimals(
     words: npt.NDArray[np.uint32],
     shift: int,
@@ -87,12 +99,10 @@ def rescale_decimals(
     >>> int(rescaled[0, 0]), exact.tolist()
     (15, [True, False])
     """
-    width = words.shape[1]
     magnitude = np.empty(WORDS, dtype=np.uint64)
     for i in range(words.shape[0]):
-        negative = words[i, width - 1] >> np.uint32(31) == 1
-        for j in range(WORDS):
-            magnitude[j] = np.uint64(words[i, j]) if j < width else (_LOW_32 if negative else _ZERO)
+        _load(words[i], magnitude)
+        negative = _is_negative(magnitude)
         if negative:
             _negate(magnitude)
         lost, left = _ZERO, abs(shift)
@@ -106,18 +116,6 @@ def rescale_decimals(
             _negate(magnitude)
         for j in range(WORDS):
             rescaled[i, j] = np.uint32(magnitude[j])
-
-
-@njit(cache=True, nogil=True)
-def _is_negative(value: npt.NDArray[np.uint64]) -> bool:
-    return bool(value[value.size - 1] >> np.uint64(31) == _ONE)
-
-
-@njit(cache=True, nogil=True)
-def _load(words: npt.NDArray[np.uint32], value: npt.NDArray[np.uint64]) -> None:
-    filler = _LOW_32 if words[words.size - 1] >> np.uint32(31) == 1 else _ZERO
-    for j in range(value.size):
-        value[j] = np.uint64(words[j]) if j < words.size else filler
 
 
 @njit(cache=True, nogil=True)

@@ -13,6 +13,7 @@ from numba import njit
 
 from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s, UInt64s
 from semistream.kernels.search import find, lower_bound
+from semistream.kernels.splitmix64 import GOLDEN, mix
 
 PAGE, ROW, CODE, COUNT, KEYS, LISTED, STATE = 0, 1, 2, 3, 4, 5, 6
 """Fields of a scan's state: page and row, current key and its rows so far, keys seen and listed; then their number."""
@@ -91,24 +92,12 @@ def look_up_counts(codes: Int64s, listed: Int64s, counts: Int64s, unlisted: int,
         out[i] = counts[place] if place < listed.size and listed[place] == codes[i] else unlisted
 
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
-
-@njit(inline="always")
-def _mix(z: np.uint64) -> np.uint64:
-    """Apply the final steps of SplitMix64 (Steele, Lea & Flood, OOPSLA 2014), a bijection: inputs stay distinct."""
-    z = (z ^ (z >> np.uint64(30))) * _MIX_1
-    z = (z ^ (z >> np.uint64(27))) * _MIX_2
-    return z ^ (z >> np.uint64(31))
-
-
 @njit(cache=True, nogil=True)
 def rank_rows(seed: np.uint64, part: np.uint64, out: UInt64s) -> None:
     """Fill ``out[i]`` with the rank of row ``i`` of a part; ranks within a part are distinct."""
-    start = _mix(seed + _GOLDEN) ^ _mix(_mix(part + _GOLDEN) + seed)
+    start = mix(seed + GOLDEN) ^ mix(mix(part + GOLDEN) + seed)
     for row in range(out.size):
-        out[row] = _mix(start + np.uint64(row) * _GOLDEN)
+        out[row] = mix(start + np.uint64(row) * GOLDEN)
 
 
 @njit(cache=True, nogil=True)
