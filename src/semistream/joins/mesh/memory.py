@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from semistream.budget import MemoryBudget
-from semistream.joins.condition.run_codes import COMPUTED_ROW_BYTES
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.mesh.scan import ScanSource
 from semistream.joins.mesh.window import StreamWindow
@@ -20,33 +19,12 @@ from semistream.joins.parts.intake import Intake
 from semistream.joins.parts.memory_split import (
     LEAST_SLOTS,
     MemorySplit,
+    RunCost,
     admit_row_bytes,
-    most_run_rows,
-    page_overhead,
 )
 from semistream.relation import AnyRelation, ParquetRelation, RunReader
 
 _FEW_PACKETS = 8
-
-
-@dataclass(frozen=True)
-class RunCost:
-    """Bytes of the runs in memory: ``buffers`` buffers, their bookkeeping, and the codes computed from them.
-
-    ``largest`` is the size of the largest page.
-    """
-
-    relation: AnyRelation
-    buffers: int
-    largest: int
-    computes_codes: bool
-
-    def __call__(self, run_bytes: int, run_pages: int) -> int:
-        """Return the bytes for runs of up to ``run_bytes`` and ``run_pages``."""
-        noted = self.buffers * run_pages * page_overhead(self.relation)
-        codes = most_run_rows(self.relation, run_bytes) * COMPUTED_ROW_BYTES + self.largest
-        buffers = RunReader.memory_bytes(run_bytes, self.buffers, self.relation.segments)
-        return buffers + noted + (codes if self.computes_codes else 0)
 
 
 @dataclass(frozen=True)

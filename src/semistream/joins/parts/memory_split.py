@@ -40,6 +40,26 @@ class Shares:
 
 
 @dataclass(frozen=True)
+class RunCost:
+    """Bytes of the runs in memory: ``buffers`` buffers, their bookkeeping, and the codes computed from them.
+
+    ``largest`` is the size of the largest page.
+    """
+
+    relation: AnyRelation
+    buffers: int
+    largest: int
+    computes_codes: bool
+
+    def __call__(self, run_bytes: int, run_pages: int) -> int:
+        """Return the bytes for runs of up to ``run_bytes`` and ``run_pages``."""
+        noted = self.buffers * run_pages * page_overhead(self.relation)
+        codes = _most_run_rows(self.relation, run_bytes) * COMPUTED_ROW_BYTES + self.largest
+        buffers = RunReader.memory_bytes(run_bytes, self.buffers, self.relation.segments)
+        return buffers + noted + (codes if self.computes_codes else 0)
+
+
+@dataclass(frozen=True)
 class MemorySplit:
     """The parts of a budget, in bytes and in items; together they never exceed it.
 
@@ -95,10 +115,10 @@ class MemorySplit:
         least_staging = widest + wide_tuple
         checked_row, least_check = _check_cost(condition.check, widest, wide_tuple, tuple_bytes)
 
+        runs = RunCost(relation, run_buffers, largest, condition.computes_codes)
+
         def run_cost(run_bytes: int) -> int:
-            pages_bytes = run_buffers * _run_pages(run_bytes, largest) * page_overhead(relation)
-            codes = most_run_rows(relation, run_bytes) * COMPUTED_ROW_BYTES + largest if condition.computes_codes else 0
-            return RunReader.memory_bytes(run_bytes, run_buffers, relation.segments) + pages_bytes + codes
+            return runs(run_bytes, _run_pages(run_bytes, largest))
 
         admit_bytes = shares.admit_bytes or admit_row_bytes(spec)
         most_admitted = max(LEAST_SLOTS, budget.limit // shares.admit // admit_bytes)
@@ -177,7 +197,7 @@ def _check_cost(check: PairCheck | None, widest: int, wide_tuple: int, tuple_byt
     return None if check.left_bytes is not None else right, least
 
 
-def most_run_rows(relation: AnyRelation, run_bytes: int) -> int:
+def _most_run_rows(relation: AnyRelation, run_bytes: int) -> int:
     """Return the most rows in a run of pages or in a page of rows with null keys."""
     clustered = relation.most_rows(run_bytes)
     return max(clustered, MOST_ROWS) if relation.null_key_rows else clustered
