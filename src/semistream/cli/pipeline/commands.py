@@ -28,7 +28,7 @@ def validate(file: File, as_json: AsJson = False) -> None:
     from semistream.cli.pipeline.pipeline_reports import Validated
     from semistream.spark.planning.validate import validate_pipeline
 
-    show(Validated.of(file, validate_pipeline(file)), as_json=as_json)
+    show(Validated(file, validate_pipeline(file)), as_json=as_json)
 
 
 def run(

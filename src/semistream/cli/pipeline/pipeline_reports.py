@@ -15,32 +15,27 @@ from semistream.cli.output import Report, facts
 
 if TYPE_CHECKING:
     from semistream.pipelines.batch.batch_report import BatchReport
+    from semistream.pipelines.status import PipelineState
     from semistream.spark.planning.validate import PipelineFacts
 
 
 @dataclass(frozen=True)
 class Validated(Report):
-    """A valid pipeline: its source, relations, output columns and tables."""
+    """The facts of a valid pipeline, and its file."""
 
-    pipeline: str
-    file: str
-    source: str
-    relations: list[dict[str, Any]]
-    columns: dict[str, str]
-    tables: dict[str, str]
-    memory_bytes: int
+    file: Path
+    found: PipelineFacts
 
-    @classmethod
-    def of(cls, file: Path, found: PipelineFacts) -> Validated:
-        """Report the facts of a validated pipeline."""
-        parts = (found.source, found.relations, found.columns, found.tables, found.memory_bytes)
-        return cls(found.name, str(file), *parts)
+    def plain(self) -> dict[str, Any]:
+        plain = asdict(self.found)
+        return {"pipeline": plain.pop("name"), "file": str(self.file), **plain}
 
     def text(self) -> RenderableType:
+        found = self.found
         relations = Table(box=None, pad_edge=False, header_style="bold")
         for header in ("step", "relation", "rows", "version", "operator", "memory"):
             relations.add_column(header)
-        for each in self.relations:
+        for each in found.relations:
             relations.add_row(
                 each["step"],
                 each["relation"],
@@ -49,12 +44,12 @@ class Validated(Report):
                 each["operator"],
                 format_bytes(each["memory_bytes"]),
             )
-        columns = ", ".join(f"{name} {type_}" for name, type_ in self.columns.items())
+        columns = ", ".join(f"{name} {type_}" for name, type_ in found.columns.items())
         head = facts(
-            ("pipeline", self.pipeline),
-            ("source", self.source),
-            ("memory", f"{format_bytes(self.memory_bytes)} in each worker"),
-            *self.tables.items(),
+            ("pipeline", found.name),
+            ("source", found.source),
+            ("memory", f"{format_bytes(found.memory_bytes)} in each worker"),
+            *found.tables.items(),
             ("columns out", columns),
             title=f"{self.file} is valid",
         )
@@ -101,13 +96,7 @@ class PipelineStatus(Report):
 
     pipeline: str
     checkpoint: str
-    last_batch: int | None
-    unfinished: int | None
-    stage: str
-    waiting_rows: int
-    waiting_since: float | None
-    missing: dict[str, Any]
-    recent: list[dict[str, Any]]
+    state: PipelineState
 
     @classmethod
     def of(cls, file: Path) -> PipelineStatus:
@@ -116,27 +105,31 @@ class PipelineStatus(Report):
         from semistream.pipelines.status import pipeline_state
 
         spec = read_spec(file)
-        return cls(spec.name, str(spec.checkpoint), **asdict(pipeline_state(spec.checkpoint, spec.name)))
+        return cls(spec.name, str(spec.checkpoint), pipeline_state(spec.checkpoint, spec.name))
+
+    def plain(self) -> dict[str, Any]:
+        return {"pipeline": self.pipeline, "checkpoint": self.checkpoint, **asdict(self.state)}
 
     def text(self) -> RenderableType:
-        unfinished = "none" if self.unfinished is None else f"batch {self.unfinished}, {self.stage}"
+        state = self.state
+        unfinished = "none" if state.unfinished is None else f"batch {state.unfinished}, {state.stage}"
         head = facts(
             ("pipeline", self.pipeline),
             ("checkpoint", self.checkpoint),
-            ("last finished batch", "none" if self.last_batch is None else self.last_batch),
+            ("last finished batch", "none" if state.last_batch is None else state.last_batch),
             ("unfinished", unfinished),
-            ("waiting rows", self.waiting_rows),
-            *_missing(self),
+            ("waiting rows", state.waiting_rows),
+            *_missing(state),
         )
         recent = Table(box=None, pad_edge=False, header_style="bold")
         names = ["batch", "rows_in", "joined", "unmatched", "pending", "duplicate", "invalid", "seconds", "rows_per_s"]
-        if any("overload" in line for line in self.recent):
+        if any("overload" in line for line in state.recent):
             names.insert(-2, "shed")
         for name in names:
             recent.add_column(name, justify="right")
-        for line in self.recent:
+        for line in state.recent:
             recent.add_row(*(f"{line.get(name, 0):,}" for name in names))
-        return Group(head, recent) if self.recent else head
+        return Group(head, recent) if state.recent else head
 
 
 @dataclass(frozen=True)
@@ -155,14 +148,15 @@ class PipelineVacuumed(Report):
         return facts(("pipeline", self.pipeline), ("files removed", len(self.removed)))
 
 
-def _missing(report: PipelineStatus) -> list[tuple[str, object]]:
+def _missing(state: PipelineState) -> list[tuple[str, object]]:
     """Describe shed rows not repaired yet, and the latency of the last batch against its goal."""
     rows: list[tuple[str, object]] = []
-    if report.missing["rows"]:
-        rows.append(("shed rows to repair", f"{report.missing['rows']:,}"))
-        rows.append(("oldest of them arrived", _ago(report.missing["since"])))
-        rows.append(("missing results", between(report.missing["results_low"], report.missing["results_high"])))
-    last = next((line["overload"] for line in reversed(report.recent) if "overload" in line), None)
+    missing = state.missing
+    if missing.rows and missing.since is not None:
+        rows.append(("shed rows to repair", f"{missing.rows:,}"))
+        rows.append(("oldest of them arrived", _ago(missing.since)))
+        rows.append(("missing results", between(missing.results_low, missing.results_high)))
+    last = next((line["overload"] for line in reversed(state.recent) if "overload" in line), None)
     if last is not None and last["p95_s"] is not None:
         taken = f"{last['p50_s']:.1f} / {last['p95_s']:.1f} / {last['p99_s']:.1f} s"
         rows.append(("latency p50 / p95 / p99", f"{taken}, goal {last['goal_s']:g} s"))
