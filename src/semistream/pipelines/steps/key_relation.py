@@ -62,11 +62,12 @@ def stalled_keys(folder: Path, files: Sequence[WaitingFile], key: Sequence[str])
 
 def unknown_keys(relation: Relation, keys: pa.Table) -> pa.Table:
     """Return those of the distinct ``keys`` that the relation lacks."""
-    found = relation.lookup(keys.cast(_key_schema(relation)), columns=list(relation.key))
+    found = relation.lookup(keys.cast(key_schema(relation)), columns=list(relation.key))
     return keys.join(found.cast(keys.schema), keys=keys.column_names, join_type="left anti") if found.num_rows else keys
 
 
-def _key_schema(relation: Relation) -> pa.Schema:
+def key_schema(relation: Relation) -> pa.Schema:
+    """Return the schema of the relation's key columns."""
     return pa.schema([relation.schema.field(name) for name in relation.key])
 
 

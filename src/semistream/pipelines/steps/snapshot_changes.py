@@ -20,6 +20,7 @@ from semistream.kernels.array_types import Bools, Int32s, Int64s
 from semistream.pipelines.ledger.entries import TaskResult, WrittenFile
 from semistream.pipelines.ledger.faults import reached
 from semistream.pipelines.steps.chain import Stopped
+from semistream.pipelines.steps.key_relation import key_schema
 from semistream.pipelines.steps.update_rows import last_of_keys
 from semistream.pipelines.tables.writer import TableLayout, TableWriter
 from semistream.relation import Change, PageRun, Relation, Transaction
@@ -163,7 +164,7 @@ def end_snapshot(
     if work.outcomes.get("invalid"):
         unmet = sum(rows.num_rows for rows in unmet_rows(relation, met))
         return replace(work, counts={**work.counts, DELETED: 0, WITHHELD: unmet})
-    gone = TableWriter(TableLayout(str(folder), _keys(relation)), f"{prefix}-{DELETES}")
+    gone = TableWriter(TableLayout(str(folder), key_schema(relation)), f"{prefix}-{DELETES}")
     told = TableWriter(joined, prefix)
     deleted = 0
     try:
@@ -203,10 +204,6 @@ def _as_deleted(rows: pa.RecordBatch, plan: ChangesPlan, schema: pa.Schema) -> p
     return pa.RecordBatch.from_arrays(
         [column.cast(f.type) for column, f in zip(columns, schema, strict=True)], schema=schema
     )
-
-
-def _keys(relation: Relation) -> pa.Schema:
-    return pa.schema([relation.schema.field(name) for name in relation.key])
 
 
 def _read(folder: Path, files: list[WrittenFile]) -> pa.Table | None:

@@ -38,7 +38,7 @@ class DeltaSink(Table):
     @property
     def layout(self) -> TableLayout:
         """Layout of the data files: in the table's folder, unseen by readers until the Delta log names them."""
-        return TableLayout(str(self.path), self.schema, self.partition_by, owner=self._files, takes_copies=True)
+        return TableLayout(str(self.path), self.schema, self.partition_by, owner=self.owner.prefix, takes_copies=True)
 
     def open(self) -> None:
         """Create the table if it is missing; refuse one with other columns, other partitions or another checkpoint."""
@@ -100,7 +100,7 @@ class DeltaSink(Table):
         """
         named = {Path(name).resolve() for name in DeltaTable(str(self.path)).file_uris()}
         known = named | {(self.path / name).resolve() for name in {*in_use, *self._logged()}}
-        removed = [path for path in self.path.rglob(f"{self._files}*.parquet") if path.resolve() not in known]
+        removed = [path for path in self.path.rglob(f"{self.owner.prefix}*.parquet") if path.resolve() not in known]
         for path in removed:
             path.unlink()
         return removed
@@ -111,10 +111,6 @@ class DeltaSink(Table):
             for line in path.read_text().splitlines():
                 if added := json.loads(line).get("add"):
                     yield unquote(added["path"])
-
-    @property
-    def _files(self) -> str:
-        return f"{self.owner.name}-{self.owner.token}-"
 
     @property
     def _app(self) -> str:

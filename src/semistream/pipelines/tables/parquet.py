@@ -29,7 +29,7 @@ class ParquetSink(Table):
     @property
     def layout(self) -> TableLayout:
         """Layout of the files in the staging folder, where they stay until committed."""
-        return TableLayout(str(self.path), self.schema, self.partition_by, staging=_STAGING, owner=self._own)
+        return TableLayout(str(self.path), self.schema, self.partition_by, staging=_STAGING, owner=self.owner.prefix)
 
     def open(self) -> None:
         """Create the folder if it is missing; refuse one with other columns or files of another checkpoint."""
@@ -76,24 +76,20 @@ class ParquetSink(Table):
     def shown(self, batch: int, files: Sequence[WrittenFile]) -> list[str]:
         """Return the final names of the files of a batch, fixed by the batch and each file's position in it."""
         places = [Path(file.path).relative_to(_STAGING).parent for file in files]
-        return [str(place / f"{self._own}{batch:012d}-{part:05d}.parquet") for part, place in enumerate(places)]
+        return [str(place / f"{self.owner.prefix}{batch:012d}-{part:05d}.parquet") for part, place in enumerate(places)]
 
     def vacuum(self, in_use: set[str]) -> list[Path]:
         """Remove staged files of this checkpoint that were never committed, except those ``in_use``."""
         keep = {self.path / name for name in in_use}
-        removed = [path for path in (self.path / _STAGING).rglob(f"{self._own}*.parquet") if path not in keep]
+        removed = [path for path in (self.path / _STAGING).rglob(f"{self.owner.prefix}*.parquet") if path not in keep]
         for path in removed:
             path.unlink()
         return removed
 
-    @property
-    def _own(self) -> str:
-        return f"{self.owner.name}-{self.owner.token}-"
-
     def _is_foreign(self, name: str) -> bool:
         """True if this pipeline committed the file from another checkpoint."""
         committed = rf"{re.escape(self.owner.name)}-[0-9a-f]{{8}}-\d{{12}}-\d{{5}}\.parquet"
-        return re.fullmatch(committed, name) is not None and not name.startswith(self._own)
+        return re.fullmatch(committed, name) is not None and not name.startswith(self.owner.prefix)
 
     def _shown(self) -> list[Path]:
         return [path for path in self.path.rglob("*.parquet") if _STAGING not in path.relative_to(self.path).parts]

@@ -76,6 +76,11 @@ class Owner:
         self.name = name
         self.token = token
 
+    @property
+    def prefix(self) -> str:
+        """Beginning of the names of the owner's files."""
+        return f"{self.name}-{self.token}-"
+
 
 def require_same_columns(path: Path, found: pa.Schema, wanted: pa.Schema) -> None:
     """Refuse a table whose columns differ from the pipeline's rows in name or type."""
