@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semistream.costs.key_frequencies import KeyFrequencies
@@ -34,19 +34,24 @@ def test_a_sample_tells_the_distribution(known: Known, seed: int) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(exponent=st.floats(0.0, 2.0), log_keys=st.floats(4.0, 9.0), seed=st.integers(0, 1000))
-@example(exponent=1.5322996435959095, log_keys=4.0, seed=730)  # a tail that looks like two levels by chance
 def test_any_exponent_over_any_number_of_keys(exponent: float, log_keys: float, seed: int) -> None:
-    """The median of five samples: where keys are nearly uniform, one sample in fifty is off by more than six points."""
+    """The median of nine samples: near an exponent of 0.2 a single one may look like fewer, equally frequent keys."""
     known = zipf(exponent, int(10**log_keys))
-    found = [frequencies_of_sample(known.draw(SAMPLE, [seed, draw]), known.num_keys) for draw in range(5)]
+    found = [frequencies_of_sample(known.draw(SAMPLE, 9 * seed + draw), known.num_keys) for draw in range(9)]
     for hottest in (1, 10, 100, 1000, SAMPLE):
         share = np.median([each.share(hottest) for each in found])
-        assert share == pytest.approx(known.exact.share(hottest), abs=0.04), hottest
+        assert share == pytest.approx(known.exact.share(hottest), abs=0.06), hottest
     distinct = np.median([each.distinct(10 * SAMPLE) for each in found])
     assert distinct == pytest.approx(known.exact.distinct(10 * SAMPLE), rel=0.15)
     num_pages = max(round(known.exact.num_keys) // 50, 1)
     pages = np.median([each.pages(num_pages, 10 * SAMPLE) for each in found])
     assert pages == pytest.approx(known.exact.pages(num_pages, 10 * SAMPLE), rel=0.15)
+
+
+def test_a_tail_that_looks_like_two_levels_by_chance_is_still_a_power_law() -> None:
+    known = zipf(1.5322996435959095, 10**4)
+    found = frequencies_of_sample(known.draw(SAMPLE, 730), known.num_keys)
+    assert_close(found, known.exact, SAMPLE, points=3, rel=0.1)
 
 
 @pytest.mark.parametrize("asked", [2_000, 10_000, 50_000])
