@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
-from semistream.pipelines.spec.durations import parse_duration
-from semistream.pipelines.spec.part import SpecPart, as_value_error
+from semistream.pipelines.spec.durations import Duration, parse_duration
+from semistream.pipelines.spec.part import SpecPart
 
 StrategyName = Literal["keep_w", "sample_w", "top_w", "cluster_sampling"]
 """Shedding strategies for pipelines. None weighs the cost of a row: it depends on the contents of the workers' caches,
@@ -35,19 +35,13 @@ class OverloadSpec(SpecPart):
     reconcile`` joins them (``repair: manual``), or the pipeline does so when idle (``repair: idle``).
     """
 
-    latency: str
+    latency: Duration
     loss: Literal["max_subset", "random_sample"] = "max_subset"
     strategy: StrategyName | None = None
     relation: str | None = None
     weights: bool = False
     archive: ArchiveSpec
     repair: Literal["manual", "idle"] = "manual"
-
-    @field_validator("latency")
-    @classmethod
-    def _a_duration(cls, latency: str) -> str:
-        as_value_error(parse_duration, latency)
-        return latency
 
     @model_validator(mode="after")
     def _weights_of_samples(self) -> OverloadSpec:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from semistream.budget import parse_bytes
-from semistream.pipelines.spec.durations import parse_duration
+from semistream.pipelines.spec.durations import Duration, parse_duration
 from semistream.pipelines.spec.overload_spec import OverloadSpec
 from semistream.pipelines.spec.part import SpecPart, as_value_error
 from semistream.pipelines.spec.source_spec import FileSource, SourceSpec
@@ -78,8 +78,8 @@ class PipelineSpec(SpecPart):
     duplicates: TableSpec | None = None
     checkpoint: Path
     memory: str | int = "256MB"
-    every: str = "1s"
-    latency: str | None = None
+    every: Duration = "1s"
+    latency: Duration | None = None
     route: Literal["auto", "none", "range"] = "auto"
     overload: OverloadSpec | None = None
 
@@ -98,13 +98,6 @@ class PipelineSpec(SpecPart):
     def _memory_in_bytes(cls, memory: str | int) -> str | int:
         as_value_error(parse_bytes, memory, of=1 << 40)
         return memory
-
-    @field_validator("every", "latency")
-    @classmethod
-    def _a_duration(cls, duration: str | None) -> str | None:
-        if duration is not None:
-            as_value_error(parse_duration, duration)
-        return duration
 
     @model_validator(mode="after")
     def _tables_apart(self) -> PipelineSpec:

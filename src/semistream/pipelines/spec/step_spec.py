@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from semistream.pipelines.spec.durations import parse_duration
-from semistream.pipelines.spec.part import SpecPart, as_value_error
+from semistream.pipelines.spec.durations import Duration
+from semistream.pipelines.spec.part import SpecPart
 from semistream.pipelines.spec.source_spec import RESERVED
+
+
+def _plain_column(name: str) -> str:
+    if name.startswith(RESERVED):
+        raise ValueError(f"{name!r}: names that begin with {RESERVED!r} are reserved for the pipeline; use another")
+    return name
+
+
+PlainColumn = Annotated[str, AfterValidator(_plain_column)]
+"""Name of a column that a step adds."""
 
 
 class UpdatesSpec(SpecPart):
@@ -56,7 +66,7 @@ class JoinStep(SpecPart):
     operator: str = "auto"
     disk: Literal["auto", "direct", "buffered"] = "auto"
     unmatched: Literal["null", "table", "retry"] = "table"
-    retry_for: str = "1 day"
+    retry_for: Duration = "1 day"
     updates: UpdatesSpec | None = None
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
 
@@ -64,12 +74,6 @@ class JoinStep(SpecPart):
     @classmethod
     def _null_is_a_word(cls, value: Any) -> Any:
         return "null" if value is None else value  # YAML reads a bare null as None
-
-    @field_validator("retry_for")
-    @classmethod
-    def _a_duration(cls, retry_for: str) -> str:
-        as_value_error(parse_duration, retry_for)
-        return retry_for
 
     @model_validator(mode="after")
     def _makes_sense(self) -> JoinStep:
@@ -102,13 +106,8 @@ class SurrogateKeyStep(KeyedStep):
     space.
     """
 
-    into: str
+    into: PlainColumn
     source: str | None = None
-
-    @field_validator("into")
-    @classmethod
-    def _not_reserved(cls, into: str) -> str:
-        return _plain_column(into)
 
 
 class DeduplicateStep(KeyedStep):
@@ -119,12 +118,7 @@ class DeduplicateStep(KeyedStep):
     """
 
     mode: Literal["drop", "flag"] = "drop"
-    into: str = "is_duplicate"
-
-    @field_validator("into")
-    @classmethod
-    def _not_reserved(cls, into: str) -> str:
-        return _plain_column(into)
+    into: PlainColumn = "is_duplicate"
 
 
 class ChangesStep(KeyedStep):
@@ -134,13 +128,8 @@ class ChangesStep(KeyedStep):
     it, ``deleted``. Only rows of the kinds in ``emit`` go on.
     """
 
-    into: str = "change"
+    into: PlainColumn = "change"
     emit: tuple[Literal["inserted", "updated", "unchanged", "deleted"], ...] = ("inserted", "updated", "deleted")
-
-    @field_validator("into")
-    @classmethod
-    def _not_reserved(cls, into: str) -> str:
-        return _plain_column(into)
 
 
 class StepSpec(SpecPart):
@@ -176,9 +165,3 @@ class StepSpec(SpecPart):
     def keyed(self) -> KeyedStep | None:
         """Settings of a keyed step; None for a join or compute step."""
         return self.surrogate_key or self.deduplicate or self.changes
-
-
-def _plain_column(name: str) -> str:
-    if name.startswith(RESERVED):
-        raise ValueError(f"{name!r}: names that begin with {RESERVED!r} are reserved for the pipeline; use another")
-    return name
