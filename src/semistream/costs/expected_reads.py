@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from semistream.costs.key_frequencies import Floats
 from semistream.errors import InvalidArgument
-from semistream.kernels.array_types import Int32s
+from semistream.kernels.array_types import Floats, Int32s
 from semistream.relation.format.page_table import PageTable, SegmentTable
 from semistream.relation.read.disk_costs import DiskCosts
 from semistream.relation.read.read_plan import Pages, PageSlots, optimal_plan

@@ -5,13 +5,10 @@ smallest cache that still holds the key of a tuple.
 """
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from semistream.kernels.array_types import Bytes, Int32s, Int64s
+from semistream.kernels.array_types import Bytes, Floats, Int32s, Int64s
 from semistream.kernels.splitmix64 import mix
-
-Floats = npt.NDArray[np.float64]
 
 
 @njit(cache=True, nogil=True)

@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from semistream.datasets.zipf import MAX_EXPONENT, harmonic
 from semistream.errors import InvalidArgument
-
-Floats = npt.NDArray[np.float64]
+from semistream.kernels.array_types import Floats
 
 _SINGLE = 1024  # hottest keys with a group each
 _GROWTH = 1.02  # of the groups behind them: within one, Zipf weights differ by less than _GROWTH ** exponent

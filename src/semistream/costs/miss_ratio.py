@@ -19,7 +19,7 @@ from semistream.costs.kernels import (
     stack_distances,
 )
 from semistream.errors import InvalidArgument, require_numbers
-from semistream.kernels.array_types import Int32s, Int64s
+from semistream.kernels.array_types import Floats, Int32s, Int64s
 
 _SLACK = 2  # accepted excess over the wanted tuples: the tuples of a key are not known in advance
 
@@ -54,8 +54,6 @@ class HashedSample(NamedTuple):
 def _below(rate: float) -> np.uint64:
     return np.uint64(int(rate * 2**64))
 
-
-Floats = npt.NDArray[np.float64]
 
 _MOST_TUPLES = 1 << 20
 _SIZES = 24  # cache sizes to simulate, for a policy without stack distances

@@ -14,9 +14,7 @@ import numpy.typing as npt
 from semistream.costs.kernels import count_runs, expected_fingerprint, hot_share, often_counted, power_law_exponent
 from semistream.costs.key_frequencies import KeyFrequencies
 from semistream.errors import InvalidArgument
-from semistream.kernels.array_types import Int64s
-
-Floats = npt.NDArray[np.float64]
+from semistream.kernels.array_types import Floats, Int64s
 
 FIT_BYTES = 16 << 10  # memory of a fit: a few numbers for each of some 130 groups of keys, and fingerprints
 TIMES = 128  # occurrences of a key that a fingerprint tells apart; its last entry has all above

@@ -17,9 +17,9 @@ import pyarrow as pa
 import xxhash
 
 from semistream.errors import InvalidArgument
-from semistream.kernels.array_types import Bools, UInt64s
+from semistream.kernels.array_types import Bools, Floats, UInt64s
 from semistream.shedding.kernels import rank_rows
-from semistream.shedding.stream_part import Floats, StreamPart
+from semistream.shedding.stream_part import StreamPart
 
 
 @dataclass(frozen=True)

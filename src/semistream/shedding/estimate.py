@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.errors import ColumnNotFound, InvalidArgument
-from semistream.kernels.array_types import Int64s
+from semistream.kernels.array_types import Floats, Int64s
 from semistream.shedding.decision import Decision, Kept
-from semistream.shedding.stream_part import Floats, StreamPart
+from semistream.shedding.stream_part import StreamPart
 
 WEIGHT, BATCH, ROW, DRAWN, SPREAD = "_weight", "_sample_batch", "_sample_row", "_sample_drawn", "_sample_spread"
 

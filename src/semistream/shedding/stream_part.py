@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.datasets.zipf import whole_number
 from semistream.errors import ColumnNotFound, InvalidArgument
-from semistream.kernels.array_types import Int64s
+from semistream.kernels.array_types import Floats, Int64s
 from semistream.keys import KeyCodec
 from semistream.shedding.match_counts import MatchCounts
-
-Floats = npt.NDArray[np.float64]
 
 MOST_ROWS = 1 << 40  # of a part: a row id has 40 bits for the row, after 22 for the part
 MOST_PARTS = 1 << 22

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from semistream.errors import InvalidArgument
-from semistream.kernels.array_types import Bools, Int64s
-from semistream.shedding.stream_part import Floats, StreamPart
+from semistream.kernels.array_types import Bools, Floats, Int64s
+from semistream.shedding.stream_part import StreamPart
 
 MOST_BATCH_ROWS = 10**9  # limit of numpy's hypergeometric draw, used for quotas
 _COUNTED_BY_VALUE = 1 << 16

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from semistream.budget import format_bytes
-from semistream.costs.key_frequencies import Floats
 from semistream.errors import BudgetError
+from semistream.kernels.array_types import Floats
 
 TupleSeconds = Callable[[int], float]
 """Maps the memory of a join in bytes to its seconds per tuple; infinite if the memory is too small."""

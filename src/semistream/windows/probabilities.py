@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.datasets.zipf import whole_number
 from semistream.errors import ColumnNotFound, InvalidArgument
-from semistream.kernels.array_types import Int64s
+from semistream.kernels.array_types import Floats, Int64s
 from semistream.kernels.search import positions_of
 from semistream.windows.streams.event_time import SIDES, Side
 from semistream.windows.streams.window_match import RowCodes, WindowMatch
-
-Floats = npt.NDArray[np.float64]
 
 FREQUENCY_COLUMN = "frequency"
 """Name of the frequency column in a table of frequencies; the other columns are keys."""

@@ -9,12 +9,9 @@ hash of the code. It differs for nearly all other codes, so pages are read almos
 """
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
-from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
-
-UInt32s = npt.NDArray[np.uint32]
+from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s, UInt32s
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ONE = np.uint64(1)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semistream.errors import PipelineError
+from semistream.kernels.array_types import Int64s
 from semistream.pipelines.carried_types import convert_batch
 from semistream.pipelines.ledger.entries import ArchivedFile
 from semistream.pipelines.ledger.faults import reached
 from semistream.pipelines.spec.pipeline_spec import ARCHIVED_BY, ARCHIVED_IN
-from semistream.pipelines.steps.row_flags import Numbers
 from semistream.pipelines.tables.table import Table
 from semistream.pipelines.tables.writer import ParquetWriting, TableLayout
 
@@ -36,7 +36,7 @@ def first_id(part: int) -> int:
 
 
 def archived_rows(
-    rows: pa.RecordBatch, came_ms: Numbers, ids: Numbers, *, pipeline: str, batch: int, schema: pa.Schema
+    rows: pa.RecordBatch, came_ms: Int64s, ids: Int64s, *, pipeline: str, batch: int, schema: pa.Schema
 ) -> pa.RecordBatch:
     """Convert source rows to rows of the archive, whose columns are ``schema``."""
     n = rows.num_rows
@@ -63,7 +63,7 @@ class ArchiveSplit:
         """Approximate bytes to read."""
         return sum(file.rows for file in self.files) * 64
 
-    def read(self, source: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
+    def read(self, source: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Int64s, Int64s]]:
         """Yield rows with the source's columns, their arrival times in milliseconds, and their numbers.
 
         The content of a copied source file was never read before, and may be damaged: this raises an Arrow error.
@@ -82,7 +82,7 @@ class ArchiveSplit:
                     "the repair was committed; restore the file and start again."
                 ) from error
 
-    def _read_rows(self, file: ArchivedFile, source: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
+    def _read_rows(self, file: ArchivedFile, source: pa.Schema) -> Iterator[tuple[pa.RecordBatch, Int64s, Int64s]]:
         with pq.ParquetFile(Path(self.folder) / file.path, memory_map=False) as opened:
             for batch in opened.iter_batches(_READ_ROWS, columns=[*source.names, CAME_AT, ROW_ID]):
                 came = batch.column(CAME_AT).cast(pa.int64()).to_numpy() // 1000
@@ -91,7 +91,7 @@ class ArchiveSplit:
 
     def _read_copy(
         self, file: ArchivedFile, part: int, source: pa.Schema
-    ) -> Iterator[tuple[pa.RecordBatch, Numbers, Numbers]]:
+    ) -> Iterator[tuple[pa.RecordBatch, Int64s, Int64s]]:
         """Yield the rows of one entry of a copied file; skip row groups outside of them."""
         with pq.ParquetFile(Path(self.folder) / file.path, memory_map=False) as opened:
             sizes = [opened.metadata.row_group(group).num_rows for group in range(opened.num_row_groups)]

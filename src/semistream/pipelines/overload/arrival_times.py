@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from semistream.pipelines.steps.row_flags import Bools, Numbers
+from semistream.kernels.array_types import Bools, Int64s
 from semistream.shedding import SAMPLE_COLUMNS, Kept, SampleDesign
 
 CARRIED_SAMPLE = pa.schema([field.with_nullable(True) for field in SAMPLE_COLUMNS])
@@ -50,8 +50,8 @@ class ArrivedRows:
     ``repaired`` rows were shed before: they are late on purpose, and have no weight in a sample.
     """
 
-    came_ms: Numbers
-    ids: Numbers
+    came_ms: Int64s
+    ids: Int64s
     kept: Kept | None = None
     repaired: bool = False
 

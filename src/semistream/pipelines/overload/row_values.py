@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from semistream.budget import MemoryBudget
 from semistream.errors import RelationError
+from semistream.kernels.array_types import Int64s
 from semistream.keys import KeyCodec
 from semistream.pipelines.carried_types import convert_batch
-from semistream.pipelines.steps.row_flags import Numbers
 from semistream.relation import Relation
 from semistream.shedding import MatchCounts
 
@@ -35,7 +35,7 @@ class ValuedRows:
     least_results: int = 0
     more_conditions: bool = False
 
-    def matches(self, batches: Iterable[pa.RecordBatch], source: pa.Schema) -> Numbers:
+    def matches(self, batches: Iterable[pa.RecordBatch], source: pa.Schema) -> Int64s:
         """Return the number of results of each row; the columns ``on`` of batches may have the types of a file."""
         counts, codec = _counts(self.path, self.version, self.counts_bytes)
         wanted = pa.schema([source.field(name) for name in self.on])

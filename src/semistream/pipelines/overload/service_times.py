@@ -8,9 +8,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-_Floats = npt.NDArray[np.float64]
+from semistream.kernels.array_types import Floats
 
 _KEPT = 16  # batches kept
 _DECAY = 0.8  # factor on a batch's weight for each later one: the last five or so dominate
@@ -133,7 +132,7 @@ def _fitted(seen: Sequence[Observation], prior: ServiceModel) -> ServiceModel:
     return ServiceModel(fixed_s, joined_s, shed_s)
 
 
-def _solved(relative: _Floats, weights: _Floats, expected: _Floats) -> _Floats:
+def _solved(relative: Floats, weights: Floats, expected: Floats) -> Floats:
     """Solve the non-negative least squares fit of the batches' times, with a slight pull to the ``expected`` parts."""
     rooted = np.sqrt(weights)
     pull = np.sqrt(_PRIOR_WEIGHT)

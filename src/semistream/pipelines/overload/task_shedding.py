@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import PipelineError
+from semistream.kernels.array_types import Int64s
 from semistream.pipelines.inputs.parquet_files import require_readable
 from semistream.pipelines.inputs.shed_archive import first_id
 from semistream.pipelines.inputs.splits import SourceSplit
 from semistream.pipelines.overload.arrival_times import Arrived, ArrivedRows, ArrivedTogether
 from semistream.pipelines.overload.row_values import ValuedRows
-from semistream.pipelines.steps.row_flags import Numbers
 from semistream.shedding import Decision, Kept, PartSummary, Strategy, StreamPart, read_decision
 
 ROWS_PART = 1 << 21
@@ -77,7 +77,7 @@ class TaskShedding:
         """Return the arrival time of a split's rows in milliseconds."""
         return int(self.at * 1000) if split.came_ms is None else split.came_ms
 
-    def split_matches(self, split: SourceSplit) -> Numbers:
+    def split_matches(self, split: SourceSplit) -> Int64s:
         """Return the number of results of each row of a split; unreadable rows count as the least valuable."""
         assert self.valued is not None
         found = self.valued.matches(_readable(split, self.valued.on), self.source)[: split.rows]
@@ -118,7 +118,7 @@ class TaskShedding:
             "divided the batch differently. Nothing of it was committed; start the pipeline again to decide anew."
         )
 
-    def _applied(self, part: int, rows: int, matches: Numbers | None = None) -> Kept:
+    def _applied(self, part: int, rows: int, matches: Int64s | None = None) -> Kept:
         assert self.decided is not None
         if not rows and part not in self.decided.parts:  # an empty partition
             return Kept(np.zeros(0, np.bool_), np.zeros(0))
@@ -139,7 +139,7 @@ class TaskShedding:
 
     def _set_aside(
         self, batches: Iterable[pa.RecordBatch], aside: IO[bytes]
-    ) -> tuple[Iterable[pa.RecordBatch], Numbers]:
+    ) -> tuple[Iterable[pa.RecordBatch], Int64s]:
         assert self.valued is not None
         writer = None
         found = [np.zeros(0, np.int64)]
@@ -154,7 +154,7 @@ class TaskShedding:
         aside.seek(0)
         return pa.ipc.open_stream(aside), np.concatenate(found)
 
-    def row_matches(self, batch: pa.RecordBatch) -> Numbers:
+    def row_matches(self, batch: pa.RecordBatch) -> Int64s:
         """Return the number of results of each row of a batch that Spark has read."""
         assert self.valued is not None
         columns = batch.columns[: len(self.source)]

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.pipelines.steps.row_flags import Bools, Numbers, RowFlags
+from semistream.kernels.array_types import Bools, Int64s
+from semistream.pipelines.steps.row_flags import RowFlags
 
 
 class EnteredRows:
@@ -55,7 +56,7 @@ class EnteredRows:
         self._met.set(numbers[places])
         return first
 
-    def _numbered(self, rows: pa.RecordBatch, numbers: Numbers) -> pa.RecordBatch:
+    def _numbered(self, rows: pa.RecordBatch, numbers: Int64s) -> pa.RecordBatch:
         at = rows.schema.get_field_index(self._column)
         return rows.set_column(at, rows.schema.field(at), pa.array(numbers))
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Bools = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
+from semistream.kernels.array_types import Bools, Int64s
 
 
 class RowFlags:
@@ -26,12 +24,12 @@ class RowFlags:
         """True if no flag was ever set or read."""
         return not self._flags.size
 
-    def set(self, numbers: Numbers) -> None:
+    def set(self, numbers: Int64s) -> None:
         """Set the flags of these rows."""
         self._grow(int(numbers.max(initial=-1)) + 1)
         self._flags[numbers] = True
 
-    def are_set(self, numbers: Numbers) -> Bools:
+    def are_set(self, numbers: Int64s) -> Bools:
         """Return the flags of these rows."""
         self._grow(int(numbers.max(initial=-1)) + 1)
         return self._flags[numbers]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.errors import PipelineError, RelationError
+from semistream.kernels.array_types import Int64s
 from semistream.pipelines.carried_types import convert_batch
 from semistream.pipelines.inputs.parquet_files import require_readable
 from semistream.pipelines.inputs.shed_archive import ArchiveSplit, archived_rows
@@ -21,7 +22,6 @@ from semistream.pipelines.overload.task_shedding import TaskShedding
 from semistream.pipelines.spec.row_rules import RowRule, first_broken
 from semistream.pipelines.spec.source_spec import RESERVED
 from semistream.pipelines.steps.chain import ROW, Chain, Stopped
-from semistream.pipelines.steps.row_flags import Numbers
 from semistream.pipelines.steps.snapshot_changes import ChangeChain
 from semistream.pipelines.tables.quarantine import INVALID_SCHEMA, UNREADABLE, invalid_rows
 from semistream.pipelines.tables.writer import TableLayout, TableWriter
@@ -271,8 +271,8 @@ class BatchTask:
             yield from self._chain.push(self._carried(rows, numbers, arrived))
 
     def _not_shed(
-        self, rows: pa.RecordBatch, numbers: Numbers, arrived: Arrived
-    ) -> tuple[pa.RecordBatch, Numbers, Arrived]:
+        self, rows: pa.RecordBatch, numbers: Int64s, arrived: Arrived
+    ) -> tuple[pa.RecordBatch, Int64s, Arrived]:
         """Write shed rows to the archive, and return the kept ones."""
         plan, shedding = self._plan, self._plan.shedding
         assert shedding is not None
@@ -299,7 +299,7 @@ class BatchTask:
         for name, count in found.items():
             self._counts[name] = self._counts.get(name, 0) + count
 
-    def _carried(self, rows: pa.RecordBatch, numbers: Numbers, arrived: Arrived | None) -> pa.RecordBatch:
+    def _carried(self, rows: pa.RecordBatch, numbers: Int64s, arrived: Arrived | None) -> pa.RecordBatch:
         """Append the pipeline's internal columns to rows."""
         since = pa.repeat(pa.scalar(int(self._plan.at * 1000), pa.int64()), rows.num_rows)
         own = {ROW: pa.array(numbers), SINCE: since}
@@ -338,7 +338,7 @@ class BatchTask:
             )
         return self._plan.entering[file.link]
 
-    def _refuse(self, rows: pa.RecordBatch, raw: pa.Array | None, reasons: pa.Array, numbers: Numbers) -> None:
+    def _refuse(self, rows: pa.RecordBatch, raw: pa.Array | None, reasons: pa.Array, numbers: Int64s) -> None:
         self._writers["invalid"].write(invalid_rows(self._plan.batch, rows, raw, reasons))
         self._accounts.end("invalid", numbers)
 

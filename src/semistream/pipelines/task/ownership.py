@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from semistream.kernels.array_types import Bools
 from semistream.pipelines.inputs.shed_archive import ArchiveSplit
 from semistream.pipelines.inputs.splits import SourceSplit
 from semistream.pipelines.overload.arrival_times import Arrived
 from semistream.pipelines.overload.task_shedding import TaskShedding
-from semistream.pipelines.steps.row_flags import Bools
 from semistream.pipelines.tables.writer import TableLayout
 from semistream.pipelines.task.routed_keys import RoutedKeys
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from semistream.pipelines.steps.row_flags import Numbers, RowFlags
+from semistream.kernels.array_types import Int64s
+from semistream.pipelines.steps.row_flags import RowFlags
 
 STALLED = "stalled"
 OUTCOMES = ("pending", "joined", "unmatched", "duplicate", "invalid", "shed")
@@ -31,7 +32,7 @@ class Accounts:
         """Rows entered so far."""
         return self._numbered + sum(self._unnumbered.values())
 
-    def enter(self, rows: int) -> Numbers:
+    def enter(self, rows: int) -> Int64s:
         """Assign numbers to new rows."""
         self._numbered += rows
         return np.arange(self._numbered - rows, self._numbered)
@@ -44,7 +45,7 @@ class Accounts:
         """Return a mapping that renumbers rows of an earlier task."""
         return Origin(self)
 
-    def end(self, outcome: str, numbers: Numbers) -> None:
+    def end(self, outcome: str, numbers: Int64s) -> None:
         """Record the outcome of rows, by number."""
         self._ended[outcome].set(numbers)
 
@@ -69,7 +70,7 @@ class Origin:
         self._old = np.zeros(0, np.int64)
         self._new = np.zeros(0, np.int64)
 
-    def numbers(self, old: Numbers) -> Numbers:
+    def numbers(self, old: Int64s) -> Int64s:
         """Return the new numbers of rows, and assign them on first sight."""
         unseen = np.setdiff1d(old, self._old)
         if unseen.size:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from semistream.kernels.array_types import Int64s
+from semistream.kernels.array_types import Int64s, UInt32s
 from semistream.keys.values import Mask
-
-UInt32s = npt.NDArray[np.uint32]
 
 _SPARK_SEED = np.uint32(42)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)

@@ -8,13 +8,13 @@ from itertools import combinations
 
 import numpy as np
 
-from semistream.costs.key_frequencies import Floats
 from semistream.costs.machine import DEFAULT_MACHINE, OperatorCosts
 from semistream.errors import InvalidArgument
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.cache.front_stage import FrontStage
 from semistream.joins.engine.operator import EngineJoin
 from semistream.joins.sweep.operator import SweepJoin
+from semistream.kernels.array_types import Floats
 from semistream.relation import DiskCosts
 
 _TRUST = 0.2  # weight of the usual cost of each kind of work, relative to a run

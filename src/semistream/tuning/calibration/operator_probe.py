@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semistream.costs.key_frequencies import Floats, KeyFrequencies
+from semistream.costs.key_frequencies import KeyFrequencies
 from semistream.datasets import Zipf
 from semistream.errors import BudgetError
 from semistream.joins.base import SemiStreamJoin
@@ -32,6 +32,7 @@ from semistream.joins.lookup.nested_loop import IndexNestedLoopJoin
 from semistream.joins.lookup.resident import ResidentJoin
 from semistream.joins.parts.stats import JoinStats
 from semistream.joins.sweep.operator import SweepJoin
+from semistream.kernels.array_types import Floats
 from semistream.relation import Relation
 from semistream.tuning.calibration.fit import (
     ANSWERED,

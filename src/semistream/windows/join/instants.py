@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument
-from semistream.kernels.array_types import Int32s, Int64s
+from semistream.kernels.array_types import Floats, Int32s, Int64s
 from semistream.windows.join.archive import Archive
 from semistream.windows.join.capacity import Allocation, Capacity, Memory
 from semistream.windows.join.results import ResultRows
@@ -56,7 +56,6 @@ from semistream.windows.kernels.held_rows import (
     SERVICE_PER,
     VARIABLE,
     WINDOW,
-    Floats,
 )
 from semistream.windows.kernels.join_instant import expire_tuples, join_rows
 from semistream.windows.kernels.priorities import (

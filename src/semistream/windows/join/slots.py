@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from semistream.kernels.array_types import Int64s
+from semistream.kernels.array_types import Floats, Int64s
 from semistream.windows.kernels.held_rows import (
     AFTER,
     ARRIVAL,
@@ -23,7 +23,6 @@ from semistream.windows.kernels.held_rows import (
     TIME,
     USED,
     WORDS,
-    Floats,
     WindowMemory,
 )
 from semistream.windows.kernels.priorities import DUMPED_COLUMNS, load_tuples, mark_words

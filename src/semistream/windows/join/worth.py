@@ -6,17 +6,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.kernels.array_types import Int32s, Int64s
+from semistream.kernels.array_types import Floats, Int32s, Int64s
 from semistream.windows.kernels.key_classes import find_classes, index_codes
 from semistream.windows.kernels.priorities import grid_classes, grid_values
 from semistream.windows.policies import Policy, WeighingPolicy
 from semistream.windows.probabilities import ComputedProbabilities, GivenProbabilities, LearntProbabilities
 from semistream.windows.streams.window_match import RowCodes, WindowMatch
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

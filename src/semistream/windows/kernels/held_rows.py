@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s, UInt64s
+from semistream.kernels.array_types import Bools, Bytes, Floats, Int32s, Int64s, UInt64s
 
-Floats = npt.NDArray[np.float64]
 Counters = npt.NDArray[np.float32]
 
 WORDS = 8  # 64-bit words of a slot

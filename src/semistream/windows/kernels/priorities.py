@@ -13,7 +13,7 @@ restored.
 import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from semistream.kernels.array_types import Int32s, Int64s
+from semistream.kernels.array_types import Floats, Int32s, Int64s
 from semistream.windows.kernels.held_rows import (
     ARRIVAL,
     CLASS,
@@ -31,7 +31,6 @@ from semistream.windows.kernels.held_rows import (
     VARIABLE,
     WINDOW,
     YOUNGER,
-    Floats,
     WindowMemory,
     age_of,
     append_to_ring,

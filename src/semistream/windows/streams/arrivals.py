@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semistream.kernels.array_types import Int32s, Int64s
+from semistream.kernels.array_types import Floats, Int32s, Int64s
 from semistream.windows.kernels.held_rows import WindowRows
 from semistream.windows.streams.event_time import LAST_INSTANT, in_order, running_maximum
-from semistream.windows.streams.result_weight import Floats
 from semistream.windows.streams.window_match import RowCodes
 
 BEGINNING = -(2**63)

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.errors import InvalidArgument
+from semistream.kernels.array_types import Floats
 from semistream.keys.row_expression import RowExpression
 from semistream.windows.streams.event_time import LEFT
 from semistream.windows.streams.window_match import WindowMatch
 
-Floats = npt.NDArray[np.float64]
 Weight: TypeAlias = pc.Expression | Callable[[pa.RecordBatch], Any]
 
 

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from semistream.kernels.array_types import Int32s, Int64s
+from semistream.kernels.array_types import Floats, Int32s, Int64s
 
 Pages = npt.NDArray[np.intp]
-Float64s = npt.NDArray[np.float64]
 
 
 @njit(inline="always")
@@ -46,7 +45,7 @@ def cut_optimally(
     page_s: float,
     most_bytes: int,
     most_pages: int,
-    through_s: Float64s,
+    through_s: Floats,
     ends: Int64s,
     queue: Int64s,
     cuts: Int64s,
