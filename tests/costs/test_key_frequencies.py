@@ -71,5 +71,5 @@ def test_what_is_no_distribution_is_refused() -> None:
     for exponent, number in ((-1.0, 10), (float("nan"), 10), (1.0, 0), (float("inf"), 3)):
         with pytest.raises(InvalidArgument):
             KeyFrequencies.zipf(exponent, number)
-    with pytest.raises(InvalidArgument, match="no count above 0"):
+    with pytest.raises(InvalidArgument, match="no count is above 0"):
         KeyFrequencies.counted([0, 0])

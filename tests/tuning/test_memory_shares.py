@@ -44,7 +44,7 @@ def test_one_join_has_all() -> None:
 
 
 def test_too_little_for_all_is_refused() -> None:
-    with pytest.raises(BudgetError, match=r"100 kB, which is not enough for 2 joins"):
+    with pytest.raises(BudgetError, match=r"100 kB, too little for 2 joins"):
         share_memory([lambda nbytes: 1.0 if nbytes > 60_000 else math.inf] * 2, 100_000)
 
 

@@ -33,7 +33,9 @@ def build(
     key: Annotated[list[str], typer.Option("--key", help="Key column to join on; repeat for a composite key.")],
     page_bytes: Annotated[
         int | None,
-        typer.Option(help="Maximum bytes per page (default: 65536, or 262144 for wide rows).", show_default=False),
+        typer.Option(
+            help="Maximum bytes per page (default: 64 KiB, or 40 KiB per column group if more).", show_default=False
+        ),
     ] = None,
     memory: Annotated[str, typer.Option(help="Memory for the sort.")] = "512MB",
     fill_factor: Annotated[

@@ -42,7 +42,7 @@ class KeyFrequencies:
                 f"keys has shape {self.keys.shape}, probability {self.probability.shape}; give equally long 1-D arrays."
             )
         if not (np.all(self.keys >= 0) and np.all(self.probability >= 0) and self.num_keys >= 1):
-            raise InvalidArgument("keys or probability has a number below 0, or there is no key; give at least 1 key.")
+            raise InvalidArgument("keys is empty, or keys or probability has a number below 0; give 1 or more keys.")
         total = float(self.keys @ self.probability)
         if not math.isclose(total, 1.0, rel_tol=1e-6):
             raise InvalidArgument(f"the probabilities add up to {total}; they must add up to 1.")
@@ -83,7 +83,7 @@ class KeyFrequencies:
         values, numbers = np.unique(np.asarray(counts, np.float64), return_counts=True)
         values, keys = values[::-1], numbers[::-1].astype(np.float64)
         if not values.size or values[-1] < 0 or values[0] <= 0:
-            raise InvalidArgument("there is no count above 0, or a negative one; give the occurrences of each key.")
+            raise InvalidArgument("a count is below 0, or no count is above 0; give the occurrences of each key.")
         if unseen:
             values, keys = np.append(values, 0.0), np.append(keys, float(unseen))
         return cls._of_weights(keys, values)

@@ -47,7 +47,7 @@ class Workload:
         if self.rate is not None:
             require_numbers(self, "rate")
         if not self.batch_rows > 0:
-            raise InvalidArgument(f"batch_rows is {self.batch_rows}; a batch has tuples, so give more than 0.")
+            raise InvalidArgument(f"batch_rows is {self.batch_rows}; give a number above 0.")
 
     @property
     def values_per_tuple(self) -> float:

@@ -30,7 +30,7 @@ def changes_since(relation: Relation, version: int, most_bytes: int | None) -> I
     """See `Relation.changes_since`."""
     if version > relation.version:
         raise InvalidArgument(
-            f"version {version} is newer than the open version {relation.version}. Call the newer of the two."
+            f"version {version} is newer than the open version {relation.version}. Ask the newer version for changes."
         )
     parts = [np.empty(0, np.int64)]
     nbytes = 0

@@ -151,7 +151,7 @@ class Clusters:
         weight, drawn, spread = (_column(table, name) for name in (WEIGHT, DRAWN, SPREAD))
         if not np.all(weight >= 1):
             raise InvalidArgument(
-                f"{WEIGHT} has {weight[~(weight >= 1)][0]}; leave the weights unchanged, each 1 or more."
+                f"{WEIGHT} has {weight[~(weight >= 1)][0]}; weights are 1 or more. Leave them unchanged."
             )
         _, first_of_batch, batch = np.unique(_column(table, BATCH), return_index=True, return_inverse=True)
         _, row = np.unique(_column(table, ROW), return_inverse=True)

@@ -179,9 +179,7 @@ def _require_keys(sample: pa.RecordBatch, spec: JoinSpec) -> None:
     """Raise an error for a sample with a key column of nulls only."""
     for name in spec.condition.stream_keys:
         if sample.column(name).null_count == sample.num_rows:
-            raise InvalidArgument(
-                f"the sample has no value in its column {name!r}, a key of the join; give a sample that has."
-            )
+            raise InvalidArgument(f"the sample has only nulls in {name!r}, a key of the join; give a sample with keys.")
 
 
 def keys_and_number(relation: AnyRelation, on: JoinOn) -> pa.Schema:

@@ -180,7 +180,7 @@ class Explanation:
 def require_rate(rate: float | None) -> float | None:
     """Return ``rate``, or raise an error unless it is None or a finite number above 0."""
     if rate is not None and not (rate > 0 and math.isfinite(rate)):
-        raise InvalidArgument(f"rate is {rate}; give tuples per second, a finite number above 0, or none at all.")
+        raise InvalidArgument(f"rate is {rate}; give tuples per second, a finite number above 0, or leave it out.")
     return rate
 
 

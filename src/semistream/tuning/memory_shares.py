@@ -41,8 +41,8 @@ def share_memory(joins: Sequence[TupleSeconds], total: int) -> list[int]:
         best = np.array([min(row) for row in sums])
     if math.isinf(best[_PARTS]):
         raise BudgetError(
-            f"memory is {format_bytes(total)}, which is not enough for {len(joins)} joins in a row, however it is "
-            "divided. Raise it."
+            f"memory is {format_bytes(total)}, too little for {len(joins)} joins in a row, however it is divided. "
+            "Raise memory."
         )
     parts, shares = _PARTS, []
     for choice in reversed(taken):

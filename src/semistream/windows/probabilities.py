@@ -114,7 +114,7 @@ class ComputedProbabilities(Probabilities):
         if values.shape != (batch.num_rows,) or np.isnan(values).any():
             raise InvalidArgument(
                 f"the probabilities of {batch.num_rows} tuples of the {SIDES[side]} stream have shape {values.shape}"
-                f"{' and NaN among them' if np.isnan(values).any() else ''}; give one number for each tuple."
+                f"{' and contain NaN' if np.isnan(values).any() else ''}; give one number for each tuple."
             )
         return values
 

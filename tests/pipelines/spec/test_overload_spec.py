@@ -87,5 +87,5 @@ def test_steps_that_shedding_would_change_are_refused(step, said):
 def test_surrogate_keys_may_be_shed_but_have_no_matches():
     keyed = {"surrogate_key": {"relation": "keys", "key": "id", "into": "n"}}
     assert make_spec(overloaded(steps=[keyed])).overload is not None
-    with pytest.raises(PipelineError, match="top_w values rows by their matches, and there is no join"):
+    with pytest.raises(PipelineError, match="top_w needs a join to count matches; use keep_w or sample_w"):
         make_spec(overloaded({"strategy": "top_w"}, steps=[keyed]))

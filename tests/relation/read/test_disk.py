@@ -132,7 +132,7 @@ def test_disks_by_name(file: Path) -> None:
 
 @pytest.mark.parametrize(("seek_s", "transfer_s"), [(-1, 0), (0, -1), (float("nan"), 0)])
 def test_simulated_times_cannot_be_negative(seek_s: float, transfer_s: float) -> None:
-    with pytest.raises(InvalidArgument, match="give numbers from 0 on"):
+    with pytest.raises(InvalidArgument, match="give 0 or more seconds"):
         SimulatedDisk(seek_s=seek_s, transfer_s=transfer_s)
 
 

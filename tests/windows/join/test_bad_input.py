@@ -135,7 +135,7 @@ def test_results_must_be_consumed_and_a_failure_is_remembered() -> None:
     assert len(list(results)) == 1
     failing = join(policy=Prob(ComputedProbabilities(lambda side, batch: [float("nan")] * batch.num_rows)))
     list(failing.push_left(batch_of([(0, 1)], 0)))
-    with pytest.raises(InvalidArgument, match="NaN among them"):
+    with pytest.raises(InvalidArgument, match="and contain NaN"):
         list(failing.finish())
     with pytest.raises(JoinFailed, match="Restore the last state"):
         failing.state()

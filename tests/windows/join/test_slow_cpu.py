@@ -192,5 +192,5 @@ def test_processors_that_cannot_be(options: Any, message: str) -> None:
 def test_what_a_queue_cannot_be_combined_with() -> None:
     with pytest.raises(InvalidArgument, match="give windows of time"):
         WindowJoin(*SCHEMAS, on="k", time="t", window=Tuples(3), cpu=SlowCpu(1, 3))
-    with pytest.raises(InvalidArgument, match="policy 'random' knows none"):
+    with pytest.raises(InvalidArgument, match="policy 'random' has no probabilities"):
         WindowJoin(*SCHEMAS, on="k", time="t", window=3, policy="random", cpu=SlowCpu(1, 3))

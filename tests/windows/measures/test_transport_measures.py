@@ -86,7 +86,7 @@ def test_any_distance():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: earth_movers_distance(table([1, 2]), table([1])), "Exchange them"),
+        (lambda: earth_movers_distance(table([1, 2]), table([1])), "Swap the arguments"),
         (lambda: earth_movers_distance(table([1]), table([1]), lambda a, b: np.full((1, 1), -1.0)), "at least 0"),
         (lambda: earth_movers_distance(table([1]), table([1]), lambda a, b: np.zeros(3)), r"shape \(3,\)"),
         (lambda: match_and_compare(table(list(range(4000))), table(list(range(4000)))), "compare samples"),

@@ -62,8 +62,8 @@ def window_lengths(text: str) -> Windows:
         raise typer.BadParameter(f"--window is {text!r}; give LENGTH, or LEFT_LENGTH,RIGHT_LENGTH.")
     if UNBOUNDED not in (left, right) and bool(_ROWS.fullmatch(left)) != bool(_ROWS.fullmatch(right)):
         raise InvalidArgument(
-            f"--window is {text!r}, rows for one stream and time for the other; the exact result of such a join cannot "
-            "be counted. Give both in rows or both in time, or use semistream.windows.WindowJoin, which takes a mix."
+            f"--window is {text!r}: rows for one stream, time for the other. The exact result of such a join cannot be "
+            "counted. Give both in rows or both in time, or use semistream.windows.WindowJoin, which takes a mix."
         )
     return {"left": _length(left), "right": _length(right)}
 

@@ -248,7 +248,8 @@ def _join(step: JoinStep, stream: pa.Schema, memory: int, *, hot_first: bool) ->
     if relation.null_key_rows and not set(relation.key) <= set(equated):
         raise InvalidArgument(
             f"{relation.path} has {relation.null_key_rows} rows with a null key, and the join does not equate its key "
-            f"({', '.join(relation.key)}): a match with one of them would look like none. Build it without them."
+            f"({', '.join(relation.key)}): a match with such a row would look like no match. Build the relation "
+            "without these rows."
         )
     wanted = [] if step.how != "inner" else _columns(step, relation, equated)
     columns = wanted if marker in wanted else [*wanted, marker]
@@ -321,7 +322,7 @@ def _changes(step: ChangesStep, source: pa.Schema, stream: pa.Schema, memory: in
     relation = Relation.open(step.relation)
     if relation.key != step.key or relation.schema.remove_metadata() != source.remove_metadata():
         raise InvalidArgument(
-            f"{step.relation} is no snapshot of the source: it has the columns ({', '.join(relation.schema.names)}) "
+            f"{step.relation} is not a snapshot of the source: it has the columns ({', '.join(relation.schema.names)}) "
             f"and the key ({', '.join(relation.key)}). Give a new path; the relation is created there."
         )
     plan = JoinPlan.of(

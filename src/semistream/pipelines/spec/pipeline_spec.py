@@ -200,7 +200,7 @@ class PipelineSpec(SpecPart):
                 f"{', '.join(map(repr, joins)) or 'none'}; name a relation that exactly one join uses"
             )
         if overload.strategy in ("top_w", "cluster_sampling") and not joins:
-            raise ValueError(f"overload: {overload.strategy} values rows by their matches, and there is no join")
+            raise ValueError(f"overload: {overload.strategy} needs a join to count matches; use keep_w or sample_w")
         return self
 
     def _require_snapshots(self, kinds: Sequence[str]) -> None:

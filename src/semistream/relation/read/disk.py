@@ -212,7 +212,7 @@ class SimulatedDisk(BufferedDisk):
 
     def __init__(self, *, seek_s: float, transfer_s: float) -> None:
         if not (seek_s >= 0 and transfer_s >= 0):
-            raise InvalidArgument(f"seek_s is {seek_s} and transfer_s is {transfer_s}; give numbers from 0 on.")
+            raise InvalidArgument(f"seek_s is {seek_s} and transfer_s is {transfer_s}; give 0 or more seconds.")
         super().__init__(costs=DiskCosts(seek_s=seek_s, transfer_s_per_page=transfer_s, follows=0.0))
         self.seek_s = seek_s
         self.transfer_s = transfer_s

@@ -34,7 +34,7 @@ class DiskCosts:
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(seconds) and seconds >= 0 for seconds in astuple(self)):
-            raise InvalidArgument(f"{self} has a time that is negative or not finite; give seconds from 0 on.")
+            raise InvalidArgument(f"{self} has a time that is negative or not finite; give 0 or more seconds.")
         if self.follows > 1:
             raise InvalidArgument(f"follows is {self.follows}; give a share of a seek, from 0 to 1.")
 

@@ -179,6 +179,6 @@ class BatchWork:
 
 def _withheld(work: TaskResult) -> str:
     return (
-        f"{work.outcomes['invalid']} rows of the snapshot are invalid, so {work.counts[WITHHELD]} rows missing from it "
-        "are not reported as deleted: they may be these. The next snapshot without invalid rows decides."
+        f"{work.outcomes['invalid']} rows of the snapshot are invalid. The {work.counts[WITHHELD]} rows missing from "
+        "it may be among these, so they are not reported as deleted. The next snapshot without invalid rows decides."
     )

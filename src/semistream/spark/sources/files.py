@@ -95,7 +95,7 @@ class FolderSource(BatchSource):
             missing = [name for name in spec.columns if name not in header]
             if missing and spec.on_schema_change == "stop":
                 raise PipelineError(
-                    f"the source has changed: {having[0]} has no column {', '.join(map(repr, missing))}, but "
+                    f"the source has changed: {having[0]} has no column {', '.join(map(repr, missing))}; it has "
                     f"{', '.join(header)}. Change the pipeline's schema and start it again, or send such files to "
                     "the quarantine (on_schema_change: quarantine)."
                 )

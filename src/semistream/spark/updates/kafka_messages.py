@@ -89,8 +89,8 @@ class UpdateMessages:
             return
         raise PipelineError(
             f"updates were read up to offset {start} of partition {partition} of the topic {self._topic!r}, which now "
-            f"has offsets from {found.first} to {found.end}: some are lost, or it is another topic. Rebuild the "
-            "relation, and give the pipeline a new checkpoint."
+            f"has offsets from {found.first} to {found.end}: updates are lost, or the topic is another one. Rebuild "
+            "the relation, and give the pipeline a new checkpoint."
         )
 
     def _read(self, spark: SparkSession, starts: dict[int, int], ends: dict[int, int]) -> pa.Table:

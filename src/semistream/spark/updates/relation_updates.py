@@ -62,7 +62,8 @@ class RelationUpdates:
         assert self._spec.path is not None
         if not self._spec.path.is_dir():
             raise PipelineError(
-                f"{self._spec.path}, the place of updates of {self._path}, is not a folder. Create it, or give another."
+                f"{self._spec.path}, the source of updates of {self._path}, is not a folder. Create it, or name "
+                "another."
             )
         seen = set(before.get("seen", []))
         there = [path for path in self._spec.path.iterdir() if path.is_file() and not path.name.startswith(("_", "."))]

@@ -141,7 +141,7 @@ class WindowPlan:
         changed = [name for name in self.description if before.get(name) != self.description[name]]
         told = "; ".join(f"{name} was {before.get(name)}, is {self.description[name]}" for name in changed)
         raise InvalidArgument(
-            f"the checkpoint is that of another window join: {told} (memory is per partition, windows are in "
+            f"the checkpoint belongs to another window join: {told} (memory is per partition, windows are in "
             "microseconds). Call window_join() as before, or start the query with a new checkpoint."
         )
 
@@ -153,7 +153,7 @@ class WindowPlan:
             raise InvalidArgument(
                 f"{waiting} rows of a key partition wait for the watermark (left {left_waiting}, right "
                 f"{right_waiting}), more than max_waiting, {self.max_waiting}: the {silent} stream is silent or far "
-                "behind, and Spark's watermark is that of the slower one. Send rows to it, set "
+                "behind, and Spark's watermark follows the slower stream. Send rows to it, set "
                 "spark.sql.streaming.multipleWatermarkPolicy to max, or raise max_waiting."
             )
 

@@ -333,7 +333,7 @@ class WindowJoin:
             ) from self._failure
         if self._busy is not None:
             raise JoinInProgress(
-                f"the results of {self._busy}() have not been consumed to their end; {call}() cannot start. "
+                f"the results of {self._busy}() have not been consumed completely, so {call}() cannot start. "
                 f"Write `for batch in join.{self._busy}(...)`, or list(...)."
             )
 

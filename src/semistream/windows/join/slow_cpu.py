@@ -102,6 +102,6 @@ class SlowCpu:
             )
         if self.code in (DROP_LEAST_PROBABLE, DROP_BY_PARTNERS) and not isinstance(policy, WeighingPolicy):
             raise InvalidArgument(
-                f"the queue drops by probability (model {self.model!r}), but policy {policy.name!r} knows none; give "
-                "drop='random', or a policy with probabilities."
+                f"the queue drops by probability (model {self.model!r}), but policy {policy.name!r} has no "
+                "probabilities; give drop='random', or a policy with probabilities."
             )

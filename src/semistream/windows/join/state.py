@@ -75,7 +75,9 @@ def unpack_state(
     state = tables["state"].column(0).to_numpy()
     for word, what in ((POLICY, "policy"), (LEARNT, "source of probabilities"), (QUEUE_MODEL, "queue")):
         if state[word] != old.state[word]:
-            raise InvalidArgument(f"the state is from an operator with another {what}. Make one with the same.")
+            raise InvalidArgument(
+                f"the state is from an operator with another {what}. Make an operator with the same one."
+            )
     for side, own in zip(SIDES, arrivals, strict=True):
         if tables[f"{side} memory"].schema.names != own.schema.names:
             raise InvalidArgument(

@@ -75,7 +75,7 @@ def earth_movers_distance(approximate: pa.Table, exact: pa.Table, distance: Dist
     if approximate.num_rows > exact.num_rows:
         raise InvalidArgument(
             f"The approximate result has {approximate.num_rows} rows, the exact one {exact.num_rows}; the earth "
-            "mover's distance needs at least as many rows in the exact one. Exchange them."
+            "mover's distance needs at least as many rows in the exact one. Swap the arguments."
         )
     if approximate.num_rows == 0:
         return 0.0

@@ -152,7 +152,7 @@ def slots_at(memory: Slots, instants: Times) -> Int64s:
     if not since or (instants.size and since[0] > instants[0]):
         raise InvalidArgument(
             f"memory begins at {since[0] if since else 'no time'}, after the first tuple at {instants[:1].tolist()}; "
-            "give the memory from then on."
+            "give the memory from the first tuple on."
         )
     slots = np.array([_whole(memory[time]) for time in since], dtype=np.int64)
     return slots[np.searchsorted(np.array(since), instants, side="right") - 1]

@@ -59,7 +59,7 @@ def whole_costs(values: npt.NDArray[Any], nodes: int) -> tuple[Int64s, float]:
     bits = _COST_BITS - max(2, nodes).bit_length() - 2
     largest = float(np.abs(values).max(initial=0))
     if not np.isfinite(largest):
-        raise InvalidArgument("A weight or a distance is not finite; give numbers that can be added up.")
+        raise InvalidArgument("A weight or a distance is not finite; give finite numbers.")
     if values.dtype.kind in "iub":
         if largest >= 2.0**bits:
             raise InvalidArgument(

@@ -165,7 +165,7 @@ def given_pairs(pairs: tuple[npt.ArrayLike, npt.ArrayLike], left_rows: int, righ
         raise InvalidArgument(f"pairs has {len(pairs)} parts; give two, rows of the left and of the right stream.")
     left, right = _row_numbers("left", pairs[0], left_rows), _row_numbers("right", pairs[1], right_rows)
     if left.size != right.size:
-        raise InvalidArgument(f"pairs has {left.size} left and {right.size} right rows; give as many of each.")
+        raise InvalidArgument(f"pairs has {left.size} left and {right.size} right rows; give the same number of each.")
     numbers, counts = np.unique(left * max(1, right_rows) + right, return_counts=True)
     if numbers.size < left.size:
         pair = divmod(int(numbers[counts > 1][0]), right_rows)
@@ -180,7 +180,7 @@ def _row_numbers(name: str, rows: npt.ArrayLike, most: int) -> Int64s:
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise InvalidArgument(f"{name} rows of pairs are {array.dtype} of {array.ndim} dimensions; give row numbers.")
     if array.min() < 0 or array.max() >= most:
-        raise InvalidArgument(f"pairs has {name} row {array.max()}, lowest {array.min()}; rows are 0 to {most - 1}.")
+        raise InvalidArgument(f"pairs has {name} rows {array.min()} to {array.max()}; give rows from 0 to {most - 1}.")
     return array.astype(np.int64)
 
 

@@ -63,7 +63,9 @@ class WindowLength:
         """Return the lengths for the left and the right stream."""
         if isinstance(window, Mapping):
             if set(window) != set(SIDES):
-                raise InvalidArgument(f"window is {dict(window)}; give one for both, or {{'left': ..., 'right': ...}}.")
+                raise InvalidArgument(
+                    f"window is {dict(window)}; give one length for both streams, or {{'left': ..., 'right': ...}}."
+                )
             return cls._of(window["left"], time, "the left window"), cls._of(window["right"], time, "the right window")
         one = cls._of(window, time, "window")
         return one, one
