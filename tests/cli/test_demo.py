@@ -15,12 +15,12 @@ import pyarrow.parquet
 import pytest
 
 from semistream.cli.demo.check import compare_with_duckdb
-from semistream.cli.demo.data import Workload
+from semistream.cli.demo.data import DemoWorkload
 from semistream.cli.demo.run import DemoFolder
 from semistream.errors import InvalidArgument
 from tests.cli.conftest import run
 
-WORKLOAD = Workload(orders=20_000, products=1000, mean_batch=1000, seed=5)
+WORKLOAD = DemoWorkload(orders=20_000, products=1000, mean_batch=1000, seed=5)
 
 
 def make_java(folder: Path, says: str, code: int = 0) -> Path:

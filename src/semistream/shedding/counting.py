@@ -22,7 +22,7 @@ SLOT_BYTES = 64  # for each key: 16 at rest, the others while keys are counted, 
 
 
 @dataclass(frozen=True)
-class CountedKeys:
+class KeyCounts:
     """Row counts of the listed keys, by ascending code; any other key has at most ``bound`` rows.
 
     Parameters
@@ -49,7 +49,7 @@ class CountedKeys:
         return self.codes.nbytes + self.counts.nbytes
 
     @classmethod
-    def of(cls, codes: Int64s, counts: Int64s, *, bound: int, rows: int, keys: int) -> CountedKeys:
+    def of(cls, codes: Int64s, counts: Int64s, *, bound: int, rows: int, keys: int) -> KeyCounts:
         """Build the counts of a relation with ``rows`` rows and ``keys`` keys; list none if every key has one row."""
         if keys and rows == keys:
             nothing = np.empty(0, np.int64)
@@ -58,14 +58,14 @@ class CountedKeys:
         average = round((rows - int(counts.sum())) / others) if others > 0 else 0
         return cls(codes, counts, bound, min(max(average, 1), bound))
 
-    def fitting(self, slots: int) -> CountedKeys:
+    def fitting(self, slots: int) -> KeyCounts:
         """Reduce the counts to ``slots`` keys: drop those with the fewest rows, and raise the bound to theirs."""
         if self.codes.size <= slots:
             return self
         bound = cut_to(self.counts, slots, self.bound)
         stays = self.counts > bound
         unlisted = max(self.unlisted, round(float(self.counts[~stays].mean())), 1)
-        return CountedKeys(self.codes[stays], self.counts[stays], bound + self.slack, unlisted, self.slack)
+        return KeyCounts(self.codes[stays], self.counts[stays], bound + self.slack, unlisted, self.slack)
 
 
 def cut_to(counts: Int64s, slots: int, bound: int) -> int:
@@ -79,7 +79,7 @@ def cut_to(counts: Int64s, slots: int, bound: int) -> int:
 _RUN_BYTES = 1 << 20
 
 
-def count_clustered(relation: Relation, slots: int) -> CountedKeys:
+def count_clustered(relation: Relation, slots: int) -> KeyCounts:
     """Count the rows of each key, exactly; list all keys, or those with the most rows, in at most ``slots``.
 
     Only the key columns are read. When the slots are full, the half with the fewest rows is dropped, and from then on
@@ -97,7 +97,7 @@ def count_clustered(relation: Relation, slots: int) -> CountedKeys:
     end_of_keys(bound, state, codes, counts)
     listed = int(state[LISTED])
     rows = relation.num_rows - relation.null_key_rows
-    return CountedKeys.of(codes[:listed].copy(), counts[:listed].copy(), bound=bound, rows=rows, keys=int(state[KEYS]))
+    return KeyCounts.of(codes[:listed].copy(), counts[:listed].copy(), bound=bound, rows=rows, keys=int(state[KEYS]))
 
 
 def _make_room(codes: Int64s, counts: Int64s, state: Int64s, bound: int) -> int:
@@ -110,7 +110,7 @@ def _make_room(codes: Int64s, counts: Int64s, state: Int64s, bound: int) -> int:
     return bound
 
 
-def count_anew(relation: Relation, version: int, older: CountedKeys, slots: int) -> CountedKeys | None:
+def count_anew(relation: Relation, version: int, older: KeyCounts, slots: int) -> KeyCounts | None:
     """Derive the counts of a later version from those of ``version``, by counting only the keys touched by updates.
 
     Return None if the touched keys are unknown, or do not fit beside the counts. The average of the unlisted keys is
@@ -128,10 +128,10 @@ def count_anew(relation: Relation, version: int, older: CountedKeys, slots: int)
     codes = np.concatenate([older.codes[stays], touched[listed]])
     order = np.argsort(codes)
     counts = np.concatenate([older.counts[stays], found[listed]])[order]
-    return CountedKeys(codes[order], counts, older.bound, older.unlisted)
+    return KeyCounts(codes[order], counts, older.bound, older.unlisted)
 
 
-def count_scattered(relation: ParquetRelation, on: Sequence[str], slots: int) -> CountedKeys:
+def count_scattered(relation: ParquetRelation, on: Sequence[str], slots: int) -> KeyCounts:
     """Count the rows of each key in ``slots`` slots: exactly if there are at most ``slots`` / 4 keys.
 
     Otherwise list the frequent keys, with counts too low by at most ``slack``; an unlisted key has at most ``slack``
@@ -160,8 +160,8 @@ def count_scattered(relation: ParquetRelation, on: Sequence[str], slots: int) ->
                 codes, counts = codes[stays], counts[stays] - taken
                 slack += taken
     if slack == 0:
-        return CountedKeys.of(codes, counts, bound=0, rows=rows, keys=codes.size)
-    return CountedKeys(codes, counts, bound=slack, unlisted=1, slack=slack)
+        return KeyCounts.of(codes, counts, bound=0, rows=rows, keys=codes.size)
+    return KeyCounts(codes, counts, bound=slack, unlisted=1, slack=slack)
 
 
 def _merged(codes: Int64s, counts: Int64s, more: Int64s, of_more: Int64s) -> tuple[Int64s, Int64s]:

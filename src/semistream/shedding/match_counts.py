@@ -24,7 +24,7 @@ from semistream.kernels.array_types import Int64s
 from semistream.kernels.search import positions_of
 from semistream.relation import AnyRelation, ParquetRelation, Relation
 from semistream.relation.format.manifest import match_counts_name, read_manifest
-from semistream.shedding.counting import SLOT_BYTES, CountedKeys, count_anew, count_clustered, count_scattered
+from semistream.shedding.counting import SLOT_BYTES, KeyCounts, count_anew, count_clustered, count_scattered
 from semistream.shedding.kernels import look_up_counts
 from semistream.storage.local_files import replace_file
 
@@ -33,7 +33,7 @@ _FIELDS = b"semistream counts"
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 
 
-def store_counts(relation: Relation, counted: CountedKeys, slots: int) -> None:
+def store_counts(relation: Relation, counted: KeyCounts, slots: int) -> None:
     """Store counts beside their version, unless it already has counts made with at least as much memory.
 
     Nothing is stored for a part of a relation, or in a folder that is not writable.
@@ -59,7 +59,7 @@ def store_counts(relation: Relation, counted: CountedKeys, slots: int) -> None:
         _log.info("match counts of %s are not stored: %s", relation.path, error)
 
 
-def load_counts(relation: Relation, version: int, slots: int) -> CountedKeys | None:
+def load_counts(relation: Relation, version: int, slots: int) -> KeyCounts | None:
     """Load the stored counts of a version, reduced to at most ``slots`` keys; None if there are none.
 
     Inexact counts made with half of the memory or less are ignored, since counting again would be more precise, and so
@@ -80,7 +80,7 @@ def load_counts(relation: Relation, version: int, slots: int) -> CountedKeys | N
                 return None
             table = reader.read_all()
         codes, counts = (np.array(table.column(name).to_numpy(), np.int64) for name in ("code", "rows"))
-        counted = CountedKeys(codes, counts, fields["bound"], fields["unlisted"], fields["slack"])
+        counted = KeyCounts(codes, counts, fields["bound"], fields["unlisted"], fields["slack"])
         if fields["checksum"] != _checksum(counted):
             raise ValueError("checksum mismatch")
     except FileNotFoundError:
@@ -112,7 +112,7 @@ def _is_whole(relation: Relation) -> bool:
     return relation.num_rows == relation.manifest.num_rows
 
 
-def _checksum(counted: CountedKeys) -> int:
+def _checksum(counted: KeyCounts) -> int:
     digest = xxhash.xxh64(f"{counted.bound} {counted.unlisted} {counted.slack}".encode())
     digest.update(np.ascontiguousarray(counted.codes).data)
     digest.update(np.ascontiguousarray(counted.counts).data)
@@ -141,7 +141,7 @@ class MatchCounts:
     ----------
     version : int
         Version of R that was counted.
-    counted : CountedKeys
+    counted : KeyCounts
         The listed keys and their counts, with the bounds of all others.
     budget : MemoryBudget
         Budget that the counts are charged to, until `release`.
@@ -161,7 +161,7 @@ class MatchCounts:
     """
 
     version: int
-    counted: CountedKeys
+    counted: KeyCounts
     budget: MemoryBudget
 
     @classmethod
@@ -197,7 +197,7 @@ class MatchCounts:
         return cls._held(relation.version, counted, budget)
 
     @classmethod
-    def _held(cls, version: int, counted: CountedKeys, budget: MemoryBudget) -> MatchCounts:
+    def _held(cls, version: int, counted: KeyCounts, budget: MemoryBudget) -> MatchCounts:
         budget.charge(_BUFFER, counted.nbytes)
         return cls(version, counted, budget)
 
@@ -263,7 +263,7 @@ class MatchCounts:
         return low, high
 
 
-def _counted(relation: Relation, slots: int, store: bool) -> CountedKeys:
+def _counted(relation: Relation, slots: int, store: bool) -> KeyCounts:
     """Load the stored counts, or derive them from those of an earlier version, or count all of R."""
     if not store:
         return count_clustered(relation, slots)

@@ -32,7 +32,7 @@ FROM written
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ResultCheck:
     """Rows missing from the results and rows not expected in them, as multisets, and DuckDB's count of each outcome."""
 
     rows: int
@@ -49,7 +49,7 @@ class Comparison:
 
 def compare_with_duckdb(
     written: Sequence[Path], orders: Sequence[Path], products: Sequence[Path], data: Path, *, keys: int | None = None
-) -> Comparison:
+) -> ResultCheck:
     """Join ``orders`` with products, customers and stores (in the folder ``data``) in DuckDB, and compare every column
     of every row with the ``written`` files.
 
@@ -74,7 +74,7 @@ def compare_with_duckdb(
         found = connection.sql(_OUTCOMES).fetchall()[0]
         outcomes = dict(zip(("invalid", "waiting", "unmatched", "joined"), found, strict=True))
         holds = keys is None or _keys_hold(connection, keys)
-        return Comparison(_one(connection, "SELECT count(*) FROM written"), missing, unexpected, outcomes, holds)
+        return ResultCheck(_one(connection, "SELECT count(*) FROM written"), missing, unexpected, outcomes, holds)
 
 
 def _keys_hold(connection: duckdb.DuckDBPyConnection, keys: int) -> bool:

@@ -26,11 +26,11 @@ def demo(
     """Run a demo: load bursts of orders into a star schema in Delta, and compare with Spark's own joins."""
     require_packages("the demo", {**SPARK, **DELTA, **PLOT})
     require_java()
-    from semistream.cli.demo.data import Workload
+    from semistream.cli.demo.data import DemoWorkload
     from semistream.cli.demo.run import DemoFolder, run_demo
     from semistream.cli.output import show
 
-    workload = Workload(orders=orders, products=products, mean_batch=mean_batch, seed=seed)
+    workload = DemoWorkload(orders=orders, products=products, mean_batch=mean_batch, seed=seed)
     report = run_demo(workload, DemoFolder.make(out), cores=cores, spark_batches=spark_batches)
     show(report, as_json=as_json)
     if not (report.semistream.equals_duckdb and report.spark.equals_duckdb):

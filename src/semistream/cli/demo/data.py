@@ -59,7 +59,7 @@ COPY (SELECT CAST(id AS INTEGER) AS id, 'City ' || id AS city FROM range($last) 
 
 
 @dataclass(frozen=True)
-class Workload:
+class DemoWorkload:
     """Size of the demo. ``mean_batch`` is the mean number of orders per micro-batch."""
 
     orders: int

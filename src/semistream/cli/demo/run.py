@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from semistream.budget import format_bytes, parse_bytes
 from semistream.cli.demo.check import compare_with_duckdb
-from semistream.cli.demo.data import Workload, order_file
+from semistream.cli.demo.data import DemoWorkload, order_file
 from semistream.cli.demo.plot import save_plot
 from semistream.cli.demo.report import DemoReport, QueryReport, orders_per_s
 from semistream.cli.output import messages
@@ -115,7 +115,7 @@ class DemoFolder:
 KEYS = {"products": "id", "customers": "code", "stores": "id"}
 
 
-def run_demo(workload: Workload, folder: DemoFolder, *, cores: int, spark_batches: int) -> DemoReport:
+def run_demo(workload: DemoWorkload, folder: DemoFolder, *, cores: int, spark_batches: int) -> DemoReport:
     """Make the data, run the pipeline and Spark's own joins, check both results, draw the plot."""
     start = perf_counter()
     say = messages().print
@@ -203,7 +203,7 @@ def run_demo(workload: Workload, folder: DemoFolder, *, cores: int, spark_batche
     )
 
 
-def _make_data(workload: Workload, folder: DemoFolder) -> list[int]:
+def _make_data(workload: DemoWorkload, folder: DemoFolder) -> list[int]:
     """Write the input files and the pipeline file, and return the number of orders in each micro-batch."""
     folder.updates.mkdir(parents=True)
     workload.write_products(folder.table("products"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class PolicyResults:
     """Results of each policy with a memory of ``memory`` tuples; ``optimum`` is None unless requested."""
 
     memory: int
@@ -48,7 +48,7 @@ class Windowed(Report):
     seconds: float
     tuples_per_s: int
     optimum_seconds: float | None
-    curve: list[CurvePoint]
+    curve: list[PolicyResults]
     out: str | None
     out_bytes: int | None
     plot: str | None

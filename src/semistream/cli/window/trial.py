@@ -9,7 +9,7 @@ from time import perf_counter
 
 import pyarrow as pa
 
-from semistream.cli.window.report import CurvePoint
+from semistream.cli.window.report import PolicyResults
 from semistream.cli.window.streams import WindowStreams
 from semistream.windows import (
     POLICIES,
@@ -102,7 +102,7 @@ class WindowTrial:
         bounded = None not in self._lengths
         return [name for name in POLICIES if bounded or name != "life"]
 
-    def curve(self, memories: Iterable[int], *, optimal: bool, done: Callable[[], None]) -> list[CurvePoint]:
+    def curve(self, memories: Iterable[int], *, optimal: bool, done: Callable[[], None]) -> list[PolicyResults]:
         """Run all policies, and the optimum if ``optimal``, in each memory, calling ``done`` after each run."""
         points = []
         for memory in memories:
@@ -114,7 +114,7 @@ class WindowTrial:
             if optimal:
                 optimum, _ = self.optimum(memory)
                 done()
-            points.append(CurvePoint(memory, results, optimum))
+            points.append(PolicyResults(memory, results, optimum))
         return points
 
     def _policy(self, name: str) -> Policy:

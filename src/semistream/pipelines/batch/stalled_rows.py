@@ -14,7 +14,7 @@ from semistream.relation import Transaction
 
 
 @dataclass
-class Decision:
+class AddedKeys:
     """Versions of the relations with the new keys, by link, and the flag file of each file of rows."""
 
     versions: dict[int, int] = field(default_factory=dict)
@@ -23,17 +23,17 @@ class Decision:
 
 def decide(
     steps: Sequence[StepPlan], folder: Path, stalled: Sequence[WaitingFile], transaction: Transaction, batch: int
-) -> Decision:
+) -> AddedKeys:
     """Add the keys of stalled rows to their relations, once per transaction."""
-    decision = Decision()
+    added = AddedKeys()
     for link in sorted({file.link for file in stalled}):
         files = [file for file in stalled if file.link == link]
         step = steps[link]
         own = Transaction(f"{transaction.writer}/{link}", transaction.number)
         if isinstance(step.keys, SurrogateKeys):
-            decision.versions[link] = step.keys.assign(folder, files, step.link.keys, own).version
+            added.versions[link] = step.keys.assign(folder, files, step.link.keys, own).version
         elif isinstance(step.keys, SeenKeys):
             relation, flags = step.keys.accept(folder, files, step.link.keys, own, batch)
-            decision.versions[link] = relation.version
-            decision.first |= {file.path: name for file, name in zip(files, flags, strict=True)}
-    return decision
+            added.versions[link] = relation.version
+            added.first |= {file.path: name for file, name in zip(files, flags, strict=True)}
+    return added

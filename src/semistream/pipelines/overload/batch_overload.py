@@ -47,7 +47,7 @@ class _Valuing:
     more_conditions: bool
 
 
-class BatchRows(Protocol):
+class SourceRows(Protocol):
     """Rows of a source's batch, before they are joined."""
 
     @property
@@ -108,7 +108,7 @@ class BatchOverload:
         """Return the layout of the files of shed rows."""
         return archive_layout(self._archive, self.controller.batch_rows // 8)
 
-    def before_work(self, plan: Plan, batch: BatchRows, others: Sequence[Split]) -> tuple[list[Split], TaskShedding]:
+    def before_work(self, plan: Plan, batch: SourceRows, others: Sequence[Split]) -> tuple[list[Split], TaskShedding]:
         """Decide which rows of a planned batch to shed; return the splits that tasks read, and their shedding settings.
 
         ``others`` are splits of rows that do not come from the source. A decision in the ledger is reused, unless the
@@ -250,7 +250,7 @@ class BatchOverload:
             return min(times)
         return plan.at if self._taken_in is None else min(self._taken_in, plan.at)
 
-    def _expected(self, plan: Plan, splits: Sequence[SourceSplit], batch: BatchRows) -> int | None:
+    def _expected(self, plan: Plan, splits: Sequence[SourceSplit], batch: SourceRows) -> int | None:
         """Return the number of rows of a batch, or an estimate, without reading them; None if unknown."""
         told = sum(split.rows for split in splits if split.part is not None)
         if not batch.through_spark:

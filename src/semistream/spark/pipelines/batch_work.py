@@ -35,7 +35,7 @@ _ROWS_IN_MEMORY = 64  # rows of the largest valid size that fit into the memory 
 
 @dataclass(frozen=True)
 class _SparkRows:
-    """Rows of a source's batch on Spark; implements `BatchRows`."""
+    """Rows of a source's batch on Spark; implements `SourceRows`."""
 
     spark: SparkSession
     rows: DataFrame | None

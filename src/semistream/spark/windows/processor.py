@@ -17,7 +17,7 @@ from semistream.spark.windows.archive_files import write_rows
 from semistream.spark.windows.state_log import LogEntry, LogHeader, WindowLog
 from semistream.spark.windows.window_metrics import COLUMNS, ESTIMATE
 from semistream.spark.windows.window_plan import WindowPlan
-from semistream.spark.windows.worker_homes import HOMES, Outcome, Turn
+from semistream.spark.windows.worker_homes import HOMES, Turn, TurnOutcome
 
 RESULTS = "results_packed"
 OUTPUT = StructType(
@@ -89,7 +89,7 @@ class WindowProcessor(StatefulProcessor):  # type: ignore[misc]
             try:
                 yield _output(_NOTHING, next(results))
             except StopIteration as end:
-                outcome: Outcome = end.value
+                outcome: TurnOutcome = end.value
                 break
         plan.require_progress(outcome.counts["left_waiting"], outcome.counts["right_waiting"])
         reached("in a window batch")
@@ -105,7 +105,7 @@ class WindowProcessor(StatefulProcessor):  # type: ignore[misc]
         counts = {**outcome.counts, "state_bytes": after.state_bytes, "restored": int(outcome.restored)}
         yield _output({**counts, ESTIMATE: outcome.missing_estimate}, None)
 
-    def _write_out(self, outcome: Outcome, query: str, group: int, batch: int) -> None:
+    def _write_out(self, outcome: TurnOutcome, query: str, group: int, batch: int) -> None:
         """Write late rows and departed rows to their folders."""
         plan, partition = self._plan, self._plan.groups.index(group)
         for folder, rows in ((plan.late, outcome.late), (plan.archive, outcome.departed)):

@@ -47,7 +47,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TurnOutcome:
     """Outcome of a turn besides its results: counts, late and departed rows, and the snapshot if requested."""
 
     counts: dict[str, int]
@@ -58,7 +58,7 @@ class Outcome:
     restored: bool = False
 
 
-Results = Generator[bytes, None, Outcome]
+Results = Generator[bytes, None, TurnOutcome]
 
 
 class JoinHome:
@@ -99,7 +99,7 @@ class JoinHome:
             snapshot = kept.written() if turn.snapshot else None
             after = kept.stats()
             self._kept = kept
-            return Outcome(partition_counts(before, after), after.missing_estimate, late, departed, snapshot)
+            return TurnOutcome(partition_counts(before, after), after.missing_estimate, late, departed, snapshot)
 
     def close(self) -> None:
         """Drop the operator, and stop serving it."""
@@ -204,6 +204,6 @@ def _asked(worker: Connection, turn: Turn) -> Results:
                 "the worker that had the operator of a key partition has died. Run the task again: the operator is "
                 "rebuilt from the state store."
             ) from error
-    if not isinstance(outcome, Outcome):
+    if not isinstance(outcome, TurnOutcome):
         raise JoinFailed(f"the worker that has the operator of a key partition could not join: {outcome}")
     return outcome

@@ -11,7 +11,7 @@ import numpy as np
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Bools, Int32s, Int64s
 from semistream.windows.optimum.kernels import follow_chains, link_chains, total_gain
-from semistream.windows.optimum.timeline import Arrivals, Times
+from semistream.windows.optimum.timeline import Lifetimes, Times
 from semistream.windows.row_codes import NULL
 
 
@@ -43,7 +43,7 @@ class Chains:
     gain: Int64s
 
     @classmethod
-    def by_key(cls, codes: Int64s, side: Arrivals, other_codes: Int64s, other: Arrivals, counted: Bools) -> Chains:
+    def by_key(cls, codes: Int64s, side: Lifetimes, other_codes: Int64s, other: Lifetimes, counted: Bools) -> Chains:
         """Return one chain per key, for an equi-join whose tuples expire in order of arrival; O(tuples) in total.
 
         All tuples with a key gain at the instants at which the other stream brings that key: one result for each
@@ -67,7 +67,7 @@ class Chains:
         )
 
     @classmethod
-    def by_row(cls, rows: Int64s, partner_at: Int64s, worth: Int64s, side: Arrivals, instants: int) -> Chains:
+    def by_row(cls, rows: Int64s, partner_at: Int64s, worth: Int64s, side: Lifetimes, instants: int) -> Chains:
         """Return one chain per tuple, for arbitrary pairs: ``rows[i]`` gains ``worth[i]`` at ``partner_at[i]``."""
         span = max(1, instants)
         places, inverse = np.unique(rows * span + partner_at, return_inverse=True)
@@ -96,7 +96,7 @@ class Chains:
         )  # fmt: skip
         return ChainArcs(tails[:n], heads[:n], capacities[:n], costs[:n], entry_arc, exit_arc)
 
-    def kept_until(self, arcs: ChainArcs, flows: Int64s, side: Arrivals) -> Int64s:
+    def kept_until(self, arcs: ChainArcs, flows: Int64s, side: Lifetimes) -> Int64s:
         """Return the last instant of each tuple of the stream in memory, from the flows of the chains' arcs."""
         until = self.entry_at.copy()
         follow_chains(

@@ -14,7 +14,7 @@ from semistream.kernels.array_types import Bools, Int32s, Int64s
 from semistream.windows.optimum.flow_graph import Allocation, Chains, Slots, change_times, pools_of, slots_at
 from semistream.windows.optimum.min_cost_flow import least_cost_flow, whole_costs
 from semistream.windows.optimum.pairs import WindowPairs, codes_in_window, equal_pairs, given_pairs
-from semistream.windows.optimum.timeline import Arrivals, Timeline, Times, Unit, Window, arrival_times
+from semistream.windows.optimum.timeline import Lifetimes, Timeline, Times, Unit, Window, arrival_times
 from semistream.windows.row_codes import Rows, row_codes
 
 _STRIDES = [4**level for level in range(12)]
@@ -202,7 +202,7 @@ def _chains_of_pairs(
     return by_left, by_right, beside, worth if values.dtype.kind == "f" else None
 
 
-def _solve(members: list[tuple[Chains, Arrivals]], slots: Int64s) -> tuple[int, list[Int64s], int]:
+def _solve(members: list[tuple[Chains, Lifetimes]], slots: Int64s) -> tuple[int, list[Int64s], int]:
     """Return the largest gain of streams that share ``slots``, the last instants of their tuples, and the arcs."""
     n = slots.size
     if n < 2:

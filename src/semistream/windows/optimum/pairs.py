@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Bools, Int64s
-from semistream.windows.optimum.timeline import Arrivals, Timeline, Unit, Window, arrival_times
+from semistream.windows.optimum.timeline import Lifetimes, Timeline, Unit, Window, arrival_times
 from semistream.windows.row_codes import NULL, Rows, row_codes
 
 
@@ -154,7 +154,7 @@ def equal_pairs(left_codes: Int64s, right_codes: Int64s, line: Timeline) -> Wind
     return WindowPairs(*(np.concatenate(rows) for rows in zip(older_left, (left, right), beside, strict=True)))
 
 
-def codes_in_window(codes: Int64s, side: Arrivals) -> Int64s:
+def codes_in_window(codes: Int64s, side: Lifetimes) -> Int64s:
     """Return ``codes`` with `NULL` for tuples in no window."""
     return np.where(side.in_window, codes, NULL)
 
@@ -185,7 +185,7 @@ def _row_numbers(name: str, rows: npt.ArrayLike, most: int) -> Int64s:
 
 
 def _younger_partners(
-    codes: Int64s, side: Arrivals, other_codes: Int64s, other: Arrivals, instants: int
+    codes: Int64s, side: Lifetimes, other_codes: Int64s, other: Lifetimes, instants: int
 ) -> tuple[Int64s, Int64s]:
     """Return pairs of a row and a partner in the other stream that arrives later, before the row leaves the window."""
     return _partners(codes, side.at + 1, side.end, other_codes, other.at, instants)

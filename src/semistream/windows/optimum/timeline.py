@@ -18,7 +18,7 @@ Unit: TypeAlias = Literal["time", "tuples"]
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class Lifetimes:
     """Tuples of a stream in order of arrival.
 
     ``at`` is the number of the instant at which each tuple arrives. ``end`` is the number of the first instant at
@@ -45,8 +45,8 @@ class Timeline:
     """Two streams on one time axis; ``instants`` holds each time of an event once, in order, and the rest index it."""
 
     instants: Times
-    left: Arrivals
-    right: Arrivals
+    left: Lifetimes
+    right: Lifetimes
 
     @classmethod
     def of(
@@ -104,10 +104,10 @@ def arrival_times(name: str, times: npt.ArrayLike | None, rows: int) -> Times:
     return array
 
 
-def _arrivals(name: str, times: Times, window: Window, unit: Unit, instants: Times) -> Arrivals:
+def _arrivals(name: str, times: Times, window: Window, unit: Unit, instants: Times) -> Lifetimes:
     at = np.searchsorted(instants, times).astype(np.int64)
     if window is None:
-        return Arrivals(at, np.full(times.size, instants.size, dtype=np.int64))
+        return Lifetimes(at, np.full(times.size, instants.size, dtype=np.int64))
     length = np.asarray(window)
     if length.dtype.kind not in "iuf" or length.shape not in ((), times.shape) or not (length > 0).all():
         raise InvalidArgument(
@@ -127,4 +127,4 @@ def _arrivals(name: str, times: Times, window: Window, unit: Unit, instants: Tim
         end = np.append(at, instants.size)[pushed_out_by]
     else:
         raise InvalidArgument(f"unit is {unit!r}; give 'time' or 'tuples'.")
-    return Arrivals(at, end.astype(np.int64))
+    return Lifetimes(at, end.astype(np.int64))
