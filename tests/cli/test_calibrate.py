@@ -59,7 +59,7 @@ def test_the_report_names_costs_profile_and_plot(tmp_path: Path, small: Path) ->
     assert load_profile(tmp_path) is not None
 
 
-def test_json_has_all_that_was_measured(tmp_path: Path, small: Path) -> None:
+def test_json_has_all_measurements(tmp_path: Path, small: Path) -> None:
     answer = run("calibrate", "--on", tmp_path, "--json", "--plot", tmp_path / "costs.png")
     assert (answer.code, answer.err) == (0, "")
     report, machine = answer.json, load_profile(tmp_path)

@@ -239,7 +239,7 @@ def test_samples_that_say_nothing_are_refused(relation: Path, orders: pa.Table, 
     assert "Did you mean 'product'?" in message
 
 
-def test_what_is_no_relation_is_refused_with_the_command_that_makes_one(tmp_path: Path, orders: pa.Table) -> None:
+def test_other_paths_are_refused_with_the_command_that_builds_a_relation(tmp_path: Path, orders: pa.Table) -> None:
     plain = write(orders, tmp_path / "orders.parquet")
     message = refused(run("explain", plain), 1)
     assert "is plain Parquet" in message

@@ -28,7 +28,7 @@ def shown(overload: OverloadReport | None, shed: int = 0) -> str:
     return " ".join(captured.get().split())
 
 
-def test_what_was_shed_and_is_missing_and_latency_against_the_goal_are_shown() -> None:
+def test_shed_rows_missing_results_and_latency_against_the_goal_are_shown() -> None:
     missing = Missing(rows=2500, since=40.0, results_low=3000, results_high=7000)
     text = shown(OverloadReport(30.0, Latencies(12.0, 24.5, 28.0), 250, 0.25, missing, at=100.0), shed=250)
     assert "latency p50 12.0, p95 24.5, p99 28.0 s; goal 30 s" in text
@@ -42,7 +42,7 @@ def test_results_are_exact_where_they_are_known(low: int, high: int | None, said
     assert said in shown(OverloadReport(30.0, None, 5, 0.005, missing, at=100.0), shed=5)
 
 
-def test_nothing_of_it_is_shown_where_nothing_is_missing_or_there_is_no_goal() -> None:
+def test_nothing_is_shown_without_missing_rows_or_without_a_goal() -> None:
     calm = shown(OverloadReport(30.0, Latencies(1.0, 2.0, 3.0), 0, 0.0, Missing(), at=100.0))
     assert "to repair" not in calm
     assert "latency p50 1.0" in calm

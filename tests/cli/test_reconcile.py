@@ -53,7 +53,7 @@ def expected(folder: Path) -> tuple[Counter[Any], Counter[Any]]:
     return Counter(joined), Counter(others)
 
 
-def test_rows_that_were_shed_are_told_until_they_are_repaired(folder: Path, file: Path, spark: Any) -> None:
+def test_shed_rows_are_reported_until_they_are_repaired(folder: Path, file: Path, spark: Any) -> None:
     with slow_service(SLOW_S):
         report = run("run", file, "--once", "--json").json
     shed = report["outcomes"]["shed"]
@@ -90,7 +90,7 @@ def test_rows_that_were_shed_are_told_until_they_are_repaired(folder: Path, file
     assert run("reconcile", file, "--json").json["batches"] == 0
 
 
-def test_text_says_what_was_repaired(folder: Path, file: Path, spark: Any) -> None:
+def test_text_reports_the_repair(folder: Path, file: Path, spark: Any) -> None:
     with slow_service(SLOW_S):
         run("run", file, "--once")
     shed = sum(each.rows for each in Ledger.read(folder / "checkpoint", "orders").archived)
@@ -115,7 +115,7 @@ def test_what_cannot_be_repaired_is_refused_with_the_next_step(folder: Path, fil
     assert "Stop it first" in said
 
 
-def test_a_batch_that_is_not_finished_is_to_be_run_first(
+def test_an_unfinished_batch_must_be_run_first(
     folder: Path, file: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:

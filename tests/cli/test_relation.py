@@ -190,7 +190,7 @@ def test_update_with_deletes_that_lack_the_key_says_so(relation: Path, tmp_path:
     assert Relation.open(relation).version == 1
 
 
-def test_vacuum_removes_old_versions_and_names_what_went(relation: Path) -> None:
+def test_vacuum_removes_old_versions_and_names_them(relation: Path) -> None:
     for key in (1, 2):
         Relation.open(relation).update(deletes=[key])
     answer = run("relation", "vacuum", relation, "--keep", 2, "--json")

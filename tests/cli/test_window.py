@@ -218,7 +218,7 @@ def test_the_plot_has_all_policies_in_several_memories(files: dict[str, Path], t
     assert "LIFE" not in text.out
 
 
-def test_text_shows_what_was_kept_and_what_could_be(files: dict[str, Path], tmp_path: Path) -> None:
+def test_text_shows_the_results_kept_and_possible(files: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     text = run(*words(files, out=out), "--optimal").out
     report = run(*words(files), "--optimal", "--json").json

@@ -34,7 +34,7 @@ def test_a_sketch_tells_the_distribution(known: Known) -> None:
 
 
 @pytest.mark.parametrize("known", [zipf(1.0, 10**6), zipf(1.5, 10**9), hot_set(10, 0.9, 10**6)], ids=str)
-def test_in_32_kilobytes_it_still_tells_what_a_cache_is_good_for(known: Known) -> None:
+def test_32_kilobytes_suffice_to_judge_a_cache(known: Known) -> None:
     sketch = KeySketch(known.num_keys, nbytes=1 << 15, stride=8)
     watch(sketch, known.draw(400_000, 1))
     found = sketch.frequencies()

@@ -67,7 +67,7 @@ def test_all_sizes_at_once_are_each_size_by_itself(
 
 @pytest.mark.parametrize("exponent", [0.5, 1.5])
 @pytest.mark.parametrize("policy", ["lru", "lfu", FrontPolicy(30_000, 15_000)], ids=["lru", "lfu", "front"])
-def test_some_keys_tell_what_all_do(exponent: float, policy: FrontPolicy) -> None:
+def test_a_sample_of_keys_gives_the_result_of_all(exponent: float, policy: FrontPolicy) -> None:
     codes = Zipf(exponent, 200_000, seed=2).keys(500_000)
     exact = MissRatioCurve.of_sample(codes, policy=policy, most_tuples=codes.size)
     some = MissRatioCurve.of_sample(codes, policy=policy, most_tuples=codes.size // 16)

@@ -97,7 +97,7 @@ def test_every_disk_and_every_host_has_a_profile_of_its_own(tmp_path: Path, monk
         (lambda p: p["measured_on"].pop("cores"), "is damaged"),
     ],
 )
-def test_a_profile_that_is_not_of_here_is_refused(
+def test_a_profile_of_another_machine_is_refused(
     tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
     file, _ = save_profile(MACHINE, tmp_path)
@@ -122,7 +122,7 @@ def test_a_truncated_profile_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"[]", b"1", b"null", b"\xff\xfe\x00"])
-def test_what_is_no_profile_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_other_files_than_profiles_are_refused(tmp_path: Path, content: bytes) -> None:
     file, _ = save_profile(MACHINE, tmp_path)
     file.write_bytes(content)
     with pytest.raises(ProfileRefused, match="is damaged"):

@@ -10,7 +10,7 @@ from benchmarks.harness.command_line import CommandLine, Runs
 LINE = CommandLine("experiments", "Run them.", ("first", "second"), most_scale=1, out=Path("out"))
 
 
-def test_those_that_are_named_or_all() -> None:
+def test_the_named_or_all() -> None:
     assert LINE.read([]) == Runs(("first", "second"), 1.0, Path("out"))
     assert LINE.read(["second", "--scale", "0.1", "--out", "there"]) == Runs(("second",), 0.1, Path("there"))
 
@@ -24,7 +24,7 @@ def test_those_that_are_named_or_all() -> None:
         (["--scale", "nan"], "--scale is nan"),
     ],
 )
-def test_wrong_words_end_with_what_would_be_right(
+def test_wrong_arguments_end_with_the_valid_choices(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

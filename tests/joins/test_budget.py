@@ -44,7 +44,7 @@ def test_share_is_of_the_relation_and_rounds_down() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "MB", "-1", "-1MB", "1 2", "1PB", "1e6", "10 %%", "ten", "1,5GB", "%", "0x10"])
-def test_nonsense_is_refused_with_what_would_be_right(text: str) -> None:
+def test_nonsense_is_refused_with_the_valid_values(text: str) -> None:
     with pytest.raises(BudgetError, match="64MB") as refused:
         parse_bytes(text)
     assert repr(text) in str(refused.value)

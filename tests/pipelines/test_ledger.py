@@ -57,7 +57,7 @@ def test_a_batch_of_the_source_is_found_among_others_and_one_of_long_ago_refused
             ledger.plan_of(2)
 
 
-def test_what_is_needed_is_kept_of_many_batches(tmp_path, monkeypatch):
+def test_needed_entries_of_many_batches_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr("semistream.storage.local_files.os.fsync", lambda _: None)
     with Ledger.open(tmp_path, "p") as ledger:
         for batch in range(130):
@@ -155,7 +155,7 @@ def test_two_processes_are_told_apart_and_one_may_look_on(tmp_path):
         pass
 
 
-def test_an_entry_that_was_only_half_written_is_none(tmp_path):
+def test_a_half_written_entry_does_not_exist(tmp_path):
     code, _ = run_child(_die_while_writing, tmp_path)
     assert code == -9
     assert len(list((tmp_path / "batches").iterdir())) == 1

@@ -50,7 +50,7 @@ def test_missing_and_changed_columns_are_refused_or_stop(tmp_path, table, told):
     assert str(tmp_path / "b") in str(stopped.value)
 
 
-def test_a_file_that_is_none_is_one_row_and_one_that_is_gone_stops(tmp_path):
+def test_an_unreadable_file_is_one_row_and_a_missing_file_stops(tmp_path):
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "b").write_bytes(b"PAR1 is not enough PAR1")
     for split in parquet_inputs([str(tmp_path / "a"), str(tmp_path / "b")], SCHEMA, 2, stop=False).splits:

@@ -95,7 +95,7 @@ def test_version_published_while_waiting_for_the_lock_stays(
     assert latest.verify().rows == relation.num_rows - 1
 
 
-def test_what_dead_writers_left_goes(relation: Relation) -> None:
+def test_files_of_dead_writers_are_deleted(relation: Relation) -> None:
     needed = _needed(relation, [1, 2, 3, 4, 5])
     (relation.path / "data" / ".0badcafe").mkdir()
     for name in (".CURRENT.1234.tmp", "versions/.000006.json.1234.tmp", "versions/000006.json", "data/000006-x-0.arrow",

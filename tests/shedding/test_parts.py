@@ -173,7 +173,7 @@ def test_matches_that_are_not_those_of_the_decision_are_refused(
         decision.apply(cut(found)[0])
 
 
-def test_seconds_that_are_not_those_of_the_decision_are_refused() -> None:
+def test_seconds_other_than_those_of_the_decision_are_refused() -> None:
     decision = decide(CostAwareTopW(), cut([5, 5], seconds=[1.0, 2.0]), 1.0, 0)
     with pytest.raises(InvalidArgument, match="part 0 would keep 0 rows instead of the 1 decided"):
         decision.apply(cut([5, 5], seconds=[3.0, 2.0])[0])
@@ -196,7 +196,7 @@ def test_nonsense_about_rows_is_refused(arguments: dict[str, Any], message: str)
         StreamPart(**arguments)
 
 
-def test_what_a_strategy_cannot_do_without_is_asked_for() -> None:
+def test_a_strategy_asks_for_its_required_inputs() -> None:
     with pytest.raises(InvalidArgument, match="top_w needs the matches"):
         TopW().shed(StreamPart(2), 1, seed=0)
     with pytest.raises(InvalidArgument, match="seed is -1"):

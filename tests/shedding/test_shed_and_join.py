@@ -42,7 +42,7 @@ def orders() -> list[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize(("how", "least"), [("inner", 0), ("left", 1)])
-def test_what_top_w_says_of_results_is_what_the_join_gives(
+def test_top_w_predicts_the_results_of_the_join(
     products: Relation, orders: list[pa.RecordBatch], how: str, least: int
 ) -> None:
     counts = MatchCounts.of(products, MemoryBudget("1MB"))

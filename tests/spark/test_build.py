@@ -32,7 +32,7 @@ def test_it_stores_what_relation_build_stores(spark, tmp_path, kind):
     }
 
 
-def test_what_it_builds_can_be_joined_updated_and_built_anew(spark, tmp_path):
+def test_a_built_relation_can_be_joined_updated_and_rebuilt(spark, tmp_path):
     df = frame(spark, r_table("string")).withColumn("nested", sf.struct(sf.array("r").alias("a"), sf.lit(1).alias("b")))
     built = build_relation(df, tmp_path / "r", key="k", page_bytes=2048, fill_factor=0.7)
     joined = join(frame(spark, s_table("string")), built, on="k", memory="500kB", columns=["r", "r_text"])

@@ -24,7 +24,7 @@ def parents(df, spark):
         return {row["parent"] for row in df.mapInArrow(tell, "parent bigint").collect()}
 
 
-def test_queries_and_what_runs_beside_them_have_the_same_workers(spark, tmp_path):
+def test_queries_and_other_jobs_share_workers(spark, tmp_path):
     (tmp_path / "in").mkdir()
     spark.range(10).write.parquet(str(tmp_path / "in" / "1"))
     stream = spark.readStream.schema("id bigint").parquet(str(tmp_path / "in" / "*"))

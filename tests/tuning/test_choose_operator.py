@@ -81,7 +81,7 @@ def test_the_profile_of_this_machine_decides(relation: Relation) -> None:
     assert choose_operator("auto", relation, spec_of(relation), relation.nbytes // 2).kind is MeshJoin
 
 
-def test_a_memory_too_small_for_the_engine_is_for_what_can_do_with_it(relation: Relation) -> None:
+def test_a_memory_too_small_for_the_engine_goes_to_an_operator_that_fits(relation: Relation) -> None:
     spec = spec_of(relation)
     least = {each.name: least_of(each.kind, relation, spec) for each in candidates(relation, spec)}
     small = min(least, key=lambda name: least[name])

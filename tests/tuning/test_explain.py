@@ -89,7 +89,7 @@ def test_tuples_without_a_key_ask_for_none(relation: Relation) -> None:
     assert with_.choice.hit_rate == pytest.approx(without.choice.hit_rate)
 
 
-def test_without_a_sample_the_stream_has_the_columns_that_are_joined_on(relation: Relation) -> None:
+def test_without_a_sample_the_stream_has_the_join_columns(relation: Relation) -> None:
     by_key = semistream.explain(relation, memory="20%", zipf=1.0)
     for on in ("id", ["id"], {"product": "id"}, {"value": "id"}):
         assert semistream.explain(relation, on=on, memory="20%", zipf=1.0).as_dict() == by_key.as_dict()
@@ -110,7 +110,7 @@ def test_a_path_is_as_good_as_an_open_relation(relation: Relation) -> None:
     assert semistream.explain(str(relation.path), memory="20%").as_dict() == opened.as_dict()
 
 
-def test_all_that_is_asked_for_is_there(relation: Relation) -> None:
+def test_all_requested_fields_are_there(relation: Relation) -> None:
     explanation = semistream.explain(relation, memory="15%", rate=1000.0, zipf=1.0)
     assert isinstance(explanation, Explanation)
     assert explanation.memory_bytes == int(0.15 * relation.nbytes)

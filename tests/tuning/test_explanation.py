@@ -32,7 +32,7 @@ def explained(chooser: Tuner, memory_bytes: int = 2 * MB, most_bytes: int = 100 
     return Explanation.of(chooser, memory_bytes, calibrated=True, most_bytes=most_bytes)
 
 
-def test_a_rate_that_is_kept_up_with_and_the_memory_that_would_do() -> None:
+def test_a_sustained_rate_and_the_least_memory_for_it() -> None:
     explanation = explained(tuner(Known("one", 1000, proportional), rate=500.0))
     found = re.fullmatch(r"500 tuples/s: sustained; needs only (.* kB)", explanation.target or "")
     assert found
@@ -158,7 +158,7 @@ def test_whether_more_memory_helps(rate: Any, line: str) -> None:
     assert line in changes(Known("one", 1000, rate))
 
 
-def test_memory_beyond_what_is_useful_and_rates_without_a_bound_are_not_spoken_of() -> None:
+def test_useless_memory_and_unbounded_rates_are_not_mentioned() -> None:
     free_above = Known("fits", 150 * MB, lambda *_: math.inf)
     assert changes(Known("one", 1000, proportional), free_above, memory_bytes=99 * MB) == []
     free = Known("free", 50 * MB, lambda *_: math.inf)
@@ -255,6 +255,6 @@ def test_a_rate_without_a_bound_is_not_said_to_be_bound() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan, math.inf])
-def test_a_rate_that_is_none_is_refused(rate: float) -> None:
+def test_an_invalid_rate_is_refused(rate: float) -> None:
     with pytest.raises(InvalidArgument, match="give tuples per second, a finite number above 0"):
         require_rate(rate)

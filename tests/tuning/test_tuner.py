@@ -141,7 +141,7 @@ def test_the_least_latency_at_a_rate_is_that_of_brute_force(known: list[Known], 
     assert found.worst_latency_s <= 1.03 * best.worst_latency_s
 
 
-def test_the_least_latency_is_that_at_the_rate_that_is_asked_for() -> None:
+def test_the_least_latency_is_found_at_the_requested_rate() -> None:
     waiting = Known("waits", 1000, lambda memory, _: memory / 10, waiting=10.0)
     found = tuner(waiting, rate=7.0).least_latency(500.0, 100_000)
     assert found is not None
@@ -188,7 +188,7 @@ def test_the_ladder_goes_from_the_least_to_the_most_memory_in_steps_of_a_third()
         assert all(low < high <= 1.31 * low + 1 for low, high in pairwise(rungs))
 
 
-def test_what_was_tried_is_not_tried_again() -> None:
+def test_a_memory_is_not_tried_twice() -> None:
     asked: list[int] = []
 
     def rate(memory: int, _: Options) -> float:
@@ -232,7 +232,7 @@ def test_the_usual_operator_is_chosen_unless_another_is_clearly_faster(
 
 
 @pytest.mark.parametrize(("other", "chosen"), [(1.4, "usual"), (1.6, "other")])
-def test_what_works_in_another_way_must_be_much_faster(other: float, chosen: str) -> None:
+def test_an_operator_of_another_kind_must_be_much_faster(other: float, chosen: str) -> None:
     """Its model may be off by as much: SSIJ's and HYBRIDJOIN's were seen to be."""
     chooser = tuner(
         Known("other", 10, lambda memory, _: 100.0 * other), Known("usual", 10, lambda memory, _: 100.0), usual="usual"

@@ -59,7 +59,7 @@ class Index:
     st.integers(0, 3),
     st.sampled_from([0, 1000]),
 )
-def test_every_row_that_is_there_is_found_once(
+def test_every_present_row_is_found_once(
     pages: list[list[int]],
     asked: list[tuple[int, bool]],
     gone: set[int],

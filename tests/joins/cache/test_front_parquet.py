@@ -229,7 +229,7 @@ def test_hot_keys_with_rows_in_many_row_groups_are_answered_from_memory(
         assert operator.stats.peak_bytes <= MEMORY
 
 
-def test_a_key_that_is_hot_is_cached_when_the_first_of_its_tuples_is_through(relation: ParquetRelation) -> None:
+def test_a_hot_key_is_cached_when_its_first_tuple_is_done(relation: ParquetRelation) -> None:
     hot = pa.record_batch([pa.array([7] * 50), pa.array(range(50))], schema=SCHEMA)
     with CachedMeshJoin(relation, SCHEMA, on={"s": "k"}, memory=MEMORY) as operator:
         for _ in range(relation.num_pages - 1):

@@ -102,7 +102,7 @@ def _place(rows: list[tuple[int, int, int]], key: int) -> tuple[np.ndarray, np.n
     return np.array([page for page, _ in here], np.int32), np.array([row for _, row in here], np.int32)
 
 
-def test_what_was_noted_of_another_version_is_forgotten(relation: Relation) -> None:
+def test_notes_of_another_version_are_forgotten(relation: Relation) -> None:
     run, columns = _run(relation), (relation.layout.column("n"),)
     cache = TupleCache(columns, 200_000)
     hot = HotKeys(columns, cache.layout, nbytes=10_000, bits=10)

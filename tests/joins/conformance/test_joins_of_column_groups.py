@@ -84,7 +84,7 @@ def test_a_scan_reads_the_bytes_of_its_groups_and_no_more() -> None:
         assert j.stats.pages_read == 2 * relation.num_pages
 
 
-def test_what_a_condition_looks_at_is_read_too() -> None:
+def test_columns_of_a_condition_are_read_too() -> None:
     case = wide_case()
     arguments = {"on": case.on, "where": "s.at >= r.c9", "columns": ["text"], "memory": MEMORY}
     with case.built() as relation:

@@ -248,7 +248,7 @@ def test_explain_tells_the_condition(rates: Relation) -> None:
     assert "s.at > r.since AND (until > 3)" in text
 
 
-def test_a_stream_row_too_wide_to_be_checked_is_refused_with_what_would_do(rates: Relation) -> None:
+def test_a_stream_row_too_wide_to_be_checked_is_refused_with_the_least_memory(rates: Relation) -> None:
     wide = pa.table({"at": [1], "text": ["x" * 2_000_000]})
     where = ["s.text != r.rate", "s.at < r.since"]
     with pytest.raises(BudgetError, match=r"a stream row of 2\d+ bytes does not fit") as refused:

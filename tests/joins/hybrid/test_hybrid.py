@@ -274,7 +274,7 @@ def test_tuples_with_wide_ranges_share_one_pass_over_the_relation(tmp_path) -> N
     assert join.stats.pages_read <= 2 * relation.num_pages
 
 
-def test_what_ranges_need_is_charged_only_to_those_who_ask_for_them(tmp_path) -> None:
+def test_memory_for_ranges_is_charged_only_to_joins_with_ranges(tmp_path) -> None:
     relation = pages_relation(tmp_path, pages=100, rows_per_page=2)
     with (
         HybridJoin(relation, RANGES, on={"s": "k"}, memory="1MB") as equality,

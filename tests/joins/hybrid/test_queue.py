@@ -157,7 +157,7 @@ def test_random_deletion_by_range_is_that_of_a_list(script, packet_bytes: int) -
 
 
 @pytest.mark.parametrize(("pages", "single_codes"), [(PAGES, True), (PAGES, False), ([(0, 5), (6, 9)], True)])
-def test_what_is_kept_takes_no_more_than_it_says(pages: list[tuple[int, int]], single_codes: bool) -> None:
+def test_the_queue_takes_no_more_than_its_stated_bytes(pages: list[tuple[int, int]], single_codes: bool) -> None:
     needs = PageNeeds.of(page_table(pages), single_codes=single_codes)
     queue = StreamQueue(3000, needs, MemoryBudget(10**6), 10**5)
     arrays = {
@@ -179,7 +179,7 @@ def test_packets_stay_few_however_small_they_come() -> None:
     assert len(queue.packets) < 30
 
 
-def test_compaction_frees_what_the_tuples_that_left_held() -> None:
+def test_compaction_frees_the_memory_of_departed_tuples() -> None:
     queue = queue_of(1000, 10**7, 200_000)
     before = pa.total_allocated_bytes()
     for _ in range(10):

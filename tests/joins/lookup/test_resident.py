@@ -57,7 +57,7 @@ def test_a_new_version_is_read_once(relation: Relation) -> None:
         assert join.stats.pages_read == relation.num_pages + after.num_pages
 
 
-def test_a_memory_in_which_r_does_not_fit_is_refused_with_the_least_that_is_enough(relation: Relation) -> None:
+def test_a_memory_too_small_for_r_is_refused_with_the_least_that_works(relation: Relation) -> None:
     with pytest.raises(BudgetError, match=r"too small for all of .* in memory") as refused:
         ResidentJoin(relation, STREAM, on={"key": "id"}, memory=relation.nbytes)
     least = refused.value.least_bytes

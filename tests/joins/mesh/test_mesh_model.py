@@ -141,7 +141,7 @@ def test_the_cost_of_an_iteration_is_mesh_2() -> None:
     assert replace(costs, correction=3.0).loop_s(b, w) == pytest.approx(3 * costs.loop_s(b, w))
 
 
-def test_the_factors_of_a_machine_are_those_of_its_disk_and_of_the_nearest_operator_that_was_measured() -> None:
+def test_the_factors_of_a_machine_come_from_its_disk_and_the_nearest_measured_operator() -> None:
     disk = DiskCosts(0.004, 1e-8)
     own = OperatorCosts(
         tuple_s=1e-7, entry_s=2e-8, value_s=5e-9, row_s=3e-9, step_s=2e-3, packet_s=6e-4, batch_s=1.0, hit_s=1.0

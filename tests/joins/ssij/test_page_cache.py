@@ -156,7 +156,7 @@ def test_pages_of_the_least_utility_go_first_and_those_behind_among_equals(tmp_p
     assert held(cache) == []
 
 
-def test_lru_lets_the_pages_go_that_were_used_longest_ago(tmp_path: Path) -> None:
+def test_lru_evicts_the_least_recently_used_pages(tmp_path: Path) -> None:
     cache, _ = a_cache(pages_relation(tmp_path, pages=10), policy="lru")
     fill(cache, [0, 1, 2, 3])
     meet(cache, {0: 100, 1: 1})
@@ -266,7 +266,7 @@ def test_memory_of_pages_that_go_goes_back_to_the_system() -> None:
     assert resident_bytes(arena) == 0
 
 
-def test_what_a_cache_holds_in_memory_is_what_it_is_charged_with(tmp_path: Path) -> None:
+def test_a_cache_is_charged_for_the_memory_it_holds(tmp_path: Path) -> None:
     relation = pages_relation(tmp_path, pages=60)
     cache, _ = a_cache(relation)
     fill(cache, list(range(60)))

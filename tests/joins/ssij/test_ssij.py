@@ -340,7 +340,7 @@ def test_the_optimal_plan_is_never_dearer_than_the_greedy_one(tmp_path, seek_s: 
 
 @pytest.mark.parametrize("plan", ["optimal", "greedy"])
 @pytest.mark.parametrize(("dist", "pages", "requests"), [(10, 11, 1), (11, 2, 2)])
-def test_pages_nobody_wants_are_read_along_below_the_papers_distance(
+def test_unwanted_pages_are_read_along_below_the_papers_distance(
     tmp_path, plan: str, dist: int, pages: int, requests: int
 ) -> None:
     """S / T = 10: maxDist is 11."""

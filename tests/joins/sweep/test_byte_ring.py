@@ -14,7 +14,7 @@ SIZE = 400
 
 @settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 150), max_size=60), kept=st.integers(0, 5))
-def test_what_is_taken_never_overlaps(sizes: list[int], kept: int) -> None:
+def test_allotted_bytes_never_overlap(sizes: list[int], kept: int) -> None:
     ring = ByteRing(SIZE)
     held: deque[range] = deque()
     for nbytes in sizes:
@@ -39,7 +39,7 @@ def test_what_is_taken_never_overlaps(sizes: list[int], kept: int) -> None:
     assert ring.room(1) == (0, SIZE)
 
 
-def test_what_is_too_short_at_the_end_is_left_out_for_one_round() -> None:
+def test_a_short_rest_at_the_end_is_skipped_for_one_round() -> None:
     ring = ByteRing(100)
     ring.take(0, 40)
     ring.take(40, 40)
@@ -51,7 +51,7 @@ def test_what_is_too_short_at_the_end_is_left_out_for_one_round() -> None:
 
 @settings(deadline=None)
 @given(data=st.data(), sizes=st.lists(st.integers(1, 120), min_size=1, max_size=30))
-def test_what_is_shrunk_keeps_its_first_bytes_and_leaves_one_free_place(data: st.DataObject, sizes: list[int]) -> None:
+def test_a_shrunk_allotment_keeps_its_first_bytes_and_frees_one_place(data: st.DataObject, sizes: list[int]) -> None:
     ring = ByteRing(SIZE)
     held: deque[tuple[Place, bytes]] = deque()
     for number, nbytes in enumerate(sizes):

@@ -138,7 +138,7 @@ def test_nearly_twice_as_many_tuples_come_in_a_pass_as_can_wait(of_many_pages: R
 @pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(rows=st.integers(1, 1500), nulls=st.sampled_from([0.0, 0.003, 0.03, 1.0]), extra=st.sampled_from([0, 400, 9000]))
-def test_what_was_charged_for_nested_values_is_given_back(
+def test_bytes_charged_for_nested_values_are_released(
     relations: dict[tuple[str, int], Sides], rows: int, nulls: float, extra: int
 ) -> None:
     """Their bytes depend on whether any of the values admitted together is null."""

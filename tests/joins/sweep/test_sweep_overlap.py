@@ -39,7 +39,7 @@ def simulated_s(tuples_of_runs: np.ndarray, read_s: float, tuple_s: float, held:
 @pytest.mark.parametrize("exponent", [0.0, 0.8, 1.0, 1.2, 1.4])
 @pytest.mark.parametrize("disk_share", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("held", [2, 3])
-def test_a_pass_takes_what_one_takes_that_is_simulated(held: int, disk_share: float, exponent: float) -> None:
+def test_a_pass_takes_as_long_as_a_simulated_one(held: int, disk_share: float, exponent: float) -> None:
     """There, disk and processor wait for each other only because of the keys; the expectation allows for chance."""
     runs, tuple_s = PAGES // RUN_PAGES, 50e-9
     keys = np.random.default_rng(1).permutation(KEYS)[Zipf(exponent, KEYS, seed=5).keys(TUPLES)]

@@ -98,7 +98,7 @@ def test_any_age_and_any_rows_get_a_sound_allowance(oldest_s, rows, owed):
     assert least <= allowed <= most
 
 
-def test_where_to_shed_rows_takes_all_the_time_a_quarter_of_it_is_for_rows_all_the_same():
+def test_a_quarter_of_the_time_is_for_joins_even_if_shedding_takes_all_of_it():
     seen = [Observation(2.5, 100_000, 0), Observation(1.5, 0, 100_000), Observation(4.5, 200_000, 0)]
     controller = OverloadController(30.0, 1.0, lambda: 0.0, seen)
     model = controller.model
@@ -108,7 +108,7 @@ def test_where_to_shed_rows_takes_all_the_time_a_quarter_of_it_is_for_rows_all_t
     assert model.seconds(joined) == pytest.approx(controller.batch_s / 4, rel=0.01)
 
 
-def test_rows_that_are_owed_leave_less_for_others():
+def test_owed_rows_leave_less_for_others():
     controller = OverloadController(30.0, 1.0, lambda: 0.0, [Observation(2.0, 100_000, 0)] * 4)
     free = controller.allow(10**7, oldest_s=1.0)
     assert controller.allow(10**7, oldest_s=1.0, owed=100_000) == pytest.approx(free - 100_000, rel=0.05)
@@ -124,7 +124,7 @@ def test_a_goal_below_the_fixed_time_of_a_batch_is_not_attainable_and_rows_still
 
 
 @pytest.mark.parametrize("slower", [1.0, 4.0, 10.0])
-def test_until_rows_are_shed_that_takes_the_share_of_a_join_that_was_expected(slower):
+def test_before_rows_are_shed_shedding_costs_the_expected_share_of_a_join(slower):
     world = World(lambda _: 4.0, backlog_s=1.0)
     thought = ServiceModel(world.fixed_s, slower / CAPACITY, slower * world.shed_share / CAPACITY)
     run, _ = simulate(world, prior=thought)
@@ -155,7 +155,7 @@ def test_a_first_backlog_that_the_goal_has_time_for_is_joined(backlog_s, times, 
 
 @pytest.mark.parametrize("rate", [0.5, 2.0])
 @pytest.mark.parametrize("times", [1.0, 3.0])
-def test_of_a_first_backlog_that_is_too_large_so_much_is_shed_that_the_next_rows_are_in_time(rate, times):
+def test_too_large_a_first_backlog_is_shed_until_the_next_rows_are_on_time(rate, times):
     world = World(lambda _: rate, backlog_s=600.0)
     run, controller = simulate(world, prior=expected(world, times))
     assert run.rows[0] == 600 * CAPACITY
@@ -172,7 +172,7 @@ def test_a_first_backlog_that_takes_far_longer_than_was_thought_is_the_only_one(
 
 
 @pytest.mark.parametrize("times", [0.2, 1.0, 5.0])
-def test_after_quiet_hours_it_is_still_known_what_rows_take(times):
+def test_the_cost_of_rows_is_remembered_after_quiet_hours(times):
     def rate(second):
         return 1.5 if second < 60 else 0.001 if second < 200 else 300.0 if second < 201 else 0.1
 
@@ -221,7 +221,7 @@ def test_what_was_measured_twice_is_predicted(sizes, fixed_s, joined_s, shed_s):
     assert model.seconds(*last) == pytest.approx(truth.seconds(*last), rel=0.25)
 
 
-def test_times_that_are_none_teach_nothing():
+def test_impossible_times_are_ignored():
     times = ServiceTimes()
     before = times.model
     times.add(Observation(0.0, 100, 0))

@@ -104,7 +104,7 @@ def _of(entry):
     return entry[0], 9, entry[1]
 
 
-def test_what_is_missing_is_told_in_proportion_to_what_is_left():
+def test_missing_results_are_scaled_to_the_remaining_rows():
     assert Missing.of([]) == Missing(0, None, 0, 0)
     assert Missing.of([ARCHIVED]) == Missing(5, 100.0, 6, 10)
     part = replace(ARCHIVED, batch=6, files=FILES[:1], oldest=50.0)

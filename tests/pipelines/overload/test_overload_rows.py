@@ -144,7 +144,7 @@ def test_rows_tell_when_they_came_and_whose_they_were(tmp_path, relations):
     assert work.arrivals == {}
 
 
-def test_it_is_told_how_long_the_first_row_that_is_shed_has_waited(tmp_path, relations):
+def test_the_wait_of_the_first_shed_row_is_reported(tmp_path, relations):
     inputs = inputs_of(tmp_path, [[(0, 1)], [(0, 2)]], [(2, 3), (1, 1)])
     bare = TaskShedding("p", GOAL_S, AT, SOURCE, valued=valued(relations))
     assert run(tmp_path / "none", relations, bare, inputs).peaks == {}
@@ -189,7 +189,7 @@ def test_a_file_that_breaks_off_is_shed_as_far_as_it_goes(tmp_path, relations):
     assert (work.outcomes["shed"], work.outcomes["joined"]) == (15_000, 5_000)
 
 
-def test_a_batch_that_is_cut_otherwise_is_refused(tmp_path, relations):
+def test_a_batch_divided_differently_is_refused(tmp_path, relations):
     inputs = inputs_of(tmp_path, [], [(0, n) for n in range(10)])
     bare = TaskShedding("p", GOAL_S, AT, SOURCE, valued=valued(relations))
     decided = decide(bare, "keep_w", inputs, 4)
@@ -201,7 +201,7 @@ def test_a_batch_that_is_cut_otherwise_is_refused(tmp_path, relations):
         run(tmp_path / "t", relations, decide(bare, "top_w", inputs, 4), inputs[:1])
 
 
-def test_results_that_are_missing_are_bounded_where_they_are_not_known(tmp_path, relations):
+def test_unknown_missing_results_are_bounded(tmp_path, relations):
     inputs = inputs_of(tmp_path, [[(0, 1), (4, 1), (None, 1)]], [])
     for given_, expected in [
         (valued(relations, unique=True), {"missing_low": 0, "missing_high": 3}),

@@ -54,7 +54,7 @@ def test_what_is_wrong_is_said(overload, changes, said):
 
 
 @pytest.mark.parametrize(("every", "latency"), [("100ms", "300ms"), ("1s", "3s"), ("700ms", "2100ms")])
-def test_the_least_goal_that_is_told_is_taken(every, latency):
+def test_the_least_possible_goal_is_accepted(every, latency):
     assert make_spec(overloaded({"latency": latency}, every=every)).overload.latency == latency
 
 

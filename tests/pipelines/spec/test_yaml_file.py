@@ -82,7 +82,7 @@ def test_a_wrong_word_names_the_nearest_valid_one(place, value, nearest):
     assert f"Did you mean {nearest!r}?" in message
 
 
-def test_all_that_is_wrong_is_in_one_error_and_no_part_of_it_is_pydantics():
+def test_one_error_has_all_mistakes_and_no_pydantic_text():
     spec = {**changed("steps.0.join.on", 5), "memory": "much", "every": "0s"}
     message = refusal(spec)
     assert [line.split(":")[0].strip() for line in message.splitlines()[1:]] == ["steps[0].join.on", "memory", "every"]
@@ -169,7 +169,7 @@ def test_bounds_of_decimals_are_as_they_are_written():
         ("sink.path", ""),
     ],
 )
-def test_tables_are_no_part_of_each_other_nor_of_what_is_read(place, value):
+def test_tables_sources_and_relations_do_not_share_folders(place, value):
     assert "share a folder" in refusal(changed(place, value))
 
 
@@ -214,7 +214,7 @@ def test_only_true_and_false_are_booleans(tmp_path):
     assert join_step.options == {"sorted": True}
 
 
-def test_mappings_may_be_merged_and_what_is_given_beside_counts(tmp_path):
+def test_mappings_may_be_merged_and_own_keys_win(tmp_path):
     text = yaml.safe_dump({key: value for key, value in PIPELINE.items() if key not in ("sink", "unmatched")})
     text += "sink: &table {path: a, partition_by: [id]}\nunmatched: {<<: *table, path: b}\n"
     spec = written(tmp_path, text)
@@ -236,7 +236,7 @@ def test_mappings_may_be_merged_and_what_is_given_beside_counts(tmp_path):
         ("1: 2", "Keys should be strings"),
     ],
 )
-def test_what_is_no_pipeline_is_told(tmp_path, text, told):
+def test_invalid_pipeline_files_are_refused(tmp_path, text, told):
     with pytest.raises(PipelineError, match=told):
         written(tmp_path, text)
 

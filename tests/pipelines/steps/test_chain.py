@@ -112,7 +112,7 @@ class HalfInMemory:
 
 @settings(deadline=None, max_examples=40)
 @given(steps=step_lists(), stream=streams, at=cuts)
-def test_rows_that_were_deferred_go_on_as_if_they_had_not_been(relations, steps, stream, at):
+def test_deferred_rows_continue_as_if_never_deferred(relations, steps, stream, at):
     links = [(link, HalfInMemory(join)) for link, join in build_links(steps, relations, MeshJoin)]
     deferring = Chain(links, defers=True)
     results = [each for batch in batches_of(stream, at) for each in deferring.push(batch)]
@@ -126,7 +126,7 @@ def test_rows_that_were_deferred_go_on_as_if_they_had_not_been(relations, steps,
 
 
 @pytest.mark.parametrize("flags", [False, True])
-def test_stalled_rows_are_told_apart_by_what_was_decided(relations, flags):
+def test_stalled_rows_are_separated_by_the_decision(relations, flags):
     chain = Chain(build_links([Step(0, "a", "first", "stall", flags=flags)], relations, MeshJoin))
     (batch,) = batches_of([(1, 0), (1, 1), (3, 2)], [])
     (stalled,) = [*chain.push(batch), *chain.flush()]

@@ -119,7 +119,7 @@ def test_snapshots_are_told_by_the_one_before(tmp_path_factory, given, cut):
         before = now
 
 
-def test_only_the_kinds_that_are_asked_for_come_out_and_all_are_counted(tmp_path):
+def test_only_the_requested_kinds_are_emitted_and_all_are_counted(tmp_path):
     schema = SCHEMAS["int"]
     relation = Relation.build(schema.empty_table(), tmp_path / "r", key="k")
     _, _, relation = compare(tmp_path, relation, schema, [[(1, 1.0, "a"), (2, 1.0, "b"), (3, 1.0, "c")]], 1)

@@ -343,7 +343,7 @@ class LostDescriptorDisk(BufferedDisk):
     good = True
 
 
-def test_what_a_lane_cannot_read_is_read_again_to_say_why(relation: Relation) -> None:
+def test_failed_lane_reads_are_repeated_to_name_the_cause(relation: Relation) -> None:
     path = relation.data_files[0]
     whole = path.read_bytes()
     disk = LostDescriptorDisk()

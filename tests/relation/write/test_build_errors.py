@@ -104,14 +104,14 @@ def test_folders_on_the_way_are_made_and_an_empty_one_is_used(tmp_path: Path) ->
     assert Relation.build(TABLE, tmp_path / "empty", key="id").num_rows == 2
 
 
-def test_failed_build_in_a_folder_that_was_there_leaves_the_folder(tmp_path: Path) -> None:
+def test_failed_build_in_an_existing_folder_leaves_the_folder(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         Relation.build(TABLE, tmp_path, key="id", progress=lambda *_: 1 // 0)
     assert files_under(tmp_path) == {"lock"}
     assert Relation.build(TABLE, tmp_path, key="id").version == 1
 
 
-def test_path_that_is_no_relation(tmp_path: Path) -> None:
+def test_path_without_a_relation(tmp_path: Path) -> None:
     with pytest.raises(NotARelation, match=r"absent does not exist\. Build one with Relation\.build"):
         Relation.open(tmp_path / "absent")
     with pytest.raises(NotARelation, match="is not a relation: it has no file CURRENT"):

@@ -64,7 +64,7 @@ def test_build_of_three_times_its_memory_stays_within_it(tmp_path: Path) -> None
     assert sums == [rows, rows * (rows - 1) // 2]
 
 
-def test_rows_too_wide_for_the_memory_are_refused_with_what_they_need() -> None:
+def test_rows_too_wide_for_the_memory_are_refused_with_the_memory_they_need() -> None:
     batches = (pa.record_batch({"k": np.arange(1000), "s": ["x" * 4000] * 1000}) for _ in range(60))
     with scratch_folder() as folder:
         with pytest.raises(

@@ -125,7 +125,7 @@ def test_first_build_killed_before_it_is_published_can_be_done_again(point: tupl
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 5])
-def test_vacuum_killed_half_way_leaves_what_is_kept(nth: int) -> None:
+def test_vacuum_killed_half_way_leaves_the_kept_versions(nth: int) -> None:
     with scratch_folder() as folder:
         _build(folder / "r", OLD)
         relation = Relation.open(folder / "r")

@@ -153,7 +153,7 @@ def _failing() -> Iterator[pa.RecordBatch]:
     raise ZeroDivisionError("in the source")
 
 
-def test_error_of_the_source_comes_out_as_it_is_and_nothing_is_left() -> None:
+def test_error_of_the_source_is_raised_unchanged_and_nothing_is_left() -> None:
     with scratch_folder() as folder:
         with pytest.raises(ZeroDivisionError, match="in the source"):
             Relation.build(_failing(), folder / "r", key="k")

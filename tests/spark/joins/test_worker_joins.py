@@ -84,7 +84,7 @@ def test_conditions_travel_and_equal_ones_share_one(relation):
     assert len(joins) == 1
 
 
-def test_what_an_engine_holds_stays_within_the_plans_memory(relation):
+def test_an_engine_stays_within_the_plans_memory(relation):
     joins, plan = WorkerJoins(), plan_of(relation, memory="60kB")
     for start in range(0, 4000, 1000):
         run(plan, joins, range(start, start + 1000))

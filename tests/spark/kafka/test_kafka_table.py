@@ -37,7 +37,7 @@ def found(told):
     return {dict(headers)["table"] for headers in told}
 
 
-def test_a_topic_that_is_not_there_is_refused_before_any_work(spark, broker, tmp_path):
+def test_a_missing_topic_is_refused_before_any_work(spark, broker, tmp_path):
     table = {"format": "kafka", "servers": broker.servers, "topic": "nowhere"}
     with pytest.raises(PipelineError, match=r"the topic 'nowhere' of .* cannot be used: .*UnknownTopicOrPartition"):
         run(spark, Warehouse(tmp_path).spec(sink=table))

@@ -137,7 +137,7 @@ def many_products(warehouse):
 
 
 @pytest.mark.parametrize("source", ["parquet", "json"])
-def test_the_rows_with_the_most_results_are_kept_and_what_is_missing_is_known(spark, warehouse, source):
+def test_the_rows_with_the_most_results_are_kept_and_the_loss_is_known(spark, warehouse, source):
     many, stream = many_products(warehouse), orders(600)
     warehouse.put(stream, f"0.{source}", source)
     join = {"join": {"relation": str(warehouse.folder / "many"), "on": {"product": "id"}}}

@@ -38,7 +38,7 @@ def test_made_up_rows_are_shed_and_repaired(spark, warehouse):
     assert (warehouse.table("archive").num_rows, archived_rows(warehouse.folder)) == (0, 0)
 
 
-def test_before_it_is_measured_what_rows_take_only_what_the_goal_has_no_time_for_is_shed(spark, warehouse, monkeypatch):
+def test_before_costs_are_measured_only_rows_beyond_the_goal_are_shed(spark, warehouse, monkeypatch):
     monkeypatch.setattr(
         "semistream.pipelines.overload.batch_overload.expected_times", lambda *_, **__: ServiceModel(0.1, ROW_S, 1e-9)
     )
@@ -70,7 +70,7 @@ def test_a_backlog_that_is_shed_by_what_is_only_thought_is_remarked_on(spark, wa
     assert rows(warehouse.table("sink")) == star(stream)[0]
 
 
-def test_what_is_expected_is_what_the_cost_model_says_of_the_joins(spark, warehouse):
+def test_expected_times_follow_the_cost_model_of_the_joins(spark, warehouse):
     from semistream.pipelines.overload.expected_times import expected_times
     from semistream.pipelines.overload.service_times import PRIOR
     from semistream.pipelines.plan.step_plans import plan_steps

@@ -104,7 +104,7 @@ def test_updates_of_the_relation_are_applied_between_batches(spark, warehouse, f
     assert first.num_rows + second.num_rows == warehouse.table("sink").num_rows
 
 
-def test_rows_of_an_update_that_are_no_use_go_to_the_quarantine(spark, warehouse):
+def test_unusable_rows_of_an_update_go_to_the_quarantine(spark, warehouse):
     changes = warehouse.folder / "changes"
     changes.mkdir()
     (changes / "a.json").write_text(

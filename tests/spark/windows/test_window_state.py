@@ -147,7 +147,7 @@ def test_a_worker_that_fails_when_it_is_asked_fails_the_task_and_the_next_one_re
     close(workers)
 
 
-def test_an_operator_takes_no_turn_that_is_not_its_next():
+def test_an_operator_takes_only_its_next_turn():
     plan, store, homes = plan_of(), StateStore(), JoinHomes()
     parts, watermark_ms = next(entries(1, 1, 5))
     step(homes, plan, store, parts, watermark_ms)
@@ -157,7 +157,7 @@ def test_an_operator_takes_no_turn_that_is_not_its_next():
     close([homes])
 
 
-def test_the_log_is_as_large_as_what_came_until_a_snapshot_takes_its_place():
+def test_the_log_grows_until_a_snapshot_replaces_it():
     plan, store, homes = plan_of(memory=300), StateStore(), JoinHomes()
     log, sizes = WindowLog(store), []
     with patch.object(window_log, "LEAST_LOG_BYTES", 40_000), patch.object(window_log, "CHUNK_BYTES", 10_000):

@@ -160,7 +160,7 @@ def test_a_disk_is_measured_once_and_again_if_its_profile_is_refused(tmp_path: P
 
 
 @pytest.mark.slow
-def test_what_was_kept_before_makes_no_difference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_earlier_profile_makes_no_difference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     calibrate(tmp_path, measure_disk=SMALL_DISK, measure_operators=no_operators).file.write_text("{}")
     calibrate(tmp_path, measure_disk=SMALL_DISK, measure_operators=SMALL_OPERATORS)
     assert not caplog.records, "nobody is told to calibrate while it is done"

@@ -122,7 +122,7 @@ def test_a_real_disk_is_measured_and_nothing_stays_behind(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_is_slow_in_one_part_of_three_is_measured_as_if_it_were_not() -> None:
+def test_a_disk_slow_in_one_part_of_three_is_measured_correctly() -> None:
     taken, random = no_requests(SIZES), np.random.default_rng(0)
     for slow in (1.0, 3.0, 1.0):
         disk = MadeUpDisk(slow * 1e-4, slow * 1e-9)
@@ -211,7 +211,7 @@ def test_little_room_makes_the_file_smaller(tmp_path: Path, monkeypatch: pytest.
     assert probe.file_bytes == (3 << 20) // 4
 
 
-def test_too_little_room_names_what_is_free_and_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_names_the_free_and_the_needed_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", with_free(100_000_000))
     with pytest.raises(CalibrationError, match=r"100 MB free, and measuring its disk takes 134 MB: a file of 33.6 MB"):
         probe_disk(tmp_path)

@@ -57,7 +57,7 @@ def test_usual_costs_decide_between_kinds_that_always_come_together() -> None:
     assert np.all(far > 0)
 
 
-def test_time_that_is_known_to_go_elsewhere_is_left_out() -> None:
+def test_time_known_to_be_spent_elsewhere_is_left_out() -> None:
     work, elsewhere = np.array([[1.0, 4.0], [2.0, 1.0], [5.0, 5.0]]), np.array([3.0, 0.0, 20.0])
     costs = np.array([2.0, 7.0])
     assert fit_costs(work, work @ costs + elsewhere, known_s=elsewhere) == pytest.approx(costs)

@@ -172,7 +172,7 @@ def test_weights_are_given_out_and_guide_the_policy(left: Any, right: Any) -> No
         assert join.stats.weight == sum(10 * key + 1 for key in keys)
 
 
-def test_what_is_not_known_before_the_partner_comes_counts_as_one() -> None:
+def test_worth_unknown_before_the_partner_arrives_counts_as_one() -> None:
     left = pa.record_batch({"k": [1, 2], "a": [5.0, None]})
     right = pa.record_batch({"k": [1, 2], "b": [2.0, 3.0]})
     join = WindowJoin(

@@ -78,7 +78,7 @@ def test_windows_and_memory_change(name: str, data: st.DataObject, left: Stream,
 
 @given(data=st.data(), left=streams(rows=40), right=streams(rows=40))
 @settings(max_examples=60, deadline=None)
-def test_who_was_kept_by_the_windows_before_joins_in_the_window_that_is(
+def test_tuples_kept_by_earlier_windows_join_in_the_current_window(
     data: st.DataObject, left: Stream, right: Stream
 ) -> None:
     """A tuple meets those of an instant if it is in its window, and was kept for every instant from its own on."""

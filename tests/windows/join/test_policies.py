@@ -111,7 +111,7 @@ def test_at_random(data: st.DataObject, limit: dict[str, Any], left: Stream, rig
 
 @given(left=streams(keys=3, rows=20), right=streams(keys=3, rows=20))
 @settings(max_examples=30, deadline=None)
-def test_unbounded_windows_fill_up_with_what_is_worth_most(left: Stream, right: Stream) -> None:
+def test_unbounded_windows_fill_up_with_the_most_valuable_tuples(left: Stream, right: Stream) -> None:
     """WINDOW 6.2: over time all memory slots will fill up with high-priority tuples."""
     naive.whole_stream_frequencies(left, right)
     for policy, worth in ((Prob, naive.prob), (Expected, naive.expected)):

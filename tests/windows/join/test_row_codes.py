@@ -69,7 +69,7 @@ def test_codes_are_equal_where_rows_are(kinds: list[str], nulls_match: bool, dat
         pa.chunked_array([pa.array(["b"]).dictionary_encode(), pa.array(["a", "b"]).dictionary_encode()]),
     ],
 )
-def test_it_does_not_matter_what_holds_the_rows(rows: Any):
+def test_the_container_of_the_rows_does_not_matter(rows: Any):
     codes, other = row_codes(rows, pa.array(["a", "c"]))
     assert codes.tolist() == [0, 1, 0]
     assert other.tolist() == [1, 2]

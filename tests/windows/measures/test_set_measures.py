@@ -23,7 +23,7 @@ def table(pairs: list[tuple[int, str | None]]) -> pa.Table:
 
 @settings(deadline=None)
 @given(rows, rows)
-def test_they_are_what_multisets_say(x: list[tuple[int, str | None]], y: list[tuple[int, str | None]]):
+def test_measures_equal_those_of_multisets(x: list[tuple[int, str | None]], y: list[tuple[int, str | None]]):
     a, b = Counter(x), Counter(y)
     both, union = (a & b).total(), (a | b).total()
     one, other = table(x), table(y)

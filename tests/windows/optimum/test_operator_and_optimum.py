@@ -150,9 +150,7 @@ def test_exact_sizes_are_counted_without_the_pairs(left: Stream, right: Stream, 
 
 @settings(deadline=None, max_examples=120)
 @given(left=streams(), right=streams(), limits=LIMITS)
-def test_the_memory_that_is_exact_is_the_least_in_which_nobody_must_leave(
-    left: Stream, right: Stream, limits: Limits
-) -> None:
+def test_the_exact_memory_is_the_least_without_evictions(left: Stream, right: Stream, limits: Limits) -> None:
     _, times = keys_and_times(left, right)
     enough = exact_memory(**times, **{name: limits.optimum[name] for name in ("window", "unit", "allocation")})
 
