@@ -1,4 +1,4 @@
-"""No machine profile and no waiting for the disk in any test, and one quiet local Spark for all that need it."""
+"""Fixtures of all tests: no machine profile, no waiting for the disk, and one quiet local Spark."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="session", autouse=True)
 def not_calibrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Whoever runs the tests may have calibrated the machine; what operators do here must not depend on it."""
+    """Hide the machine's profile: the machine may be calibrated, and tests must not depend on it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEMISTREAM_CACHE", str(tmp_path_factory.mktemp("profiles")))
         yield

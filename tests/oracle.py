@@ -1,4 +1,4 @@
-"""The batch join by DuckDB: what every operator's results are compared with."""
+"""The batch join by DuckDB, the oracle for the results of every operator."""
 
 from __future__ import annotations
 

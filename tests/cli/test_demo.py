@@ -1,4 +1,4 @@
-"""``semistream demo``: its data, its check, what it asks for before it starts, and all of it at a small scale."""
+"""``semistream demo``: its data, its check, its requirements, and a whole run at a small scale."""
 
 from __future__ import annotations
 

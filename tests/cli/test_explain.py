@@ -23,7 +23,7 @@ PNG = b"\x89PNG"
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No profile but those that a test keeps."""
+    """Hide all profiles except those that a test saves."""
     monkeypatch.setenv("SEMISTREAM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
@@ -39,7 +39,7 @@ def relation(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def orders() -> pa.Table:
-    """Orders whose products are as skewed as Zipf's law has them."""
+    """Orders whose products follow Zipf's law."""
     drawn = next(Zipf(1.0, 10_000, seed=1).batches(20_000))
     return pa.table({"product": drawn.column("key"), "amount": drawn.column("seq")})
 
@@ -154,7 +154,7 @@ def test_the_plot(relation: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_drawn(relation: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Both curves against memory, the memory at hand and the target, and each operator above its region."""
+    """The plot has both curves against memory, the given memory, the target, and each operator above its region."""
     from matplotlib.figure import Figure
 
     from semistream.cli.explain.plot import save_plot

@@ -1,4 +1,4 @@
-"""``semistream join``: the results are DuckDB's, and the file is there whole or not at all."""
+"""``semistream join``: the results equal DuckDB's, and the file exists whole or not at all."""
 
 from __future__ import annotations
 

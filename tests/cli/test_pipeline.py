@@ -199,7 +199,7 @@ def test_run_status_and_vacuum(folder: Path, spark: Any, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_a_terminal_shows_progress_and_control_c_ends_it_well(folder: Path) -> None:
-    """A process of its own, on a pseudo-terminal: its Spark takes Ctrl-C for itself unless we prevent it."""
+    """A separate process on a pseudo-terminal: Spark would handle Ctrl-C itself unless we prevent it."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     words = [sys.executable, "-c", LINE, "run", str(folder / "p.yaml"), "--master", "local[2]"]

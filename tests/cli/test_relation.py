@@ -1,4 +1,4 @@
-"""``semistream relation``: what it does, what it says, and how it refuses."""
+"""``semistream relation``: its work, its reports and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line starts at once: what it imports is looked at, not how long it takes."""
+"""The command line starts quickly: tests check its imports, not its time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KeySketch against streams whose distribution is known, and what it may take."""
+"""KeySketch against streams with a known distribution, and its memory."""
 
 from __future__ import annotations
 

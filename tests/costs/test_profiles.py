@@ -1,4 +1,4 @@
-"""Profiles come back as they were kept, and one of another machine, disk or format does not come back at all."""
+"""Profiles load as they were saved; those of another machine, disk or format are refused."""
 
 from __future__ import annotations
 

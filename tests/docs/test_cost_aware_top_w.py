@@ -1,4 +1,4 @@
-"""The guarantee of CostAwareTopW, against every choice there is; what it shares with others is in tests/shedding."""
+"""The guarantee of CostAwareTopW, against every possible choice; tests/shedding has the shared properties."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_if_all_rows_cost_the_same_it_is_top_w(matches: list[int], ends: list[in
 
 
 def test_it_drops_what_saves_time() -> None:
-    """Three cheap rows that give 1 are kept, as to drop them saves nothing, and the dear one that gives 2 goes."""
+    """Three cheap rows with 1 result stay, because dropping them saves nothing; the expensive one with 2 goes."""
     part = StreamPart(4, matches=np.array([1, 1, 1, 2]), seconds=np.array([0.01, 0.01, 0.01, 1.0]))
     assert CostAwareTopW().shed(part, 1.0, seed=0).mask.tolist() == [True, True, True, False]
     assert TopW().shed(part, 1, seed=0).mask.tolist() == [False, False, False, True]

@@ -1,4 +1,4 @@
-"""The examples run as their READMEs say, and give what DuckDB makes of the same files."""
+"""The examples run as in their READMEs, and their tables equal DuckDB's."""
 
 from __future__ import annotations
 

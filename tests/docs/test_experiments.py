@@ -1,4 +1,4 @@
-"""Experiments at a small scale: what they claim is checked, and their checks can fail."""
+"""Experiments at a small scale: their findings hold, and their checks can fail."""
 
 from __future__ import annotations
 

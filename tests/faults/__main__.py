@@ -58,7 +58,7 @@ class Campaign:
 
 
 def main(kills: int, seed: int, minutes: float) -> int:
-    """Do it, and say how it went; the exit code is 0 if all were done and nothing was lost, doubled or changed."""
+    """Run the kills and report; the exit code is 0 if all were done and nothing was lost, doubled or changed."""
     folder = Path(tempfile.mkdtemp(prefix="semistream-faults-"))
     campaign, episode = Campaign(kills, minutes), 0
     with SparkWorld(folder / "spark.log") as world:

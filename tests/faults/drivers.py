@@ -59,9 +59,10 @@ def attach(settings: dict[str, str]) -> SparkSession:
 
 
 def drive(settings: dict[str, str], spec: dict[str, Any], fault: str, worker_fault: str, *, reconcile: bool) -> None:
-    """Run a pipeline until its source has nothing new, or repair what it has shed, or until this process or a worker
-    is killed at a fault. One that can shed rows believes that each takes long, and so does. A spec may also be that of
-    a window join.
+    """Run a pipeline until its source has nothing new, or repair its shed rows, or until a fault kills a process.
+
+    A driver that can shed rows assumes a high cost of rows, and therefore sheds. A spec may also be one of a window
+    join.
     """
     os.environ[VARIABLE] = fault
     believe_slow(ROW_S, setattr)
@@ -79,7 +80,7 @@ def drive(settings: dict[str, str], spec: dict[str, Any], fault: str, worker_fau
 
 
 def serve(master: str, log: Path) -> None:
-    """Start a JVM, then a driver for each line that asks for one, and say how it ended."""
+    """Start a JVM, then a driver for each request line, and report how it ended."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)

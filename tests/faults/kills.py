@@ -73,9 +73,9 @@ class Kill:
 
 
 def strike(world: SparkWorld, scenario: Scenario, kill: Kill) -> tuple[int, bool]:
-    """Run the pipeline with more input and kill something; gives the driver's exit code, and whether a kill was done.
+    """Run the pipeline with more input and kill something; return the driver's exit code, and True if a kill was done.
 
-    Tables are looked at as the kill has left them.
+    Check the tables right after the kill.
     """
     scenario.grow()
     if kill.target == "point":
@@ -97,7 +97,7 @@ def strike(world: SparkWorld, scenario: Scenario, kill: Kill) -> tuple[int, bool
 
 
 def _run(world: SparkWorld, spec: dict[str, Any], fault: str = "") -> int:
-    """Run a driver; one that Spark fails is started again, as its users would.
+    """Run a driver; start it again if Spark fails, as users would.
 
     Spark waits 10 s for a Python process of a data source to answer, which on a busy machine can be too short.
     """
@@ -109,7 +109,7 @@ def _run(world: SparkWorld, spec: dict[str, Any], fault: str = "") -> int:
 
 
 def vacuum(scenario: Scenario) -> list[Path]:
-    """Remove what dead workers and drivers have left."""
+    """Remove the files of dead workers and drivers."""
     file = scenario.folder / "pipeline.yaml"
     file.write_text(yaml.safe_dump(scenario.spec()))
     return vacuum_pipeline(file)
@@ -139,7 +139,7 @@ def _victims(world: SparkWorld, driver: Driver, target: Target) -> list[psutil.P
 
 
 def finish(world: SparkWorld, scenario: Scenario) -> None:
-    """Run the pipeline to its end, let rows that wait have waited enough, and check all tables."""
+    """Run the pipeline to its end, including all waiting rows, and check all tables."""
     for spec in (scenario.spec(), scenario.spec(retry_for="1ms")):
         assert _run(world, spec) == 0, world.tail()
     scenario.check()
@@ -148,7 +148,7 @@ def finish(world: SparkWorld, scenario: Scenario) -> None:
 
 
 def random_kill(generator: np.random.Generator, points: Sequence[str], *, jvm: float = 0.0) -> Kill:
-    """Any kind of kill; with the probability ``jvm`` the driver's JVM, which takes the longest to come back."""
+    """Draw any kind of kill; with the probability ``jvm`` one of the driver's JVM, which takes longest to restart."""
     vacuum = bool(generator.random() < 0.3)
     if generator.random() < jvm:
         return Kill("JVM", delay_s=float(generator.uniform(0.2, 3.0)), vacuum=vacuum)

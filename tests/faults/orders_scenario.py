@@ -1,4 +1,4 @@
-"""Orders that get surrogate keys, are told from duplicates and wait for late products, and what must come of them."""
+"""Orders with surrogate keys, duplicates and late products, and the expected tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders of which most are shed and later repaired, and what must come of them."""
+"""Orders of which most are shed and later repaired, and the expected tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROWS = 400  # of a file, of which some 230 go on
 
 
 class OverloadScenario:
-    """A join and surrogate keys over a source that grows; drivers believe that rows take them long (`believe_slow`)."""
+    """A join and surrogate keys over a growing source; drivers assume a high cost of rows (`believe_slow`)."""
 
     def __init__(self, folder: Path, format: str = "delta") -> None:
         self.folder, self._format = folder, format

@@ -1,4 +1,4 @@
-"""Snapshots of a source's table, one after the other, and which changes between them must be told, each once."""
+"""Snapshots of a source's table, one after the other, and the changes to report between them, each once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROWS = 150
 
 
 class SnapshotScenario:
-    """A pipeline that classes the rows of whole snapshots. The expected changes are made of Python's dictionaries."""
+    """A pipeline that classifies the rows of whole snapshots. Python dictionaries give the expected changes."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder

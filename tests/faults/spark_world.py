@@ -20,7 +20,7 @@ _LONGEST_S = 180.0
 
 
 class SparkWorld:
-    """A JVM with drivers that come one after the other. ``log`` has what all of them print."""
+    """A JVM with drivers, one after the other. ``log`` has the output of all of them."""
 
     def __init__(self, log: Path, master: str = "local[2]") -> None:
         self.log, self.master = log, master
@@ -60,21 +60,21 @@ class SparkWorld:
         return [each for each in self._below() if "CoarseGrainedExecutorBackend" in _command(each)]
 
     def kill_jvm(self) -> None:
-        """Kill the JVM and all that it has started."""
+        """Kill the JVM and all processes it has started."""
         with suppress(psutil.NoSuchProcess):
             for each in [*self._below(), psutil.Process(self._jvm)]:
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
 
     def end(self) -> None:
-        """Leave nothing that runs; the next driver gets a new JVM."""
+        """End all processes; the next driver gets a new JVM."""
         if self._process is not None:
             self.kill_jvm()
             self._process.communicate()  # its input ends, and so it does, when the driver at work has
             self._process = None
 
     def answer(self, timeout_s: float) -> dict[str, int] | None:
-        """The next line of what makes drivers; None if it has not come in time."""
+        """Return the next line from the process that makes drivers; None if none arrives in time."""
         assert self._process is not None
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:

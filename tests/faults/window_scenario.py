@@ -24,7 +24,7 @@ def run_window_join(spark: Any, folder: str, name: str, files: int = 1) -> None:
 
 
 class WindowScenario:
-    """The two streams, and what queries have made of them."""
+    """The two streams, and the results of queries over them."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
@@ -39,7 +39,7 @@ class WindowScenario:
         return (self.folder / f"{name}-checkpoint" / "offsets" / str(batch)).exists()
 
     def results(self, name: str) -> Counter[tuple[int, int]]:
-        """Numbers of the rows that a query has joined: of the files that its sink has committed."""
+        """Numbers of the rows that a query has joined, from the files that its sink has committed."""
         committed = self.folder / name / "_spark_metadata"
         files = {
             line.split('"path":"file://')[1].split('"')[0]

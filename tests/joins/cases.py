@@ -33,7 +33,7 @@ def folder_of(owner: object) -> Path:
 
 @dataclass(frozen=True)
 class Case:
-    """A relation, a stream in batches, and how they are to be joined. What is asked of it is worked out once."""
+    """A relation, a stream in batches, and the terms of their join. Derived values are computed once."""
 
     relation: pa.Table
     key: tuple[str, ...]
@@ -54,7 +54,7 @@ class Case:
 
     @contextmanager
     def built(self) -> Iterator[Relation]:
-        """The relation on disk, built when it is first asked for and there as long as the case: do not update it."""
+        """The relation on disk, built on first use and kept as long as the case: do not update it."""
         yield self._built
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Clocks that tests move by hand, or that move by themselves and always alike."""
+"""Clocks that tests move by hand, or that advance by themselves in fixed steps."""
 
 from __future__ import annotations
 

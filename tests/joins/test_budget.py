@@ -1,4 +1,4 @@
-"""The ledger: what it reads, what it refuses, and that it never lets more out than it has."""
+"""The budget: the texts it reads, its refusals, and its limit, which it never exceeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public function: how a join is written, what it refuses, and what it gives back."""
+"""The public function: its arguments, its refusals, and its results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes are put in order, and rows with equal codes stay as they came."""
+"""Codes are sorted, and rows with equal codes keep their order."""
 
 from __future__ import annotations
 

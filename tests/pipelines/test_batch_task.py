@@ -1,4 +1,4 @@
-"""A worker's part of a batch: every row has one outcome, also where it has several results, waits and goes on later."""
+"""A worker's part of a batch: every row has one outcome, even with several results or a wait."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Every row has one outcome, whatever became of its results."""
+"""Every row has one outcome, whatever the outcomes of its results."""
 
 import numpy as np
 from hypothesis import given

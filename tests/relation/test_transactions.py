@@ -1,4 +1,4 @@
-"""Changes that a writer numbers: each is made once, of the current version, whoever else writes."""
+"""Changes numbered by a writer: each is applied once, to the current version, despite other writers."""
 
 import pyarrow as pa
 import pytest

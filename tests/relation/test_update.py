@@ -1,4 +1,4 @@
-"""Updates share what they do not touch, and never lose what another writer did."""
+"""Updates share untouched pages, and never lose another writer's changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Oracles that take their time: every schedule, every choice, and the paper's recurrence as it is printed."""
+"""Slow oracles: every schedule, every choice, and the paper's recurrence as printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates: unbiased over all samples there are, intervals that hold as often as they say, in SQL's sense of nulls."""
+"""Estimates: unbiased over all possible samples, with valid intervals and SQL's nulls."""
 
 from __future__ import annotations
 

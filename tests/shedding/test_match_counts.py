@@ -1,4 +1,4 @@
-"""MatchCounts against GROUP BY: exact where it fits, bounded where it does not, and right after updates."""
+"""MatchCounts against GROUP BY: exact if all keys fit, otherwise bounded, and right after updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a batch in parts to results: what a decision says of results is what the join then gives."""
+"""From a batch in parts to results: a decision predicts the results of the join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guarantee of each strategy, against every choice there is, and against chance."""
+"""The guarantee of each strategy, against every possible choice and against chance."""
 
 from __future__ import annotations
 

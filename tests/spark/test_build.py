@@ -1,4 +1,4 @@
-"""build_relation() against Relation.build, and what a failed build leaves behind: nothing."""
+"""build_relation() against Relation.build; a failed build leaves nothing behind."""
 
 import pyarrow as pa
 import pytest

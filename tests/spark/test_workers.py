@@ -1,4 +1,4 @@
-"""Python workers outlive queries: what they hold in memory is there for the next one, and for work between batches."""
+"""Python workers outlive queries: their memory serves the next query, and work between batches."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The curve of hit rates against memory: the law of the keys and a sample of them agree, and with running it."""
+"""The curve of hit rates against memory: the law of the keys, a sample and a running engine agree."""
 
 from __future__ import annotations
 

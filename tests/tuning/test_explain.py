@@ -1,4 +1,4 @@
-"""explain() from Python: what it says of a stream by its skew or by a sample, and what it refuses."""
+"""explain() from Python: predictions by skew or by a sample, and refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SLOW_DISK = replace(DEFAULT_MACHINE, name="slow", disk=DiskCosts(seek_s=0.05, tr
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No profile but those that a test keeps."""
+    """Hide all profiles except those that a test saves."""
     monkeypatch.setenv("SEMISTREAM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

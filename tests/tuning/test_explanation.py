@@ -1,4 +1,4 @@
-"""Explanations: what they say of a target, what would change the choice, and that JSON has all of it."""
+"""Explanations: targets, changes of the choice, and complete JSON."""
 
 from __future__ import annotations
 

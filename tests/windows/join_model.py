@@ -1,4 +1,4 @@
-"""The window join of WINDOW 2.1 and 2.3, written down once more: brute force over all schedules, and what one gives."""
+"""The window join of WINDOW 2.1 and 2.3 once more: brute force over all schedules, and the results of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window join as WINDOW defines it, instant by instant, in plain Python: what the operator is compared with.
+"""A window join as WINDOW defines it, instant by instant, in plain Python: the oracle of the operator.
 
 Streams are lists of (time, key) in the order of time. A tuple is named by its side (0 is left) and its position.
 """

@@ -1,4 +1,4 @@
-"""Small streams for tests of window joins, how they are cut and interleaved, and what comes out."""
+"""Small streams for tests of window joins, their cuts and interleavings, and their results."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def relation(table: pa.Table, tmp_path: Path) -> ParquetRelation:
 
 
 def skewed(rows: int, hot: np.ndarray, *, seed: int = 0) -> pa.RecordBatch:
-    """A batch of which nine tenths ask for one of the hot keys, the rest for any."""
+    """A batch with hot keys in nine tenths of its tuples and any keys in the rest."""
     generator = np.random.default_rng(seed)
     keys = np.where(generator.random(rows) < 0.9, generator.choice(hot, rows), generator.integers(0, KEYS, rows))
     return pa.record_batch([pa.array(keys), pa.array(np.arange(rows))], schema=SCHEMA)

@@ -31,7 +31,7 @@ def relation(table: pa.Table, tmp_path: Path) -> Relation:
 
 
 def skewed(rows: int, hot: np.ndarray, *, share: float = 0.9, seed: int = 0) -> pa.RecordBatch:
-    """A batch of which ``share`` asks for one of the hot keys, the rest for any."""
+    """A batch with hot keys in ``share`` of its tuples and any keys in the rest."""
     generator = np.random.default_rng(seed)
     keys = np.where(generator.random(rows) < share, generator.choice(hot, rows), generator.integers(0, ROWS, rows))
     return pa.record_batch([pa.array(keys), pa.array(np.arange(rows))], schema=SCHEMA)

@@ -108,8 +108,9 @@ def test_probing_counts_and_ageing_halves() -> None:
 @pytest.mark.parametrize("cold_rows", range(60, 140, 20))
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_key_with_rows_in_several_pages_goes_from_all_of_them(cold_rows: int, moved: bool) -> None:
-    """It goes as soon as there is no room, although it has more rows than need to go, also after a move to a cache of
-    another size, where its rows do not follow each other.
+    """The key leaves as soon as there is no room, even with more rows than necessary.
+
+    So it does after a move to a cache of another size, where its rows are not adjacent.
     """
     cache = TupleCache(COLUMNS, 100_000)
     hot = iter(range(1, 10_000))
@@ -134,7 +135,7 @@ def test_a_key_with_rows_in_several_pages_goes_from_all_of_them(cold_rows: int, 
 
 @pytest.mark.parametrize("columns", [1, 14, 30])
 def test_no_row_is_lost_but_those_asked_for_least(columns: int) -> None:
-    """Pages are cut from slices, hold whole rows only, and are partly written anew: none of that may cost hot rows."""
+    """Pages are cut from slices, hold only whole rows, and are partly rewritten; no hot row may be lost."""
     schema = pa.schema([(f"c{i}", pa.int64()) for i in range(columns)])
     cache = TupleCache(PageLayout.with_codes(schema).columns[1:], 60_000 * (columns + 1))
     generator = np.random.default_rng(columns)

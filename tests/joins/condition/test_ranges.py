@@ -1,4 +1,4 @@
-"""Joins by ranges of R's key, whatever happens meanwhile: steps, versions of R, budgets, order and deadlines."""
+"""Joins by ranges of R's key, under any steps, versions of R, budgets, order and deadlines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ actions = st.one_of(
 
 @st.composite
 def scripts(draw: st.DrawFn) -> tuple[Versions, list[tuple[str, Any]]]:
-    """Any interleaving, and the versions of R that it goes over: on disk, for all operators together."""
+    """Any interleaving, and the versions of R in it, built once on disk for all operators."""
     versions = Versions(draw(relation_rows))
     script = draw(st.lists(actions, max_size=12))
     for action, upserts in script:

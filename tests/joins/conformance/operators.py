@@ -33,7 +33,7 @@ from tests.joins.clocks import TickingClock
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes operators of one kind, with the options that it is to be tried with."""
+    """Maker of operators of one kind, with options to test."""
 
     kind: Callable[..., SemiStreamJoin]
     options: dict[str, Any] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class RestlessMeshJoin(AdaptiveMeshJoin):
 
 
 class TrimmingSweepJoin(SweepJoin):
-    """Lets tuples go before their level whenever room is wanted, however few they are."""
+    """Lets tuples leave before their level whenever room is needed, however few they are."""
 
     def _worth_trimming(self, *_: int) -> bool:
         return self._pace.trims

@@ -181,7 +181,7 @@ def test_a_batch_of_five_million_rows(kind: type[SemiStreamJoin], tmp_path: Path
 
 @contextmanager
 def no_hanging(seconds: int = 60) -> Iterator[None]:
-    """A call that never comes back is an error, not the end of all tests."""
+    """Turn a call that never returns into an error, so that the other tests still run."""
 
     def give_up(*_: object) -> None:
         raise TimeoutError(f"nothing came back for {seconds} s")

@@ -43,7 +43,7 @@ def joined(how: str, key: int | None, number: int, rows: Rows) -> Iterator[tuple
 
 
 class Versions:
-    """A relation and what becomes of it: its versions on disk, and the rows that each must have."""
+    """A relation and its history: its versions on disk, and the expected rows of each."""
 
     def __init__(self, rows: Rows) -> None:
         self.relations = [Relation.build(relation_table(rows), folder_of(self) / "r", key="k", page_bytes=512)]
@@ -77,7 +77,7 @@ class History:
         self.results += self.operator.step()
 
     def update(self, *_: object) -> None:
-        """Let the next version be there, unless it is to be made now."""
+        """Go on to the next version, which exists already."""
         self.newest += 1
 
     def update_now(self, upserts: Rows, deletes: list[int]) -> None:

@@ -32,7 +32,7 @@ def relation(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Relat
 
 
 def batch(hot: int, share: float, seed: int) -> pa.RecordBatch:
-    """Tuples of which ``share`` ask for one of ``hot`` keys, the others for any."""
+    """Tuples with one of ``hot`` keys in a ``share`` of them and any keys in the rest."""
     generator = np.random.default_rng(seed)
     keys = np.where(
         generator.random(BATCH) < share, generator.integers(0, hot, BATCH) * 17, generator.integers(0, ROWS, BATCH)

@@ -1,4 +1,4 @@
-"""StreamWatch: what it says of a stream, from the first batch on, and that it notices a change."""
+"""StreamWatch: its estimates from the first batch on, and its detection of a change."""
 
 from __future__ import annotations
 

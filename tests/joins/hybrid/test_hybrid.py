@@ -1,4 +1,4 @@
-"""HybridJoin as the paper describes it: Fig. 5, intermittent streams, random deletion, pages read for who waits."""
+"""HybridJoin as the paper describes it: Fig. 5, intermittent streams, random deletion, reads for waiting tuples."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ ranges = st.tuples(*2 * [st.one_of(st.integers(-1, 13), st.none())])
 @settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(r_keys, actions(single))
 def test_random_deletion_is_that_of_the_algorithm_one_tuple_at_a_time(r_keys, actions) -> None:
-    """Steps give what Fig. 5 gives, with keys that repeat over pages, and pages are read that often and no more."""
+    """Steps give the results of Fig. 5, with keys that repeat over pages, and read pages only as often."""
     check_against_the_model(r_keys, actions, on={"s": "k"})
 
 

@@ -324,8 +324,9 @@ class OnASlowMachine(AdaptiveMeshJoin):
 
 
 def test_a_stream_pushed_as_fast_as_it_is_taken_makes_the_join_as_fast_as_it_can_be(tmp_path) -> None:
-    """Such a stream only shows the rate of the join itself. The join must not be content with it, and least of all
-    think that the stream became slow when its own costs are higher than the factors say.
+    """Such a stream only shows the rate of the join itself.
+
+    The join must not settle for it, nor take higher costs than its factors predict for a slower stream.
     """
     clock = FakeClock()
     relation = many_pages(tmp_path)

@@ -1,4 +1,4 @@
-"""MeshJoin as the paper describes it: Fig. 2, the cyclic scan, the counts its cost model speaks of."""
+"""MeshJoin as the paper describes it: Fig. 2, the cyclic scan, the counts of its cost model."""
 
 from __future__ import annotations
 

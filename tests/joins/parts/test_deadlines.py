@@ -72,9 +72,9 @@ def random_batches(count: int, rows: int, spread: int = 2 * KEYS, **columns: Any
 def drive(
     operator: SemiStreamJoin, clock: DiskClock, batches: tuple[pa.RecordBatch, ...], gap_s: float
 ) -> tuple[pa.Table, int]:
-    """Push a batch every ``gap_s`` and poll whenever something is due, as a careful user does; never step or flush.
+    """Push a batch every ``gap_s`` and poll whenever rows are due, as a careful user does; never step or flush.
 
-    Gives the results, and the most tuples that waited between two calls.
+    Return the results, and the most tuples that waited between two calls.
     """
     results: list[pa.RecordBatch] = []
     most_waiting = 0

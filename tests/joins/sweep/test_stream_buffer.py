@@ -1,4 +1,4 @@
-"""Tuples come out of the stream buffer as they went in, however narrow they are stored."""
+"""Tuples leave the stream buffer unchanged, however narrowly they are stored."""
 
 from __future__ import annotations
 

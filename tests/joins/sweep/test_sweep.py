@@ -33,7 +33,7 @@ def keys_of(numbers: Any, kind: str) -> pa.Array:
 
 @pytest.fixture(scope="module")
 def relations(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Sides]:
-    """R with a row for most keys, and as many as are asked for, which may span pages, for some of them."""
+    """R with a row for most keys, and the given number of rows, which may span pages, for some keys."""
     made = {}
     for kind in ("int", "string"):
         for copies in (1, 300):

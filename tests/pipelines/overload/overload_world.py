@@ -1,4 +1,4 @@
-"""A source, a service and a clock for the controller of overload: what a pipeline would do, without one."""
+"""A source, a service and a clock for the overload controller, in place of a pipeline."""
 
 from __future__ import annotations
 

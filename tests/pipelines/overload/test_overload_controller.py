@@ -1,4 +1,4 @@
-"""The controller of overload, by simulation: the goal is kept with as little loss as can be, whatever comes."""
+"""The overload controller, by simulation: it keeps the goal with the least possible loss under any load."""
 
 from __future__ import annotations
 

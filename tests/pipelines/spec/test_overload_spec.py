@@ -1,4 +1,4 @@
-"""The setting `overload`: what it is, and what it refuses to go with, with the reason."""
+"""The setting `overload`: its values, and the settings it refuses, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains of joins over three small relations, and what becomes of each row by definition, one row after the other."""
+"""Chains of joins over three small relations, and the outcomes of each row by definition, row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins in a row against what becomes of each row by definition: every kind, several partners, any cut into batches."""
+"""Joins in a row against the outcomes of each row by definition: every kind, several partners, any batches."""
 
 from collections import Counter
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Snapshots against the one before, by brute force: which rows are new, changed, the same or gone; what R becomes."""
+"""Snapshots against the previous one, by brute force: new, changed, equal and deleted rows, and the new R."""
 
 import math
 from collections import Counter
@@ -37,7 +37,7 @@ SCHEMAS = {
 
 
 def compare(folder, relation, schema, tasks, number, emit=KINDS, rules=()):
-    """One snapshot, in parts as tasks have them; gives what comes out, what it came to, and R after it."""
+    """Compare one snapshot, in parts as tasks have them; return the rows, their counts, and R after it."""
     stream = pa.schema([*schema, (ROW, pa.int64()), (SINCE, pa.int64())])
     joined = TableLayout(str(folder / "out"), schema.append(pa.field("change", pa.string())))
     rows_folder = folder / "rows"

@@ -1,4 +1,4 @@
-"""Damaged files: found, named, and never read as if they were whole."""
+"""Damaged files are found, named, and never read as intact."""
 
 from __future__ import annotations
 

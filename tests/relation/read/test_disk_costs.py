@@ -1,4 +1,4 @@
-"""Costs of requests: what they add up to, and how they are told from durations."""
+"""Costs of requests: their sums, and their fit to durations."""
 
 from __future__ import annotations
 

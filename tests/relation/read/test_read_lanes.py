@@ -1,4 +1,4 @@
-"""Lanes: whatever is asked for is read, by whichever of them, and the runs are given in their order."""
+"""Lanes read every request, by any lane, and return the runs in order."""
 
 from __future__ import annotations
 

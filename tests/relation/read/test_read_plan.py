@@ -1,4 +1,4 @@
-"""Read plans beside a quadratic program and all plans there are (SSIJ IV-D)."""
+"""Read plans against a quadratic program and all possible plans (SSIJ IV-D)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _quadratic(
 def _brute_force(
     slots: PageSlots, wanted: np.ndarray, costs: DiskCosts, *, follows: float = 1.0, **limits: Any
 ) -> float:
-    """The cheapest of all ways to cut the pages, if a part that goes on behind another takes a share of a seek."""
+    """The cheapest of all ways to cut the pages, if a part adjacent to the previous one costs a share of a seek."""
     pages = _on_disk(slots, wanted)
     found = []
     for choice in product([False, True], repeat=max(pages.size - 1, 0)):
@@ -249,7 +249,7 @@ def test_page_named_twice_is_read_once_and_no_pages_need_no_plan() -> None:
 
 
 def test_plan_of_a_million_pages_takes_the_memory_it_says() -> None:
-    """And no time to speak of: a quadratic program would be at it for hours."""
+    """It takes hardly any time; a quadratic program would take hours."""
     pages = 1_200_000
     table = PageTable(
         np.zeros(pages, np.int32),

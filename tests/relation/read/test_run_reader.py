@@ -55,7 +55,7 @@ def _threads() -> list[str]:
 
 
 class _Before:
-    """Files and threads of other tests in this process, which are none of this module's business."""
+    """Files and threads of other tests in this process, to be ignored here."""
 
     files: frozenset[str] = frozenset()
     threads: frozenset[threading.Thread] = frozenset()

@@ -1,4 +1,4 @@
-"""Killed at any point, a writer leaves the last published version, and stands in no one's way."""
+"""A writer killed at any point leaves the last published version, and blocks nobody."""
 
 from __future__ import annotations
 

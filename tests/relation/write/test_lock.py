@@ -1,4 +1,4 @@
-"""One writer at a time; a dead one holds nothing."""
+"""One writer at a time; a dead writer holds no lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that rows can come from gives the same relation."""
+"""All kinds of sources give the same relation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jars that `make jars` has brought: of a broker, and what Spark needs beside its own."""
+"""Jars from `make jars`: those of a broker, and those that Spark needs besides its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark of its own, with its own Delta and no connector for Kafka: what it reads, and what it says of a pipeline."""
+"""Read a table and start a pipeline in a separate Spark, with its own Delta and without the Kafka connector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic of a real broker as a table: rows that come twice have the same headers."""
+"""A topic of a real broker as a table: rows sent twice have the same headers."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A topic of a real broker with more messages than there is time for: archived as they came, told, and repaired."""
+"""A topic of a real broker with too many messages: they are archived unchanged, reported, and repaired."""
 
 import time
 

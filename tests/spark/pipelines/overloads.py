@@ -1,4 +1,4 @@
-"""Pipelines that believe to be slow, so that they shed rows, and what their archives hold."""
+"""Pipelines with a high assumed cost of rows, so that they shed, and the content of their archives."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MOST_JOINED = 237
 
 @contextmanager
 def slow_service(row_s: float = ROW_S) -> Iterator[None]:
-    """Whatever is measured, a row is believed to have taken so many seconds."""
+    """Replace the measured cost of a row by ``row_s`` seconds within the block."""
     with pytest.MonkeyPatch.context() as patch:
         believe_slow(row_s, patch.setattr)
         yield
 
 
 def believe_slow(row_s: float, setattr: Callable[[Any, str, Any], None]) -> None:
-    """Let all models of what batches take say so, by a way to set an attribute."""
+    """Make all models of batch times assume ``row_s`` seconds for a row; ``setattr`` sets an attribute."""
     setattr(service_times, "_fitted", lambda *_: ServiceModel(0.1, row_s, 1e-9))
     setattr(ServiceTimes, "measured", True)
 
@@ -49,7 +49,7 @@ def overloaded(warehouse: Warehouse, *steps: dict[str, Any], format: str = "delt
 
 
 def reconcile(spark: SparkSession, spec: dict[str, Any]) -> list[BatchReport]:
-    """Repair all; gives the batches of it."""
+    """Repair all shed rows; return the batches."""
     from semistream.spark.pipelines.pipeline import Pipeline
 
     reports: list[BatchReport] = []

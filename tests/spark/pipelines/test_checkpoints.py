@@ -27,7 +27,7 @@ def ran(spark, tmp_path_factory):
 
 @pytest.fixture
 def refused(spark, ran, tmp_path):
-    """Runs a changed pipeline, with a copy of the checkpoint; gives why it was refused."""
+    """Runs a changed pipeline with a copy of the checkpoint; returns the refusal."""
     warehouse, spec = ran
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(spec["checkpoint"], checkpoint)

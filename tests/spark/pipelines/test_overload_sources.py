@@ -1,4 +1,4 @@
-"""Sources with more rows than there is time for: made-up rows, a first backlog, workers that own a range of keys."""
+"""Sources with too many rows: generated rows, a first backlog, workers that own a range of keys."""
 
 from __future__ import annotations
 

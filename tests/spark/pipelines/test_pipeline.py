@@ -1,4 +1,4 @@
-"""Pipelines from files to tables: what comes out is what DuckDB makes of the same rows, and every row is counted."""
+"""Pipelines from files to tables: the results equal DuckDB's, and every row is counted."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Bad input of pipelines: it is told, kept aside, or stops the pipeline with nothing of its batch in any table."""
+"""Bad input of pipelines: it is reported, quarantined, or stops the pipeline before any table has its batch."""
 
 import json
 
@@ -36,7 +36,7 @@ def test_a_source_that_changes_is_told_or_kept_aside(spark, warehouse, format):
 
 
 def told_of(row, format):
-    """A row of the quarantine has what came, and why it is there."""
+    """A row of the quarantine has the raw content and the reason."""
     if format == "parquet":
         return "amount" in row["reason"] or "quantity" in row["reason"]
     return bool(row["raw"]) and "cannot be read" in row["reason"]

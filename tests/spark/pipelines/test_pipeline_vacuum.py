@@ -1,4 +1,4 @@
-"""Vacuum removes what no table shows and no restart needs, and nothing else."""
+"""Vacuum removes exactly the files that no table shows and no restart needs."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""A small warehouse for pipelines: orders in files, products and customers as relations, and what must come out."""
+"""A small warehouse for pipelines: orders in files, products and customers as relations, and the expected tables."""
 
 from __future__ import annotations
 

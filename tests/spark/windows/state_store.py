@@ -1,4 +1,4 @@
-"""A handle to a state store in memory, with the calls of Spark's that a window join makes."""
+"""A handle to a state store in memory, with the Spark calls that a window join makes."""
 
 from __future__ import annotations
 

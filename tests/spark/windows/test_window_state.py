@@ -1,4 +1,4 @@
-"""The state of a key partition: restored from its log, or served by another worker, it goes on the same."""
+"""The state of a key partition: restored from its log, or served by another worker, it continues exactly."""
 
 import doctest
 import json

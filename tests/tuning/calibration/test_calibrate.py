@@ -1,4 +1,4 @@
-"""Calibration: its steps in order, and what they found as the profile that the models will go by."""
+"""Calibration: its steps in order, and their findings as the profile that the models use."""
 
 from __future__ import annotations
 

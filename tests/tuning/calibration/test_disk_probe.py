@@ -1,4 +1,4 @@
-"""Measuring a disk: known costs are found again by a made-up clock, and the file is gone whatever happens."""
+"""Measuring a disk: a made-up clock gives back known costs, and the file is always removed."""
 
 from __future__ import annotations
 

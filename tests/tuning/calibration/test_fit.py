@@ -1,4 +1,4 @@
-"""Costs from runs: exact where runs are, nearest and never below zero where they are not, against a grid."""
+"""Costs from runs: exact for exact runs, otherwise nearest and never below zero, against a grid."""
 
 from __future__ import annotations
 

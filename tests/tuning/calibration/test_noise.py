@@ -1,4 +1,4 @@
-"""The pulse of a machine: beats that take longer than usual are told from the others, also if they are many."""
+"""The pulse of a machine: long beats are recognised, even if there are many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of operators: what counts as looked up, and which runs are taken for usual ones."""
+"""Runs of operators: the counts of look-ups, and the choice of undisturbed runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of operators: found again from runs of which they are known."""
+"""Costs of operators, recovered from runs with known costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input is refused before anything is taken, and says what to do; streams that misbehave lose nothing."""
+"""Bad input is refused before any row is taken, with the next step; misbehaving streams lose nothing."""
 
 from __future__ import annotations
 

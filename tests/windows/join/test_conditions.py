@@ -1,4 +1,4 @@
-"""Joins by other keys than one integer: strings, several columns, bands, predicates, and what results are worth."""
+"""Joins by other keys than one integer: strings, several columns, bands, predicates, and worth of results."""
 
 from __future__ import annotations
 

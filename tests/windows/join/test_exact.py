@@ -1,4 +1,4 @@
-"""With enough memory the operator gives the batch join by key and time, however streams are cut and interleaved."""
+"""With enough memory, the operator gives the batch join by key and time, for any cuts and interleaving."""
 
 from __future__ import annotations
 

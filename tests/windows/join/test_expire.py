@@ -1,4 +1,4 @@
-"""expire(): tuples leave when the watermark says so, and nothing else changes."""
+"""expire(): tuples leave by the watermark, and nothing else changes."""
 
 import numpy as np
 import pyarrow as pa

@@ -34,7 +34,7 @@ LENGTHS = st.tuples(*[st.integers(1, 10)] * 2)
 
 
 def push_up_to(join: WindowJoin, instant: int, left: Stream, right: Stream, done: list[int]) -> list[pa.RecordBatch]:
-    """Push what comes before an instant, and say that nothing else does."""
+    """Push the tuples before an instant, then advance to it."""
     found: list[pa.RecordBatch] = []
     for side, stream in enumerate((left, right)):
         end = sum(time < instant for time, _ in stream)

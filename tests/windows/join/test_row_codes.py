@@ -1,4 +1,4 @@
-"""Row codes: equal exactly where rows are, whatever holds them."""
+"""Row codes are equal exactly where rows are equal, in any container."""
 
 from __future__ import annotations
 

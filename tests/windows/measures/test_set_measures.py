@@ -1,4 +1,4 @@
-"""Set measures: against multisets as Python has them, and the identities that WINDOW 2.2 states for subsets."""
+"""Set measures against Python's multisets, and the identities of WINDOW 2.2 for subsets."""
 
 from __future__ import annotations
 

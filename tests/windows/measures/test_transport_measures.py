@@ -1,4 +1,4 @@
-"""EMD and MAC: against brute force over all moves and covers, and what WINDOW 2.2 says of subsets."""
+"""EMD and MAC against brute force over all moves and covers, and the statements of WINDOW 2.2 on subsets."""
 
 from __future__ import annotations
 

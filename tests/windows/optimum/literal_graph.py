@@ -1,4 +1,4 @@
-"""The flow graph of WINDOW 4.1.1 as it stands there: a node for each tuple at each instant, every arc of capacity 1."""
+"""The flow graph of WINDOW 4.1.1 as printed: a node for each tuple at each instant, every arc of capacity 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Minimum-cost flow: what the solver cannot take is refused, and costs keep their digits."""
+"""Minimum-cost flow: graphs beyond the solver's limits are refused, and costs keep their digits."""
 
 from __future__ import annotations
 
