@@ -15,10 +15,9 @@ from semistream.costs.kernels import (
     choose_by_hash,
     count_chosen,
     link_references,
-    simulate_front_cache,
     stack_distances,
 )
-from semistream.errors import InvalidArgument, require_numbers
+from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Floats, Int32s, Int64s
 
 _SLACK = 2  # accepted excess over the wanted tuples: the tuples of a key are not known in advance
@@ -56,38 +55,9 @@ def _below(rate: float) -> np.uint64:
 
 
 _MOST_TUPLES = 1 << 20
-_SIZES = 24  # cache sizes to simulate, for a policy without stack distances
-_LEAST_KEYS = 4  # keys in the smallest simulated cache
-_PIECE_ROWS = 1 << 12  # tuples that a large front stage looks up at a time; it halves counts at most once in two pieces
 
 
-@dataclass(frozen=True)
-class FrontPolicy:
-    """Replacement policy of a front stage's cache: keep the recently most frequent keys that it knows of.
-
-    The cache counts hits at once. It counts a missed tuple when the join behind it reads the page of its key; all pages
-    are read while ``pass_rows`` missed tuples arrive. Counts are halved when ``waiting_rows`` missed tuples, the
-    average number that wait in the join, have met their pages, or later in a large cache. While the hot keys stay the
-    same, the policy is close to LFU and loses only through halving. After they change, it answers little for one pass,
-    which neither LFU nor LRU models.
-
-    In a sweep a tuple leaves when it has met its page: on average half a pass of tuples waits, including those about to
-    enter, so ``pass_rows`` is twice ``waiting_rows``. In MESHJOIN a tuple stays for a whole pass, and the two are
-    equal.
-
-    Hit rates are within 3 percentage points of those of a running stage. They are a little more too high if a pass has
-    fewer tuples than the cache has rows. If all hot keys change at once, nearly as often as R is passed, the hit rate
-    depends on the join's position in R at that time.
-    """
-
-    pass_rows: float
-    waiting_rows: float
-
-    def __post_init__(self) -> None:
-        require_numbers(self, "pass_rows", "waiting_rows")
-
-
-Policy = Literal["lru", "lfu"] | FrontPolicy
+Policy = Literal["lru", "lfu"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,27 +82,23 @@ class MissRatioCurve:
 
         The first occurrence of a key misses in any cache, though a cache that has run for long might hold the key. The
         first share ``warm_up`` of the sample therefore only fills the caches, and hits are counted after it. A sample
-        should have about ten tuples per row of the largest cache of interest and, with a `FrontPolicy`, cover several
-        passes of the join.
+        should have about ten tuples per row of the largest cache of interest.
 
         "lru" keeps the most recent keys; "lfu" keeps the most frequent keys since the start of the sample and, on ties,
-        the most recent. Both are exact for all sizes at once, by stack distances (Mattson et al. 1970). A `FrontPolicy`
-        is simulated at 24 sizes. A sample of more than ``most_tuples`` is reduced to the tuples of some keys
-        (`HashedSample`); the curve is then unreliable for caches that hold fewer than about 64 of these keys.
+        the most recent. Both are exact for all sizes at once, by stack distances (Mattson et al. 1970). A sample of
+        more than ``most_tuples`` is reduced to the tuples of some keys (`HashedSample`); the curve is then unreliable
+        for caches that hold fewer than about 64 of these keys.
         """
         if codes.size == 0 or not 0 <= warm_up < 1:
             raise InvalidArgument(
                 f"there are {codes.size} codes, and warm_up is {warm_up}; give at least 1 code, and 0 <= warm_up < 1."
             )
+        if policy not in ("lru", "lfu"):
+            raise InvalidArgument(f"policy is {policy!r}; give 'lru' or 'lfu'.")
         sample = HashedSample.of(codes, warming=int(warm_up * codes.size), most_tuples=most_tuples)
         keys, key = np.unique(sample.codes, return_inverse=True)
         number = key.astype(np.int32)
-        if isinstance(policy, FrontPolicy):
-            rows, hits = _simulated(number, keys.size, sample, policy)
-        elif policy in ("lru", "lfu"):
-            rows, hits = _stacked(number, keys.size, sample, policy)
-        else:
-            raise InvalidArgument(f"policy is {policy!r}; give 'lru', 'lfu' or a FrontPolicy.")
+        rows, hits = _stacked(number, keys.size, sample, policy)
         hits[1:] += sample.expected - (sample.codes.size - sample.warming)
         return cls(rows / sample.rate, (hits / sample.expected).clip(0, 1))
 
@@ -141,7 +107,7 @@ class MissRatioCurve:
         return np.asarray(np.interp(np.asarray(cached_rows, np.float64), self.cached_rows, self.hit_rates))
 
 
-def _stacked(key: Int32s, num_keys: int, sample: HashedSample, policy: Literal["lru", "lfu"]) -> tuple[Floats, Floats]:
+def _stacked(key: Int32s, num_keys: int, sample: HashedSample, policy: Policy) -> tuple[Floats, Floats]:
     """Return the hits of caches of 0, 1, 2, ... keys."""
     previous, occurrence = np.empty(key.size, np.int64), np.empty(key.size, np.int32)
     link_references(key, num_keys, previous, occurrence)
@@ -153,18 +119,3 @@ def _stacked(key: Int32s, num_keys: int, sample: HashedSample, policy: Literal["
     answered = np.bincount(distance[sample.warming :], minlength=num_keys + 1).astype(np.float64)
     answered[0] = 0  # first occurrences: misses in any cache
     return np.arange(answered.size, dtype=np.float64), np.cumsum(answered)
-
-
-def _simulated(key: Int32s, num_keys: int, sample: HashedSample, policy: FrontPolicy) -> tuple[Floats, Floats]:
-    """Simulate caches of some sizes, up to one that holds all keys, and return their hits."""
-    pass_rows, waiting_rows = (max(round(rows * sample.rate), 1) for rows in (policy.pass_rows, policy.waiting_rows))
-    page = np.arange(num_keys) * pass_rows // num_keys  # R is in the order of its codes
-    sizes = np.unique(np.geomspace(min(_LEAST_KEYS, num_keys), num_keys, _SIZES).astype(np.int64))
-    piece_rows = max(round(_PIECE_ROWS * sample.rate), 1)
-    hits = [
-        simulate_front_cache(
-            key, page, size, pass_rows, waiting_rows, 2 * min(size, piece_rows), counted_from=sample.warming
-        )
-        for size in sizes.tolist()
-    ]
-    return np.append(0.0, sizes), np.append(0.0, np.array(hits, np.float64))
