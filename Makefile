@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+KERNELS := $(VENV)/.compiled
 JARS := .jars/.brought
 PYTEST := $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test quick kills lint bench jars clean java maven python
+.PHONY: demo test quick kills lint bench wheel jars clean java maven python
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -35,26 +36,28 @@ $(STAMP): pyproject.toml constraints.txt | python
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[spark,delta,plot,bench,dev]'
 	@touch $@
 
+$(KERNELS): $(STAMP) $(shell find src -name '*.py')
+	$(BIN)/semistream compile
+	@touch $@
+
 $(JARS): kafka/pom.xml | java maven
 	rm -rf .jars
 	mvn -B -q -f kafka/pom.xml -P broker dependency:copy-dependencies
 	mvn -B -q -f kafka/pom.xml -P spark dependency:copy-dependencies
 	@touch $@
 
-demo: java $(STAMP)  ## install, then run the demo pipeline on local Spark
+demo: java $(KERNELS)  ## install, then run the demo pipeline on local Spark
 	$(BIN)/semistream demo
 
 jars: $(JARS)  ## the jars of a Kafka broker, and of Spark's connectors for Kafka and Delta, for the tests
 
-test: java $(STAMP) $(JARS) lint  ## install, then check style, types and imports, and run all tests
-	$(BIN)/python -m tests.kernels.warm
+test: java $(KERNELS) $(JARS) lint  ## install, then check style, types and imports, and run all tests
 	$(PYTEST)
 
-quick: $(STAMP) lint  ## the inner loop: style, types, imports, and the tests that need no JVM and no patience
-	$(BIN)/python -m tests.kernels.warm
+quick: $(KERNELS) lint  ## the inner loop: style, types, imports, and the tests that need no JVM and no patience
 	$(PYTEST) -m "not spark and not slow"
 
-kills: java $(STAMP)  ## kill pipelines at random and compare their tables with an oracle (KILLS=200 SEED=1 MINUTES=90)
+kills: java $(KERNELS)  ## kill pipelines at random and compare their tables with an oracle (KILLS=200 SEED=1 MINUTES=90)
 	$(BIN)/python -m tests.faults --kills $(or $(KILLS),200) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),90)
 
 lint: $(STAMP)  ## style, types, and the direction of imports
@@ -63,9 +66,17 @@ lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: java $(STAMP)  ## measure semistream beside its peers (SCALE=0.1 for a quick run)
+bench: java $(KERNELS)  ## measure semistream beside its peers (SCALE=0.1 for a quick run)
 	$(BIN)/python -m benchmarks --scale $(or $(SCALE),1)
 
+wheel: $(STAMP)  ## the wheel in dist/, with kernels compiled for common processors
+	rm -rf src/semistream/kernels/compiler/objects
+	for level in x86-64-v3 x86-64-v4; do \
+	  $(BIN)/semistream compile --level $$level --into src/semistream/kernels/compiler/objects || exit 1; done
+	rm -rf src/semistream/kernels/compiler/objects/locks
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	rm -rf src/semistream/kernels/compiler/objects
+
 clean:  ## remove all that make has made
-	rm -rf $(VENV) .jars demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .jars dist src/semistream/kernels/compiler/objects demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

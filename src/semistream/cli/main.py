@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from semistream import __version__
 from semistream.cli.calibrate import calibrate
+from semistream.cli.compile import compile_kernels
 from semistream.cli.demo.command import demo
 from semistream.cli.explain.command import explain
 from semistream.cli.join import join
@@ -87,6 +88,7 @@ app.command()(status)
 app.command()(vacuum)
 app.command()(explain)
 app.command()(calibrate)
+app.command("compile")(compile_kernels)
 app.command()(demo)
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from rich.progress import (
     BarColumn,
+    MofNCompleteColumn,
     Progress,
     ProgressColumn,
     SpinnerColumn,
@@ -91,6 +92,14 @@ def runs(description: str, total: int) -> Iterator[Callable[[], None]]:
     with bars(TaskProgressColumn()) as progress:
         task = progress.add_task(description, total=total)
         yield lambda: progress.advance(task)
+
+
+@contextmanager
+def counted(description: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar, and yield a callback for the numbers of things done and in all."""
+    with bars(MofNCompleteColumn()) as progress:
+        task = progress.add_task(description, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @contextmanager

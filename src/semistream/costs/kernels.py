@@ -1,17 +1,17 @@
-"""Kernels over samples of a stream: key counts and their expectation, stack distances, a cache simulation, hashing.
+"""Kernels over samples of a stream: key counts and their expectation, stack distances, hashing.
 
 A fingerprint of a sample is the number of keys that occur once, twice, and so on. A stack distance is the size of the
 smallest cache that still holds the key of a tuple.
 """
 
 import numpy as np
-from numba import njit
 
-from semistream.kernels.array_types import Bytes, Floats, Int32s, Int64s
+from semistream.kernels.array_types import Floats, Int32s, Int64s
+from semistream.kernels.compiler import kernel
 from semistream.kernels.splitmix64 import mix
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_runs(codes: Int64s, excluded: Int64s, fingerprint: Int64s) -> int:
     """Add to ``fingerprint[i]`` the number of keys that occur i + 1 times, and to the last entry all above.
 
@@ -32,7 +32,7 @@ def count_runs(codes: Int64s, excluded: Int64s, fingerprint: Int64s) -> int:
     return tuples
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def often_counted(codes: Int64s, least: int, out_code: Int64s, out_count: Int64s) -> int:
     """Write the keys that occur at least ``least`` times in ascending ``codes``, with counts; return their number."""
     found = 0
@@ -48,7 +48,7 @@ def often_counted(codes: Int64s, least: int, out_code: Int64s, out_count: Int64s
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def thin_counts(codes: Int64s, least: int, draws: Floats, out_code: Int64s, out_count: Int64s) -> int:
     """Write the keys of ascending ``codes`` with their counts, but only a sample of the rare ones; return their number.
 
@@ -70,7 +70,7 @@ def thin_counts(codes: Int64s, least: int, draws: Floats, out_code: Int64s, out_
     return kept
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expected_fingerprint(keys: Floats, rate: Floats, out: Floats) -> float:
     """Write to ``out[i]`` the number of keys expected i + 1 times, and to the last entry those expected more often too.
 
@@ -92,7 +92,7 @@ def expected_fingerprint(keys: Floats, rate: Floats, out: Floats) -> float:
     return distinct
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def power_law_exponent(
     keys: Floats, log_rank: Floats, tuples: float, distinct: float, steepest: float, halvings: int
 ) -> float:
@@ -119,7 +119,7 @@ def power_law_exponent(
     return (low + high) / 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hot_share(hot: float, cold: float, tuples: float, distinct: float, halvings: int) -> float:
     """Return the share of ``tuples`` on ``hot`` keys, the rest on ``cold`` ones, that gives ``distinct`` distinct keys.
 
@@ -137,7 +137,7 @@ def hot_share(hot: float, cold: float, tuples: float, distinct: float, halvings:
     return (low + high) / 2
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def link_references(key: Int32s, num_keys: int, previous: Int64s, occurrence: Int32s) -> None:
     """Write for each reference the previous one to the same key, or -1, and the number of earlier ones.
 
@@ -151,7 +151,7 @@ def link_references(key: Int32s, num_keys: int, previous: Int64s, occurrence: In
         last[key[i]] = i
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def stack_distances(previous: Int64s, place: Int64s, out: Int64s) -> None:
     """Write the rank of each reference's key, from 1, among all keys before the reference; 0 for a new key.
 
@@ -187,112 +187,7 @@ def stack_distances(previous: Int64s, place: Int64s, out: Int64s) -> None:
             node += node & -node
 
 
-_OUT, _NOTED, _HELD = np.uint8(0), np.uint8(1), np.uint8(2)
-_FIRST_THRESHOLD = 2
-_NOTES = 10  # at most capacity / 10 keys are noted before they are admitted
-_FILLING, _FILLED = 8, 0.9  # below 90 % full, keys are admitted once an eighth of the number held is noted
-_AGED_AFTER = 2  # tuples per key held, after which counts are halved
-_WORTH = 1  # additional hits per admitted key that justify replacing keys
-_MOST_HALVINGS = 31
-
-
-@njit(cache=True, nogil=True)
-def simulate_front_cache(
-    key: Int32s,
-    page: Int64s,
-    capacity: int,
-    pass_rows: int,
-    waiting_rows: int,
-    least_period: int,
-    counted_from: int,
-) -> int:
-    """Return the hits, from tuple ``counted_from`` on, of a front stage's cache of ``capacity`` keys.
-
-    A hit counts for its key at once. A tuple that misses counts when the join reads the page of its key: one pass over
-    all pages takes ``pass_rows`` missed tuples and reads the page of key k at place ``page[k]``, modulo ``pass_rows``.
-    A key whose count exceeds a threshold is noted. Noted keys are admitted many at a time, in place of held keys with
-    lower counts, if that gains enough hits. The threshold is just above the counts of the keys to be replaced next. All
-    counts are halved once two tuples per held key and at least ``least_period`` tuples have arrived, and
-    ``waiting_rows`` missed tuples have met their pages.
-    """
-    num_keys = page.size
-    count, halved = np.zeros(num_keys, np.int32), np.zeros(num_keys, np.int32)
-    state = np.zeros(num_keys, np.uint8)
-    waiting, next_waiting = np.zeros(num_keys, np.int32), np.empty(num_keys, np.int32)
-    first_waiting = np.full(pass_rows, -1, np.int32)  # heads of linked lists of keys with the same page
-    held, noted = np.empty(capacity, np.int32), np.empty(max(capacity // _NOTES, 1), np.int32)
-    num_held = num_noted = seen = met = halvings = missed = hits = 0
-    threshold = _FIRST_THRESHOLD
-    for i in range(key.size):
-        k = key[i]
-        seen += 1
-        if state[k] == _HELD:
-            count[k] += 1
-            hits += i >= counted_from
-            continue
-        if waiting[k] == 0:
-            next_waiting[k] = first_waiting[page[k] % pass_rows]
-            first_waiting[page[k] % pass_rows] = k
-        waiting[k] += 1
-        missed += 1
-        here = missed % pass_rows
-        k = first_waiting[here]
-        first_waiting[here] = -1
-        while k >= 0:
-            met += waiting[k]
-            if state[k] != _HELD:
-                count[k] = (count[k] >> min(halvings - halved[k], _MOST_HALVINGS)) + waiting[k]
-                halved[k] = halvings
-            waiting[k] = 0
-            if state[k] == _OUT and count[k] > threshold:
-                noted[num_noted] = k
-                num_noted += 1
-                state[k] = _NOTED
-                filling = num_held + num_noted < _FILLED * capacity and num_noted >= num_held // _FILLING
-                if filling or num_noted == noted.size:
-                    num_held, threshold = _take_in(held, num_held, noted[:num_noted], count, state, threshold)
-                    num_noted = 0
-            k = next_waiting[k]
-        if seen >= max(_AGED_AFTER * num_held, least_period) and met >= waiting_rows:
-            num_held, threshold = _take_in(held, num_held, noted[:num_noted], count, state, threshold)
-            num_noted = seen = met = 0
-            halvings += 1
-            threshold = max(threshold // 2, 1)
-            for j in range(num_held):
-                count[held[j]] >>= 1
-                halved[held[j]] = halvings
-    return hits
-
-
-@njit(cache=True, nogil=True)
-def _take_in(
-    held: Int32s, num_held: int, noted: Int32s, count: Int32s, state: Bytes, threshold: int
-) -> tuple[int, int]:
-    """Admit noted keys in place of held ones with lower counts; return the number held and the new threshold."""
-    if noted.size == 0:
-        return num_held, threshold
-    state[noted] = _OUT
-    if num_held + noted.size <= held.size:
-        held[num_held : num_held + noted.size] = noted
-        state[noted] = _HELD
-        return num_held + noted.size, 1
-    ascending = np.sort(count[held[:num_held]])
-    replaced = min(noted.size, num_held)
-    gain = count[noted].sum() - ascending[:replaced].sum()
-    if num_held < held.size or gain > _WORTH * replaced:
-        keys = np.concatenate((held[:num_held], noted))
-        state[held[:num_held]] = _OUT
-        order = np.argsort(-count[keys], kind="mergesort")  # on ties, held keys come first
-        num_held = held.size
-        held[:] = keys[order[:num_held]]
-        state[held] = _HELD
-        for k in keys[order[num_held:]]:
-            count[k] = 0
-        ascending = np.sort(count[held])
-    return num_held, ascending[replaced - 1] + _WORTH
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def count_chosen(codes: Int64s, below: np.uint64) -> int:
     """Return the number of codes whose hash is less than ``below``."""
     chosen = 0
@@ -301,7 +196,7 @@ def count_chosen(codes: Int64s, below: np.uint64) -> int:
     return chosen
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def choose_by_hash(codes: Int64s, below: np.uint64, out: Int64s) -> None:
     """Write the codes whose hash is less than ``below``, in their order."""
     chosen = 0

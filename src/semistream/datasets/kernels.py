@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from semistream.kernels.compiler import kernel, subroutine
 from semistream.kernels.splitmix64 import GOLDEN, mix
 
 _RETRY = np.uint64(0xD1B54A32D192ED03)
@@ -23,7 +23,7 @@ _FINE_BITS = 32  # a double resolves ranks of this many bits with 20 bits to spa
 _TABLED = 32  # number of ranks with a precomputed acceptance limit; skewed draws use them again and again
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _integral(x: float, one_minus_s: float) -> float:
     """Return H(x), the integral of t**-s from 1 to x; smooth where s passes 1."""
     log_x = math.log(x)
@@ -33,7 +33,7 @@ def _integral(x: float, one_minus_s: float) -> float:
     return log_x * (1.0 + t * 0.5 * (1.0 + t / 3.0))
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _inverse_integral(u: float, one_minus_s: float) -> float:
     """Return the x with H(x) = u."""
     t = u * one_minus_s
@@ -45,13 +45,13 @@ def _inverse_integral(u: float, one_minus_s: float) -> float:
     return math.exp(u * (1.0 - t * (0.5 - t / 3.0)))
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _acceptance_limit(rank: int, exponent: float) -> float:
     """Return the smallest accepted u in ``rank``'s part of the hat; the part above it is as wide as the rank's P."""
     return _integral(rank + 0.5, 1.0 - exponent) - math.exp(-exponent * math.log(rank))
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def draw_zipf_ranks(
     stream_key: np.uint64, position: int, exponent: float, domain: int, out: npt.NDArray[np.int64]
 ) -> None:
@@ -88,7 +88,7 @@ def draw_zipf_ranks(
         out[i] = rank
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _refine(rank: int, domain: int, z: np.uint64) -> int:
     """Draw a rank uniformly from the block around ``rank`` that a double cannot resolve.
 
@@ -104,7 +104,7 @@ def _refine(rank: int, domain: int, z: np.uint64) -> int:
             return fine
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_uniform_ranks(
     stream_key: np.uint64, position: int, domain: int, bits: int, out: npt.NDArray[np.int64]
 ) -> None:
@@ -121,7 +121,7 @@ def draw_uniform_ranks(
         out[i] = np.int64(z >> shift) + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def permute_ranks(
     ranks: npt.NDArray[np.int64],
     domain: int,

@@ -8,34 +8,34 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 from numba.core import types
 
 from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
+from semistream.kernels.compiler import kernel, part
 
 _memcpy: Any = types.ExternalFunction("memcpy", types.uintp(types.uintp, types.uintp, types.uintp))
 _memcmp: Any = types.ExternalFunction("memcmp", types.int32(types.uintp, types.uintp, types.uintp))
 
 
-@njit(inline="always")
+@part
 def address_of(array: Bytes) -> np.int64:
     """Return the address of an array's first byte."""
     return np.int64(array.ctypes.data)
 
 
-@njit(inline="always")
+@part
 def copy_bytes(target: int, source: int, size: int) -> None:
     """Copy ``size`` bytes from one address to another; the ranges must not overlap."""
     _memcpy(np.uint64(target), np.uint64(source), np.uint64(size))
 
 
-@njit(inline="always")
+@part
 def are_same(one: int, other: int, size: int) -> bool:
     """True if the ``size`` bytes at both addresses are equal."""
     return _memcmp(np.uint64(one), np.uint64(other), np.uint64(size)) == 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def same_strings(
     data: Bytes,
     own_offsets: npt.NDArray[Any],

@@ -1,13 +1,13 @@
 """Match sorted codes or code ranges of the stream with sorted codes of the relation, and merge sorted codes."""
 
 import numpy as np
-from numba import njit
 
 from semistream.kernels.array_types import Int32s, Int64s
+from semistream.kernels.compiler import kernel
 from semistream.kernels.search import find, lower_bound
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def match_pages(
     run: Int64s,
     code_starts: Int64s,
@@ -52,7 +52,7 @@ def match_pages(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def match_ranges(
     run: Int64s,
     code_starts: Int64s,
@@ -98,7 +98,7 @@ def match_ranges(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def match_stretches(
     run: Int64s,
     code_starts: Int64s,
@@ -146,7 +146,7 @@ def match_stretches(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def merge_sorted(
     left_codes: Int64s, left_values: Int64s, right_codes: Int64s, right_values: Int64s
 ) -> tuple[Int64s, Int64s]:
@@ -164,7 +164,7 @@ def merge_sorted(
     return codes, values
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def merge_ranges(
     left_low: Int64s,
     left_high: Int64s,

@@ -1,12 +1,12 @@
 """Cut sorted rows into pages of limited size."""
 
 import numpy as np
-from numba import njit
 
 from semistream.kernels.array_types import Int64s
+from semistream.kernels.compiler import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def cut_pages(row_ends: Int64s, page_bytes: int) -> Int64s:
     """Return the first row of each page. A page holds as many rows as fit in ``page_bytes``, and at least one.
 

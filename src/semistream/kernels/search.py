@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from semistream.kernels.array_types import Bools, Int64s
+from semistream.kernels.compiler import part, subroutine
 
 _NEAR = 8  # values that `find_from` checks one by one before it falls back to `find`
 
@@ -24,7 +24,7 @@ def positions_of(codes: Int64s, values: Int64s) -> tuple[Bools, Int64s]:
     return values[at] == codes, at
 
 
-@njit(inline="always")
+@part
 def lower_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
     """Return the first position in ``values[low:high]`` whose value is not less than ``code``."""
     while low < high:
@@ -36,7 +36,7 @@ def lower_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int
     return low
 
 
-@njit(inline="always")
+@part
 def upper_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
     """Return the first position in ``values[low:high]`` whose value is greater than ``code``."""
     while low < high:
@@ -48,7 +48,7 @@ def upper_bound(values: npt.NDArray[Any], low: int, high: int, code: int) -> int
     return low
 
 
-@njit(inline="always")
+@subroutine
 def find(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
     """Return the first position in ``values[low:high]`` whose value is not less than ``code``.
 
@@ -92,7 +92,7 @@ def find(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
     return high
 
 
-@njit(inline="always")
+@part
 def find_from(values: npt.NDArray[Any], low: int, high: int, code: int) -> int:
     """Return the same position as `find`; faster when it is near ``low``."""
     near = min(low + _NEAR, high)

@@ -1,9 +1,9 @@
 """Radix sort of key codes that yields the order of their rows."""
 
 import numpy as np
-from numba import njit
 
 from semistream.kernels.array_types import Int32s, Int64s, UInt64s
+from semistream.kernels.compiler import kernel, subroutine
 
 _DIGIT_BITS = 8
 _DIGITS = 1 << _DIGIT_BITS
@@ -32,7 +32,7 @@ def sort_codes(codes: Int64s) -> tuple[Int64s, Int32s]:
     return codes[order], order
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def order_codes(codes: Int64s, packed: UInt64s, other: UInt64s, order: Int32s) -> bool:
     """Fill ``order`` with the rows of ``codes`` in ascending order; return False on giving up because of ties.
 
@@ -88,7 +88,7 @@ def order_codes(codes: Int64s, packed: UInt64s, other: UInt64s, order: Int32s) -
     return shift == np.uint64(0) or _order_ties(codes, packed, order)
 
 
-@njit(nogil=True)
+@subroutine
 def _order_ties(codes: Int64s, packed: UInt64s, order: Int32s) -> bool:
     begin = 0
     left = _MOVES * order.size  # moves left; equal codes do not move, only codes that differ in their lower bits

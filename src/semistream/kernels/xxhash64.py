@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from semistream.kernels.compiler import kernel, subroutine
 
 SEED = np.uint64(42)
 """Spark's seed: the running hash before the first column."""
@@ -35,30 +36,30 @@ _ONE, _FOUR, _EIGHT, _SIXTEEN, _STRIPE = (np.uint64(n) for n in (1, 4, 8, 16, 32
 _BITS = np.uint64(64)
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _rotate(x: np.uint64, bits: int) -> np.uint64:
     left = np.uint64(bits)
     return (x << left) | (x >> (_BITS - left))
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _mix(h: np.uint64) -> np.uint64:
     h = (h ^ (h >> np.uint64(33))) * _P2
     h = (h ^ (h >> np.uint64(29))) * _P3
     return h ^ (h >> np.uint64(32))
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _round(accumulator: np.uint64, word: np.uint64) -> np.uint64:
     return _rotate(accumulator + word * _P2, 31) * _P1
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _merge(h: np.uint64, accumulator: np.uint64) -> np.uint64:
     return (h ^ _round(np.uint64(0), accumulator)) * _P1 + _P4
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _read_32(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
     # Byte by byte, so that alignment does not matter; LLVM fuses the loop into one load.
     word = np.uint64(0)
@@ -67,7 +68,7 @@ def _read_32(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
     return word
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _read_64(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
     word = np.uint64(0)
     for i in range(8):
@@ -75,7 +76,7 @@ def _read_64(data: npt.NDArray[np.uint8], at: np.uint64) -> np.uint64:
     return word
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _hash_range(data: npt.NDArray[np.uint8], start: np.uint64, length: np.uint64, seed: np.uint64) -> np.uint64:
     # Unsigned indices let numba drop the test for negative (wrap-around) indices.
     at, end = start, start + length
@@ -104,7 +105,7 @@ def _hash_range(data: npt.NDArray[np.uint8], start: np.uint64, length: np.uint64
     return _mix(h)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_ints(values: npt.NDArray[np.integer[Any]], hashes: npt.NDArray[np.uint64]) -> None:
     """Fold a column as Spark's ``hashInt`` does, using the low 32 bits of ``values`` of any integer dtype."""
     for i in range(values.size):
@@ -113,7 +114,7 @@ def hash_ints(values: npt.NDArray[np.integer[Any]], hashes: npt.NDArray[np.uint6
         hashes[i] = _mix(_rotate(h, 23) * _P2 + _P3)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_longs(values: npt.NDArray[np.int64], hashes: npt.NDArray[np.uint64]) -> None:
     """Fold a column of int64 as Spark's ``hashLong`` does."""
     for i in range(values.size):
@@ -121,7 +122,7 @@ def hash_longs(values: npt.NDArray[np.int64], hashes: npt.NDArray[np.uint64]) ->
         hashes[i] = _mix(_rotate(h, 27) * _P1 + _P4)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_bytes(
     offsets: npt.NDArray[np.signedinteger[Any]], data: npt.NDArray[np.uint8], hashes: npt.NDArray[np.uint64]
 ) -> None:
@@ -135,7 +136,7 @@ def hash_bytes(
         hashes[i] = _hash_range(data, start, np.uint64(offsets[i + 1]) - start, hashes[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_ranges(
     starts: npt.NDArray[np.int64],
     lengths: npt.NDArray[np.int64],
@@ -147,7 +148,7 @@ def hash_ranges(
         hashes[i] = _hash_range(data, np.uint64(starts[i]), np.uint64(lengths[i]), hashes[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def hash_big_integers(words: npt.NDArray[np.uint32], hashes: npt.NDArray[np.uint64]) -> None:
     """Fold a column of wide integers as Spark folds the unscaled value of a decimal over 18 digits.
 

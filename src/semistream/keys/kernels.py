@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from semistream.kernels.compiler import kernel, subroutine
 
 WORDS = 8
 """Number of 32-bit words in a row of `rescale_decimals`' result: 256 bits, the widest Arrow decimal."""
@@ -20,7 +21,7 @@ _LOW_32 = np.uint64(0xFFFFFFFF)
 _ZERO, _ONE, _TEN = np.uint64(0), np.uint64(1), np.uint64(10)
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _negate(value: npt.NDArray[np.uint64]) -> None:
     carry = _ONE
     for j in range(value.size):
@@ -29,7 +30,7 @@ def _negate(value: npt.NDArray[np.uint64]) -> None:
         carry = total >> _SHIFT
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _multiply(value: npt.NDArray[np.uint64], factor: np.uint64) -> np.uint64:
     carry = _ZERO
     for j in range(value.size):
@@ -39,7 +40,7 @@ def _multiply(value: npt.NDArray[np.uint64], factor: np.uint64) -> np.uint64:
     return carry
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _divide(value: npt.NDArray[np.uint64], divisor: np.uint64) -> np.uint64:
     remainder = _ZERO
     for j in range(value.size - 1, -1, -1):
@@ -49,7 +50,7 @@ def _divide(value: npt.NDArray[np.uint64], divisor: np.uint64) -> np.uint64:
     return remainder
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _power(digits: int) -> np.uint64:
     power = _ONE
     for _ in range(digits):
@@ -57,7 +58,7 @@ def _power(digits: int) -> np.uint64:
     return power
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _is_below(words: npt.NDArray[np.uint64], limit: npt.NDArray[np.uint32]) -> bool:
     for j in range(WORDS - 1, -1, -1):
         if words[j] != np.uint64(limit[j]):
@@ -65,19 +66,19 @@ def _is_below(words: npt.NDArray[np.uint64], limit: npt.NDArray[np.uint32]) -> b
     return False
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _is_negative(value: npt.NDArray[np.uint64]) -> bool:
     return bool(value[value.size - 1] >> np.uint64(31) == _ONE)
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _load(words: npt.NDArray[np.uint32], value: npt.NDArray[np.uint64]) -> None:
     filler = _LOW_32 if words[words.size - 1] >> np.uint32(31) == 1 else _ZERO
     for j in range(value.size):
         value[j] = np.uint64(words[j]) if j < words.size else filler
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def rescale_decimals(
     words: npt.NDArray[np.uint32],
     shift: int,
@@ -118,7 +119,7 @@ def rescale_decimals(
             rescaled[i, j] = np.uint32(magnitude[j])
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _add(value: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> None:
     carry = _ZERO
     for j in range(value.size):
@@ -127,7 +128,7 @@ def _add(value: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> None:
         carry = total >> _SHIFT
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _times_ten_to(value: npt.NDArray[np.uint64], digits: int) -> None:
     negative = _is_negative(value)
     if negative:
@@ -140,7 +141,7 @@ def _times_ten_to(value: npt.NDArray[np.uint64], digits: int) -> None:
         _negate(value)
 
 
-@njit(cache=True, nogil=True)
+@subroutine(allocates=True)
 def _floor_by_ten_to(value: npt.NDArray[np.uint64], digits: int) -> bool:
     """Divide by ``10**digits``, rounding down; return True if there was no remainder."""
     negative, exact = _is_negative(value), True
@@ -157,7 +158,7 @@ def _floor_by_ten_to(value: npt.NDArray[np.uint64], digits: int) -> bool:
     return exact
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def floor_decimals(
     words: npt.NDArray[np.uint32],
     shift: int,
@@ -188,7 +189,7 @@ def floor_decimals(
         below[i] = negative and not fits
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def compare_decimals(
     left: npt.NDArray[np.uint32],
     right: npt.NDArray[np.uint32],

@@ -9,9 +9,9 @@
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s, UInt64s
+from semistream.kernels.compiler import kernel, part
 from semistream.kernels.search import find, lower_bound
 from semistream.kernels.splitmix64 import GOLDEN, mix
 
@@ -19,7 +19,7 @@ PAGE, ROW, CODE, COUNT, KEYS, LISTED, STATE = 0, 1, 2, 3, 4, 5, 6
 """Fields of a scan's state: page and row, current key and its rows so far, keys seen and listed; then their number."""
 
 
-@njit(inline="always")
+@part
 def _end_key(bound: int, state: Int64s, out_code: Int64s, out_count: Int64s) -> None:
     """List the current key of the scan if it has more than ``bound`` rows."""
     if state[COUNT]:
@@ -29,7 +29,7 @@ def _end_key(bound: int, state: Int64s, out_code: Int64s, out_count: Int64s) -> 
             state[LISTED] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_keys(
     words: Int64s, code_starts: Int64s, rows: Int32s, bound: int, state: Int64s, out_code: Int64s, out_count: Int64s
 ) -> bool:
@@ -59,14 +59,14 @@ def count_keys(
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def end_of_keys(bound: int, state: Int64s, out_code: Int64s, out_count: Int64s) -> None:
     """List the last key; there must be room for it."""
     _end_key(bound, state, out_code, out_count)
     state[COUNT] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_touched(words: Int64s, code_starts: Int64s, rows: Int32s, touched: Int64s, out_count: Int64s) -> None:
     """Add to ``out_count`` the rows of each of the ``touched`` codes, which are distinct and ascend."""
     for page in range(rows.size):
@@ -84,7 +84,7 @@ def count_touched(words: Int64s, code_starts: Int64s, rows: Int32s, touched: Int
                 out_count[at] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def look_up_counts(codes: Int64s, listed: Int64s, counts: Int64s, unlisted: int, out: Int64s) -> None:
     """Fill ``out`` with the count of each code, found among the ascending ``listed`` codes, or else ``unlisted``."""
     for i in range(codes.size):
@@ -92,7 +92,7 @@ def look_up_counts(codes: Int64s, listed: Int64s, counts: Int64s, unlisted: int,
         out[i] = counts[place] if place < listed.size and listed[place] == codes[i] else unlisted
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rank_rows(seed: np.uint64, part: np.uint64, out: UInt64s) -> None:
     """Fill ``out[i]`` with the rank of row ``i`` of a part; ranks within a part are distinct."""
     start = mix(seed + GOLDEN) ^ mix(mix(part + GOLDEN) + seed)
@@ -100,7 +100,7 @@ def rank_rows(seed: np.uint64, part: np.uint64, out: UInt64s) -> None:
         out[row] = mix(start + np.uint64(row) * GOLDEN)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def draw_systematic(
     order: npt.NDArray[np.intp], sizes: Int64s, certain: int, draws: int, total: int, start: int, chosen: Bools
 ) -> None:
@@ -119,7 +119,7 @@ def draw_systematic(
                 chosen[row] = True
 
 
-@njit(inline="always")
+@part
 def _places_above(window: Int64s, length: int, value: int) -> int:
     """Return the first position of ``value`` in the descending ``window``: the number of larger values."""
     low, high = 0, length
@@ -132,7 +132,7 @@ def _places_above(window: Int64s, length: int, value: int) -> int:
     return low
 
 
-@njit(inline="always")
+@part
 def _best_start(window: Int64s, length: int, w: int, held: Int64s) -> tuple[int, int]:
     """Return the least loss of a window that ends with the join's request, and how many tuples to keep for it.
 
@@ -149,7 +149,7 @@ def _best_start(window: Int64s, length: int, w: int, held: Int64s) -> tuple[int,
     return best, best_k
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def solve_offline(
     matches: Int64s, w: int, c_loop: int, first_request: int, partial: bool, keeps: Bytes, start_keeps: Int32s
 ) -> tuple[int, int]:
@@ -198,7 +198,7 @@ def solve_offline(
     return _best_start(begin, begin.size, w, held[first_request % ring])  # the ring now holds rows 0 to c_loop
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def follow_schedule(
     matches: Int64s,
     w: int,

@@ -53,15 +53,15 @@ def test_every_pair_is_found_once(data: st.DataObject, shift: int, room: int) ->
     block = np.concatenate([block, np.zeros(sum(level.size for level in stored) + 8, np.uint8)])
     block = block[: block.size // 8 * 8]
     starts = np.concatenate([[0], np.cumsum([page.size for page in pages])])[:-1]
-    enters, leaves = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
+    pages_met = np.array([sum(passed < leaves) if enters <= first_passed else 0 for enters, leaves in spans], np.int64)
     out = np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.int32)
     cursor, cursors = np.array([0, 0, -1, -1]), np.zeros(len(levels), np.int64)
     found: list[tuple[int, int, int]] = []
     rows = np.array([page.size for page in pages], np.int32)
     while cursor[0] < len(pages):
         count = match_levels(
-            np.concatenate(pages), starts, rows, passed, block, at, np.array(narrow, np.bool_), bases, shift,
-            np.array([level.size for level in stored], np.int64), numbers, enters, leaves, flags_at, cursors,
+            np.concatenate(pages), starts, rows, pages_met, block, at, np.array(narrow, np.bool_), bases, shift,
+            np.array([level.size for level in stored], np.int64), numbers, flags_at, cursors,
             np.empty(64, np.int32), cursor, *out,
         )  # fmt: skip
         found += zip(*(array[:count].tolist() for array in out), strict=True)

@@ -9,27 +9,27 @@ hash of the code. It differs for nearly all other codes, so pages are read almos
 """
 
 import numpy as np
-from numba import njit
 
 from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s, UInt32s
+from semistream.kernels.compiler import kernel, part
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ONE = np.uint64(1)
 
 
-@njit(inline="always")
+@part
 def _first_slot(hashed: np.uint64, bits: int) -> np.uint64:
     return hashed >> np.uint64(64 - bits)
 
 
-@njit(inline="always")
+@part
 def _tag(hashed: np.uint64, bits: int, place_bits: int) -> np.uint64:
     """Return the hash bits not used for the slot, shifted to their position in an entry."""
     above = np.uint64(place_bits + 1)
     return (((hashed << np.uint64(bits)) >> np.uint64(32)) >> above) << above
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def index_rows(
     words: Int64s,
     code_starts: Int64s,
@@ -66,7 +66,7 @@ def index_rows(
     return several
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def probe_rows(
     codes: Int64s,
     possible: Bools,
@@ -138,7 +138,7 @@ def probe_rows(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_codes(
     codes: Int64s,
     words: Int64s,
@@ -165,7 +165,7 @@ def find_codes(
             slot = (slot + _ONE) & last
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def order_by_page(
     position: Int32s,
     place: Int32s,
@@ -197,14 +197,14 @@ _SPREAD, _OTHER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 _NOTED = 255  # counter value of a key already returned; it is not returned again before the counters are halved
 
 
-@njit(inline="always")
+@part
 def _places(code: int, bits: int) -> tuple[np.int64, np.int64]:
     mixed = np.uint64(code) * _SPREAD
     again = (mixed ^ (mixed >> np.uint64(29))) * _OTHER
     return np.int64(mixed >> np.uint64(64 - bits)), np.int64(again >> np.uint64(64 - bits))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_hot_rows(
     run: Int64s,
     code_starts: Int64s,
@@ -261,7 +261,7 @@ def count_hot_rows(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rows_of_keys(
     run: Int64s,
     code_starts: Int64s,

@@ -14,9 +14,9 @@ needs several pages.
 """
 
 import numpy as np
-from numba import njit
 
 from semistream.kernels.array_types import Bytes, Int32s, Int64s
+from semistream.kernels.compiler import kernel, part
 from semistream.kernels.search import lower_bound, upper_bound
 
 GONE = 1  # flags of a tuple: it has left
@@ -26,7 +26,7 @@ HOPELESS = 4  # it cannot match, as its key is null
 _SHORT = 64  # a tuple that needs up to this many pages is counted page by page
 
 
-@njit(inline="always")
+@part
 def _pages_of(first_code: Int64s, last_code: Int64s, low: int, high: int) -> tuple[int, int]:
     """Return the first page that may hold a code from ``low`` to ``high``, and the page after the last."""
     pages = first_code.size
@@ -38,7 +38,7 @@ def _pages_of(first_code: Int64s, last_code: Int64s, low: int, high: int) -> tup
     return first, end
 
 
-@njit(inline="always")
+@part
 def _link(tuple_: int, first: int, end: int, base: int, head: Int32s, following: Int32s) -> None:
     bucket = 0
     if first < end:
@@ -50,7 +50,7 @@ def _link(tuple_: int, first: int, end: int, base: int, head: Int32s, following:
     head[bucket] = tuple_
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def admit_tuples(
     first_code: Int64s,
     last_code: Int64s,
@@ -97,7 +97,7 @@ def admit_tuples(
     return needing
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def link_tuples(
     first_code: Int64s,
     last_code: Int64s,
@@ -117,7 +117,7 @@ def link_tuples(
         _link(tuple_, first, stop, base, head, following)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unlink_hopeless(head: Int32s, following: Int32s, out: Int64s) -> int:
     """Remove the tuples that no page can serve, as many as ``out`` holds, from their bucket; return their number."""
     found = 0
@@ -130,7 +130,7 @@ def unlink_hopeless(head: Int32s, following: Int32s, out: Int64s) -> int:
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def meet_pages(
     first_code: Int64s,
     last_code: Int64s,
@@ -200,7 +200,7 @@ def meet_pages(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_pages(
     first_code: Int64s,
     last_code: Int64s,
@@ -242,7 +242,7 @@ def next_pages(
     return 0, 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first_live(flags: Bytes, begin: int, end: int) -> int:
     """Return the first tuple from ``begin`` to ``end`` that has not left, or ``end``."""
     for tuple_ in range(begin, end):
@@ -251,7 +251,7 @@ def first_live(flags: Bytes, begin: int, end: int) -> int:
     return end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def renumber_met(flags: Bytes, end: int, met: Int32s, places: Int32s) -> None:
     """Convert ``met`` to the positions after compaction, without the tuples that have left; ``places`` is scratch."""
     live = 0
@@ -262,7 +262,7 @@ def renumber_met(flags: Bytes, end: int, met: Int32s, places: Int32s) -> None:
         met[page] = places[met[page]] if met[page] < end else live
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def choose_pages(
     file: Int32s,
     offset: Int64s,

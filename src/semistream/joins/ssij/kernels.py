@@ -2,9 +2,9 @@
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
+from semistream.kernels.compiler import kernel, part, subroutine
 from semistream.kernels.search import find_from
 
 NOWHERE = 0  # no page may hold a match
@@ -12,7 +12,7 @@ CACHED = 1  # all pages that may hold a match are in memory
 WAITS = 2  # at least one of them is not
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def look_up(
     low: Int64s,
     high: Int64s,
@@ -54,7 +54,7 @@ def look_up(
     return awaited
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def next_wanted(waiting: Int32s, begin: int, out: npt.NDArray[np.intp]) -> int:
     """Write the pages from ``begin`` on that tuples wait for, as many as ``out`` holds; return their number."""
     found = 0
@@ -67,12 +67,12 @@ def next_wanted(waiting: Int32s, begin: int, out: npt.NDArray[np.intp]) -> int:
     return found
 
 
-@njit(inline="always")
+@part
 def _cost(nbytes: int, block: int, least: int, overhead: int) -> int:
     return max((nbytes + block - 1) // block * block, least) + overhead
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _cost_above(worth: Int32s, cut: int, nbytes: Int64s, block: int, least: int, overhead: int) -> int:
     """Return the total cost of the pages worth more than ``cut``."""
     total = 0
@@ -82,7 +82,7 @@ def _cost_above(worth: Int32s, cut: int, nbytes: Int64s, block: int, least: int,
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def choose_kept(
     worth: Int32s,
     frame_of: Int32s,
@@ -120,7 +120,7 @@ def choose_kept(
                     spare -= cost
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def copy_pages(
     source: Bytes, starts: Int64s, nbytes: npt.NDArray[np.int64], target: Bytes, target_starts: Int64s
 ) -> None:

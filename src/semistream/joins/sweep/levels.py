@@ -116,21 +116,25 @@ class LevelView:
                 yield pairs
             return
         flags = self._matched if marks else _NO_FLAGS
-        cursor = np.array([0, 0, -1, -1], np.int64)
+        cursor, pages_met = np.array([0, 0, -1, -1], np.int64), self._pages_met(passed)
         while cursor[0] < run.pages.size:
             found = match_levels(
-                run.words, run.code_starts, run.rows, passed, self._block, self._codes.at, self._narrow,
-                self._codes.base, self._code_shift, self._size, self._begin, self._enters_at, self._leaves_at, flags,
-                self._cursors, self._table, cursor, number, page, row,
+                run.words, run.code_starts, run.rows, pages_met, self._block, self._codes.at, self._narrow,
+                self._codes.base, self._code_shift, self._size, self._begin, flags, self._cursors, self._table, cursor,
+                number, page, row,
             )  # fmt: skip
             yield number[:found], page[:found], row[:found]
+
+    def _pages_met(self, passed: Int64s) -> Int64s:
+        """Return how many of the run's first pages each level meets."""
+        pages = np.searchsorted(passed, self._leaves_at, "left")
+        pages[self._enters_at > passed[0]] = 0
+        return pages
 
     def _probe_ranges(
         self, run: PageRun, passed: Int64s, number: Int64s, page: Int32s, row: Int32s
     ) -> Iterator[tuple[Int64s, Int32s, Int32s]]:
-        pages = np.searchsorted(passed, self._leaves_at, "left")
-        pages[self._enters_at > passed[0]] = 0
-        for level, met in zip(self._levels, pages.tolist(), strict=True):
+        for level, met in zip(self._levels, self._pages_met(passed).tolist(), strict=True):
             ranges = [
                 self._block[packed.at : packed.at + 8 * level.matchable].view(np.int64)
                 for packed in (level.codes, *level.ranges)

@@ -6,9 +6,9 @@ check no bounds, so verify the checksum of the bytes first.
 """
 
 import numpy as np
-from numba import njit
 
 from semistream.kernels.array_types import Bools, Bytes, Int64s
+from semistream.kernels.compiler import kernel, part
 
 _PREFIX = 8  # continuation marker and metadata length, 4 bytes each
 _HEADER_FIELD = 2  # Message.header
@@ -17,24 +17,24 @@ _RECORD_BATCHES_FIELD = 3  # Footer.recordBatches
 _BLOCK_BYTES = 24  # struct Block { offset: long; metaDataLength: int; (padding); bodyLength: long }
 
 
-@njit(inline="always")
+@part
 def _u16(data: Bytes, at: int) -> np.int64:
     return np.int64(data[at]) | (np.int64(data[at + 1]) << 8)
 
 
-@njit(inline="always")
+@part
 def _i32(data: Bytes, at: int) -> np.int64:
     low = np.uint32(data[at]) | (np.uint32(data[at + 1]) << np.uint32(8))
     high = (np.uint32(data[at + 2]) << np.uint32(16)) | (np.uint32(data[at + 3]) << np.uint32(24))
     return np.int64(np.int32(low | high))
 
 
-@njit(inline="always")
+@part
 def _i64(data: Bytes, at: int) -> np.int64:
     return (_i32(data, at) & np.int64(0xFFFFFFFF)) | (_i32(data, at + 4) << 32)
 
 
-@njit(inline="always")
+@part
 def _field(data: Bytes, table: int, index: int) -> np.int64:
     """Return the position of field ``index`` of the flatbuffer ``table``, or -1 if it is absent."""
     vtable = table - _i32(data, table)
@@ -45,12 +45,12 @@ def _field(data: Bytes, table: int, index: int) -> np.int64:
     return table + at if at else np.int64(-1)
 
 
-@njit(inline="always")
+@part
 def _target(data: Bytes, at: int) -> np.int64:
     return at + _i32(data, at)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def locate_buffers(data: Bytes, page_starts: Int64s, first: int, count: int, positions: Int64s) -> None:
     """Fill ``positions[page, first + buffer]`` with the start in ``data`` of each of ``count`` buffers, or -1 if empty.
 
@@ -73,7 +73,7 @@ def locate_buffers(data: Bytes, page_starts: Int64s, first: int, count: int, pos
             positions[page, first + buffer] = body + words[entry] if words[entry + 1] > 0 else -1
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def filled_buffers(positions: Int64s) -> Bools:
     """Return a mask of the buffers that at least one page has."""
     filled = np.zeros(positions.shape[1], np.bool_)
@@ -83,7 +83,7 @@ def filled_buffers(positions: Int64s) -> Bools:
     return filled
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def locate_blocks(footer: Bytes) -> Int64s:
     """Return the (offset, bytes) of every record batch listed in the footer of an Arrow IPC file."""
     vector = _field(footer, _target(footer, 0), _RECORD_BATCHES_FIELD)

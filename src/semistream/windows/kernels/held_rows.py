@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from semistream.kernels.array_types import Bools, Bytes, Floats, Int32s, Int64s, UInt64s
+from semistream.kernels.compiler import part, subroutine
 
 Counters = npt.NDArray[np.float32]
 
@@ -38,12 +38,6 @@ UNBOUNDED = -1  # value of a window
 # average of the lowest worth kept.
 TOTAL, LOST, PRICE = range(0, 6, 2)
 SUMS = 6
-
-# Kernels with these arrays do not count references. Numba would do so at every mention of an array, by atomic
-# instructions, and a tuple would take four times as long. The kernels allocate nothing, so nothing leaks.
-kernel = njit(cache=True, nogil=True, _nrt=False)
-part = njit(inline="always", _nrt=False)
-rare_part = njit(_nrt=False)
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -117,7 +111,7 @@ def free_slot(memory: WindowMemory, slot: int) -> None:
     memory.state[FREE] = slot
 
 
-@rare_part
+@subroutine
 def _compact_ring(memory: WindowMemory, side: int) -> None:
     """Remove the tuples that have left; the rest fill at most two thirds of the ring."""
     state, ring, arrivals = memory.state, memory.ring[side], memory.ring_arrivals[side]

@@ -10,6 +10,7 @@ of each stream" of 2.3, and by more if more tuples arrive at once.
 import numpy as np
 
 from semistream.kernels.array_types import Int32s, Int64s
+from semistream.kernels.compiler import kernel, part, subroutine
 from semistream.windows.kernels.held_rows import (
     AFTER,
     ARRIVAL,
@@ -53,11 +54,8 @@ from semistream.windows.kernels.held_rows import (
     bucket_of,
     free_slot,
     is_expired,
-    kernel,
     link_to_bucket,
     oldest_in_ring,
-    part,
-    rare_part,
     remaining_life,
     take_slot,
     unlink_from_bucket,
@@ -178,7 +176,7 @@ def _admit(memory: WindowMemory, rows: WindowRows, row: int, placed: Int32s) -> 
     placed[side, rows.number[row]] = slot
 
 
-@rare_part
+@subroutine
 def _reclassify(memory: WindowMemory) -> None:
     """Move every tuple to the class of its current estimate; classes stay in order of arrival."""
     state = memory.state
@@ -199,7 +197,7 @@ def _reclassify(memory: WindowMemory) -> None:
                 enter_class(memory, side, slot, grid_class(value))
 
 
-@rare_part
+@subroutine
 def _learn_more(memory: WindowMemory, by_code: bool) -> None:
     """Decay the sketch and reclassify the tuples in memory, if due. Called after each instant."""
     state = memory.state

@@ -4,20 +4,20 @@ A binary search among a million codes would miss the CPU cache 20 times.
 """
 
 import numpy as np
-from numba import njit
 
 from semistream.kernels.array_types import Int32s, Int64s
+from semistream.kernels.compiler import kernel, part
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-@njit(inline="always")
+@part
 def _slot_of(code: int, size: int) -> np.int64:
     mixed = np.uint64(code) * _GOLDEN
     return np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(size - 1))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def index_codes(codes: Int64s, slots: Int32s) -> None:
     """Enter the positions of distinct codes into ``slots``: a power of two of them, all -1, and more than codes."""
     for i in range(codes.size):
@@ -27,7 +27,7 @@ def index_codes(codes: Int64s, slots: Int32s) -> None:
         slots[at] = i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_classes(wanted: Int64s, codes: Int64s, slots: Int32s, classes: Int32s, out: Int32s) -> None:
     """Write the class of each wanted code to ``out``, 0 for unknown codes."""
     for i in range(wanted.size):

@@ -14,6 +14,7 @@ import numpy as np
 from numba.cpython.unsafe.numbers import trailing_zeros
 
 from semistream.kernels.array_types import Floats, Int32s, Int64s
+from semistream.kernels.compiler import kernel, part, subroutine
 from semistream.windows.kernels.held_rows import (
     ARRIVAL,
     CLASS,
@@ -35,10 +36,7 @@ from semistream.windows.kernels.held_rows import (
     age_of,
     append_to_ring,
     bucket_of,
-    kernel,
     link_to_bucket,
-    part,
-    rare_part,
     remaining_life,
     take_slot,
 )
@@ -196,7 +194,7 @@ def learn_price(memory: WindowMemory, side: int) -> None:
         memory.sums[PRICE + side] += _LEARNING * (memory.values[lowest] - memory.sums[PRICE + side])
 
 
-@rare_part
+@subroutine
 def _least_valuable_class(memory: WindowMemory, side: int) -> tuple[np.int64, float]:
     """Return the class whose oldest tuple is worth least by LIFE or EXPECTED, and that worth; -1 if all are empty."""
     found, least, found_arrival = np.int64(-1), np.inf, np.int64(0)
@@ -247,7 +245,7 @@ def least_of(memory: WindowMemory, side: int) -> tuple[int, float]:
     return (memory.first[side, class_], worth) if class_ >= 0 else (-1, 0.0)
 
 
-@rare_part
+@subroutine
 def least_of_both(memory: WindowMemory) -> tuple[int, int]:
     """Return the side and slot of the tuple that leaves first, if both sides share the memory."""
     live = memory.state[LIVE], memory.state[LIVE + 1]

@@ -7,7 +7,8 @@ time, which forgets keys that were frequent long ago.
 
 import numpy as np
 
-from semistream.windows.kernels.held_rows import TOTAL, WindowMemory, part
+from semistream.kernels.compiler import part
+from semistream.windows.kernels.held_rows import TOTAL, WindowMemory
 
 _ONE, _OTHER = np.uint64(0xD6E8FEB86659FD93), np.uint64(0xC2B2AE3D27D4EB4F)
 

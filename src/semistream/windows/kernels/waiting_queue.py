@@ -13,6 +13,7 @@ serve. The queue consists of the rows from ``FRONT`` to ``ARRIVED`` marked in ``
 import numpy as np
 
 from semistream.kernels.array_types import Int64s
+from semistream.kernels.compiler import part, subroutine
 from semistream.windows.kernels.held_rows import (
     AFTER,
     ARRIVALS,
@@ -39,8 +40,6 @@ from semistream.windows.kernels.held_rows import (
     WindowRows,
     bucket_of,
     is_expired,
-    part,
-    rare_part,
 )
 from semistream.windows.kernels.priorities import next_random
 from semistream.windows.kernels.sketch import estimate, observe
@@ -80,7 +79,7 @@ def _probability(memory: WindowMemory, rows: WindowRows, row: int) -> float:
     return found * weight / total
 
 
-@rare_part
+@subroutine
 def _partners(memory: WindowMemory, rows: WindowRows, row: int) -> int:
     """Count the tuples in memory that a queued tuple would join."""
     other, found, ranged = 1 - np.int64(rows.side[row]), 0, rows.cell.size > 0
@@ -115,7 +114,7 @@ def _worth(memory: WindowMemory, rows: WindowRows, row: int) -> float:
     return _partners(memory, rows, row) + (probability * life if probability > 0 else 0.0)
 
 
-@rare_part
+@subroutine
 def _drop_one(memory: WindowMemory, rows: WindowRows, cursor: Int64s, departed: Int64s) -> None:
     state, chosen = memory.state, np.int64(-1)
     if state[QUEUE_MODEL] == DROP_AT_RANDOM:
@@ -162,7 +161,7 @@ def _serve(memory: WindowMemory, rows: WindowRows, cursor: Int64s, served: Int64
         state[CREDIT] = min(state[CREDIT], state[SERVICE_PER])
 
 
-@rare_part
+@subroutine
 def serve_more(memory: WindowMemory, rows: WindowRows, cursor: Int64s, served: Int64s, departed: Int64s) -> bool:
     """Run the queue until it serves a tuple, and append these rows to ``served``; return False if it serves none."""
     state, before = memory.state, cursor[SERVED]

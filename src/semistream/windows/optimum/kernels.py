@@ -6,12 +6,11 @@ Node ``first_node + j`` stands for match j. A unit of flow is a slot of memory. 
 arrives, runs from match to match, and returns to the timeline at the instant after which the tuple is dropped.
 """
 
-from numba import njit
-
 from semistream.kernels.array_types import Int32s, Int64s
+from semistream.kernels.compiler import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def link_chains(
     entry_ptr: Int64s,
     entry_at: Int64s,
@@ -73,7 +72,7 @@ def link_chains(
     return arcs
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def total_gain(
     entry_ptr: Int64s, entry_at: Int64s, entry_end: Int64s, match_ptr: Int64s, match_at: Int64s, gain: Int64s
 ) -> int:
@@ -90,7 +89,7 @@ def total_gain(
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def follow_chains(
     entry_ptr: Int64s,
     entry_at: Int64s,

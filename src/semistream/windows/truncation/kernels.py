@@ -6,22 +6,22 @@ tuples of one relation and ``n[i]`` of the other; each of the first joins each o
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from semistream.kernels.array_types import Bytes, Int64s
+from semistream.kernels.compiler import kernel, part, subroutine
 
 Table = npt.NDArray[np.int64]
 _UNREACHED = np.int64(-1)
 
 
-@njit(inline="always")
+@part
 def retained_edges(m: int, n: int, p: int) -> int:
     """Return C_{m,n}(p) of WINDOW, Lemma 1: the most edges among p nodes of K(m, n). It is convex in p."""
     b = min(m, n)
     return (p * p) // 4 if p <= 2 * b else b * (p - b)
 
 
-@njit(cache=True, nogil=True)
+@subroutine
 def _add_whole(m: Int64s, n: Int64s, first: int, last: int, best: Int64s) -> None:
     """Add components [first, last) to a knapsack: ``best[j]`` is the most edges of whole components with j nodes."""
     for i in range(first, last):
@@ -31,7 +31,7 @@ def _add_whole(m: Int64s, n: Int64s, first: int, last: int, best: Int64s) -> Non
                 best[j] = best[j - size] + edges
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def find_partial(m: Int64s, n: Int64s, k: int) -> tuple[int, int, int]:
     """Return the most edges among k nodes, the one component that may be taken in part, and its number of nodes.
 
@@ -74,7 +74,7 @@ def find_partial(m: Int64s, n: Int64s, k: int) -> tuple[int, int, int]:
     return edges, partial, nodes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def choose_whole(m: Int64s, n: Int64s, without: int, k: int, best: Int64s, taken: Bytes, whole: Bytes) -> None:
     """Set ``whole`` for the components, other than ``without``, with k nodes in total and the most edges.
 
@@ -97,7 +97,7 @@ def choose_whole(m: Int64s, n: Int64s, without: int, k: int, best: Int64s, taken
             j -= m[i] + n[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def add_component(m: int, n: int, before: Table, after: Table, queue: Int64s) -> None:
     """Compute ``after[a, b]``, the most edges with at most a and b nodes of the two sides, if K(m, n) may be used too.
 
@@ -130,7 +130,7 @@ def add_component(m: int, n: int, before: Table, after: Table, queue: Int64s) ->
             after[a, b] = max(after[a, b], before[a - m, queue[head]] + (b - queue[head]) * m)
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def find_partial_of_both(m: Int64s, n: Int64s, k_a: int, k_b: int) -> tuple[int, int, int, int]:
     """Return the most edges among k_a and k_b nodes, the component taken in part on both sides, and its nodes.
 
@@ -176,7 +176,7 @@ def find_partial_of_both(m: Int64s, n: Int64s, k_a: int, k_b: int) -> tuple[int,
     return edges, partial, of_a, of_b
 
 
-@njit(cache=True, nogil=True)
+@kernel(allocates=True)
 def choose_of_both(
     m: Int64s, n: Int64s, without: int, k_a: int, k_b: int, tables: npt.NDArray[np.int64], p: Int64s, q: Int64s
 ) -> None:

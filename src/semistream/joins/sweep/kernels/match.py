@@ -4,17 +4,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
-from semistream.kernels.search import find, find_from, lower_bound
+from semistream.kernels.compiler import kernel, part, subroutine
+from semistream.kernels.search import find, find_from
 
 _GREATEST = np.iinfo(np.int64).max
 _NEAR = 8  # codes checked one by one before the search jumps
 _CONSECUTIVE = -1  # in place of a bucket shift: the page's codes are consecutive, so no table is needed
 
 
-@njit(inline="always")
+@part
 def _first_at_least(codes: npt.NDArray[Any], base: int, low: int, high: int, code: int) -> int:
     """Return the first position in ``codes[low:high]``, stored as distances from ``base``, not less than ``code``."""
     if base == 0:
@@ -25,7 +25,7 @@ def _first_at_least(codes: npt.NDArray[Any], base: int, low: int, high: int, cod
     return find(codes, low, high, np.int64(min(distance, np.uint64(_GREATEST))))
 
 
-@njit(inline="always")
+@part
 def _first_from(codes: npt.NDArray[Any], base: int, low: int, code: int) -> int:
     """Search like `_first_at_least` in ``codes[low:]``, fast if the position is near ``low``."""
     near = min(low + _NEAR, codes.size)
@@ -34,7 +34,7 @@ def _first_from(codes: npt.NDArray[Any], base: int, low: int, code: int) -> int:
     return _first_at_least(codes, base, low, codes.size, code) if low == near else low
 
 
-@njit(inline="always")
+@part
 def _is_consecutive(run: Int64s, start: int, end: int) -> bool:
     """Return True if the codes of a page are consecutive, without gaps or duplicates."""
     least = run[start]
@@ -46,12 +46,12 @@ def _is_consecutive(run: Int64s, start: int, end: int) -> bool:
     return difference == 0
 
 
-@njit(inline="always")
+@part
 def _bucket(code: int, least: int, bucket_shift: int) -> np.uint64:
     return (np.uint64(code) - np.uint64(least)) >> np.uint64(bucket_shift)
 
 
-@njit(inline="always")
+@part
 def _fill_table(run: Int64s, start: int, end: int, table: Int32s) -> int:
     """Cut a page's code range into equal buckets, note the first row in or after each; return their size in bits.
 
@@ -70,7 +70,7 @@ def _fill_table(run: Int64s, start: int, end: int, table: Int32s) -> int:
     return bucket_shift
 
 
-@njit(nogil=True)
+@subroutine
 def _match_level(
     run: Int64s,
     start: int,
@@ -139,12 +139,12 @@ def _match_level(
     return found, position, -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def match_levels(
     run: Int64s,
     code_starts: Int64s,
     rows: Int32s,
-    passed: Int64s,
+    pages_met: Int64s,
     block: Bytes,
     at: Int64s,
     narrow: Bools,
@@ -152,8 +152,6 @@ def match_levels(
     shift: int,
     sizes: Int64s,
     numbers: Int64s,
-    enters_at: Int64s,
-    leaves_at: Int64s,
     flags_at: Int64s,
     level_cursors: Int64s,
     table: Int32s,
@@ -166,8 +164,8 @@ def match_levels(
 
     Level l has ``sizes[l]`` ascending codes at byte ``at[l]`` of ``block``: words of 32 bits if it is ``narrow``, else
     of 64, plus ``bases[l]``. They lack the lowest ``shift`` bits, which are not compared. Tuples are numbered from
-    ``numbers[l]``. A level meets the pages of the run ``passed`` before it leaves, or none if it enters after the
-    first. If ``flags_at`` is not empty, each matched tuple's byte from ``flags_at[l]`` is set to 1.
+    ``numbers[l]``. A level meets the first ``pages_met[l]`` pages of the run. If ``flags_at`` is not empty, each
+    matched tuple's byte from ``flags_at[l]`` is set to 1.
 
     ``level_cursors`` keeps the position in each level after the last page, also from the previous run. Pages mostly
     come in code order, so their tuples are found at once. In a page of consecutive codes the row follows from the
@@ -175,10 +173,6 @@ def match_levels(
     the match is complete when ``cursor[0] == rows.size``.
     """
     words, longs = block.view(np.uint32), block.view(np.int64)
-    level_pages = np.zeros(at.size, np.int64)
-    for level in range(at.size):
-        if enters_at[level] <= passed[0]:
-            level_pages[level] = lower_bound(passed, 0, passed.size, leaves_at[level])
     found = 0
     first_level, position, resume = cursor[1], cursor[2], cursor[3]
     for page in range(cursor[0], rows.size):
@@ -188,7 +182,7 @@ def match_levels(
         else:
             bucket_shift = _fill_table(run, start, end, table)
         for level in range(first_level, at.size):
-            if page >= level_pages[level]:
+            if page >= pages_met[level]:
                 continue
             before = found
             if narrow[level]:
@@ -219,7 +213,7 @@ def match_levels(
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def flag_pages(
     codes: npt.NDArray[Any],
     base: int,

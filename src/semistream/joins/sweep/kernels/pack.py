@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
 from semistream.kernels.byte_strings import address_of, are_same, copy_bytes
+from semistream.kernels.compiler import kernel, part
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def value_span(values: npt.NDArray[Any]) -> tuple[np.int64, np.uint64]:
     """Return the minimum of some integers, and the maximum minus the minimum."""
     if values.size == 0:
@@ -27,14 +27,14 @@ def value_span(values: npt.NDArray[Any]) -> tuple[np.int64, np.uint64]:
     return least, np.uint64(most) - np.uint64(least)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pack_rows(values: npt.NDArray[Any], order: npt.NDArray[Any], base: int, out: npt.NDArray[Any]) -> None:
     """Write a column's rows, in the given order, as distances from ``base``."""
     for i in range(order.size):
         out[i] = np.int64(values[order[i]]) - base
 
 
-@njit(inline="always")
+@part
 def _copy(source: npt.NDArray[Any], start: int, base: int, numbers: Int64s, i: int, out: npt.NDArray[Any]) -> int:
     """Copy the values of tuples from ``i`` on while they are of one level; return the index after the last."""
     level = numbers[i] >> 32
@@ -45,7 +45,7 @@ def _copy(source: npt.NDArray[Any], start: int, base: int, numbers: Int64s, i: i
     return i
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_packed(
     block: Bytes,
     first: int,
@@ -75,7 +75,7 @@ def take_packed(
                 i += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mark_tuples(block: Bytes, first: int, at: Int64s, numbers: Int64s) -> None:
     """Set the flags, one byte each, of some tuples."""
     for number in numbers:
@@ -87,7 +87,7 @@ def mark_tuples(block: Bytes, first: int, at: Int64s, numbers: Int64s) -> None:
 # 0 means that there are no offsets and that every remainder has ``bases[l]`` bytes.
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def string_shape(offsets: npt.NDArray[Any], data: Bytes) -> tuple[np.int64, np.int64]:
     """Return the length of the strings' common prefix, and the bytes of each after it; -1 if lengths differ."""
     if offsets.size < 2:
@@ -106,7 +106,7 @@ def string_shape(offsets: npt.NDArray[Any], data: Bytes) -> tuple[np.int64, np.i
     return prefix, length - prefix if alike else np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pack_strings(
     offsets: npt.NDArray[Any],
     data: Bytes,
@@ -133,7 +133,7 @@ def pack_strings(
             out_offsets[i + 1] = end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def move_offsets(block: Bytes, source: int, count: int, change: int, target: int) -> None:
     """Copy ``count`` offsets from byte ``source`` to ``target``, not after it, adding ``change`` to each."""
     words = block.view(np.uint32)
@@ -142,7 +142,7 @@ def move_offsets(block: Bytes, source: int, count: int, change: int, target: int
         words[to + i] = np.int64(words[begin + i]) + change
 
 
-@njit(inline="always")
+@part
 def _own(words: npt.NDArray[Any], at: int, width: int, base: int, row: int) -> tuple[Any, Any]:
     """Return the start of a string's remainder among those of its level, and its length."""
     if width == 0:
@@ -151,7 +151,7 @@ def _own(words: npt.NDArray[Any], at: int, width: int, base: int, row: int) -> t
     return np.int64(words[i]), np.int64(words[i + np.uint64(1)]) - np.int64(words[i])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_lengths(
     block: Bytes,
     first: int,
@@ -174,7 +174,7 @@ def take_lengths(
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_bytes(
     block: Bytes,
     first: int,
@@ -197,7 +197,7 @@ def take_bytes(
         target += prefix + size
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def same_bytes(
     block: Bytes,
     first: int,
@@ -235,7 +235,7 @@ def same_bytes(
     return every
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def position_of(block: Bytes, at: int, narrow: bool, rows: int, sought: int, behind: bool) -> int:
     """Return the number of ``rows`` ascending codes less than ``sought``, or less than or equal to it if ``behind``.
 

@@ -7,14 +7,14 @@ followed by the end, and return the number of sequences.
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from semistream.kernels.array_types import Floats, Int32s, Int64s
+from semistream.kernels.compiler import kernel, part
 
 Pages = npt.NDArray[np.intp]
 
 
-@njit(inline="always")
+@part
 def _fits(
     first: int, last: int, file: Int32s, offset: Int64s, nbytes: Int64s, slot: Int32s, most_bytes: int, most_pages: int
 ) -> bool:
@@ -26,13 +26,13 @@ def _fits(
     )
 
 
-@njit(inline="always")
+@part
 def _follows(after: int, before: int, file: Int32s, offset: Int64s, nbytes: Int64s) -> bool:
     """True if page ``after`` lies on disk directly after page ``before``."""
     return file[after] == file[before] and offset[after] == offset[before] + nbytes[before]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut_optimally(
     pages: Pages,
     file: Int32s,
@@ -84,7 +84,7 @@ def cut_optimally(
     return sequences
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_following(pages: Pages, cuts: Int64s, file: Int32s, offset: Int64s, nbytes: Int64s) -> int:
     """Count the sequences that start on disk where the previous one ended."""
     following = 0
@@ -93,7 +93,7 @@ def count_following(pages: Pages, cuts: Int64s, file: Int32s, offset: Int64s, nb
     return following
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut_greedily(
     pages: Pages,
     file: Int32s,
@@ -122,7 +122,7 @@ def cut_greedily(
     return sequences
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def number_slots(
     order: npt.NDArray[np.intp],
     file: Int32s,

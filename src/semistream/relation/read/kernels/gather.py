@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from semistream.kernels.array_types import Bools, Bytes, Int32s, Int64s
 from semistream.kernels.byte_strings import address_of, copy_bytes
+from semistream.kernels.compiler import kernel
 
 _LINE = 64  # bytes of a cache line
 _DENSE = 16  # fetch all cache lines of a column if at least one row in 16 is wanted
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_columns(
     values: npt.NDArray[Any], positions: Int64s, buffers: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]
 ) -> Any:
@@ -52,7 +52,7 @@ def gather_columns(
     return touched
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_wide(run: Bytes, width: int, starts: Int64s, page: Int32s, row: Int32s, out: Bytes) -> None:
     """Gather fixed-width values of any number of bytes."""
     for i in range(page.size):
@@ -61,7 +61,7 @@ def gather_wide(run: Bytes, width: int, starts: Int64s, page: Int32s, row: Int32
             out[i * width + byte] = run[source + byte]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_bits(run: Bytes, starts: Int64s, page: Int32s, row: Int32s, out: Bools) -> int:
     """Gather bits of a bitmap (booleans, validity) as one byte each; return the number of unset bits."""
     unset = 0
@@ -75,7 +75,7 @@ def gather_bits(run: Bytes, starts: Int64s, page: Int32s, row: Int32s, out: Bool
     return unset
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_lengths(
     offsets: npt.NDArray[Any], starts: Int64s, page: Int32s, row: Int32s, out: npt.NDArray[Any]
 ) -> np.int64:
@@ -89,7 +89,7 @@ def gather_lengths(
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gather_bytes(
     run: Bytes,
     offsets: npt.NDArray[Any],

@@ -3,17 +3,17 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numba.core import types
 
 from semistream.kernels.array_types import Int64s, UInt64s
+from semistream.kernels.compiler import kernel
 
 _pread: Any = types.ExternalFunction("pread64", types.int64(types.int32, types.uintp, types.uint64, types.int64))
 _take: Any = types.ExternalFunction("eventfd_read", types.int32(types.int32, types.uintp))
 _give: Any = types.ExternalFunction("eventfd_write", types.int32(types.int32, types.uint64))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def serve_reads(asked: int, done: int, requests: Int64s, got: Int64s, ends: Int64s, scratch: UInt64s) -> None:
     """Serve one turn of requests per signal on the eventfd ``asked``, then signal ``done``, until ``ends`` is set.
 

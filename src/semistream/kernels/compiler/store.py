@@ -1,0 +1,148 @@
+"""Folders with compiled kernels: those that the package brings, and one to which this machine adds its own."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+logger = logging.getLogger("semistream.kernels.compiler")
+
+FOLDER_VARIABLE = "SEMISTREAM_KERNELS"
+"""Environment variable with the folder for compiled kernels, in place of the user's cache folder."""
+
+_DIGEST_BYTES = 32
+_LOCKS = "locks"  # subfolder
+_LONGEST_WAIT_S = 120.0  # for another process that compiles the same kernel
+
+
+class KernelStore:
+    """Files of machine code by name, each written once and as a whole; a damaged file is not there.
+
+    The package's own folder comes first and is only read. New files go to the folder named by ``SEMISTREAM_KERNELS``,
+    else to the user's cache folder, else, where neither can be written, to a private temporary folder.
+    """
+
+    def __init__(self) -> None:
+        self.shipped = Path(__file__).with_name("objects")
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder to which new code is written."""
+        wanted = os.environ.get(FOLDER_VARIABLE)
+        if wanted and _is_writable(Path(wanted)):
+            return Path(wanted)
+        user = os.getuid() if hasattr(os, "getuid") else "user"
+        cache = Path(platformdirs.user_cache_path("semistream")) / "kernels"
+        private = Path(tempfile.gettempdir()) / f"semistream-{user}" / "kernels"
+        for folder in (cache, private):
+            if _is_writable(folder) and _is_private(folder):
+                break
+        else:
+            folder = Path(tempfile.mkdtemp(prefix="semistream-"))
+        if wanted or folder != cache:
+            logger.warning(
+                "%s is not this user's own folder; compiled kernels are kept in %s. Set %s to one that is.",
+                wanted or cache,
+                folder,
+                FOLDER_VARIABLE,
+            )
+        return folder
+
+    def has(self, name: str) -> bool:
+        """Return True if there is a file of this name."""
+        return any((folder / name).exists() for folder in self._folders())
+
+    def read(self, name: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield header and code of each file of this name that is not damaged."""
+        for folder in self._folders():
+            try:
+                content = (folder / name).read_bytes()
+            except OSError:
+                continue
+            digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+            if hashlib.sha256(content).digest() == digest:
+                header, _, code = content.partition(b"\n")
+                yield header, code
+
+    def _folders(self) -> Iterator[Path]:
+        """The folders to look into; one that the user names is trusted, even where it cannot be written."""
+        yield self.shipped
+        if wanted := os.environ.get(FOLDER_VARIABLE):
+            yield Path(wanted)
+        yield self.folder
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of all files."""
+        for folder in self._folders():
+            yield from (f"{file.parent.name}/{file.name}" for file in folder.glob("*/*") if file.parent.name != _LOCKS)
+
+    def write(self, name: str, header: bytes, code: bytes) -> None:
+        """Write a file as a whole. A full disk is no error: the code is compiled again next time."""
+        target, content = self.folder / name, header + b"\n" + code
+        try:
+            target.parent.mkdir(exist_ok=True, mode=0o700)
+            descriptor, temporary = tempfile.mkstemp(dir=target.parent)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(hashlib.sha256(content).digest() + content)
+                Path(temporary).replace(target)
+            except OSError:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            logger.warning("a compiled kernel could not be kept in %s: %s", target.parent, error)
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[bool]:
+        """Hold the lock of a name; yield True if another process had it. After two minutes, go on without it."""
+        try:
+            (self.folder / _LOCKS).mkdir(exist_ok=True, mode=0o700)
+            lock = FileLock(self.folder / _LOCKS / name, thread_local=False)
+        except OSError:
+            yield False
+            return
+        waited = False
+        try:
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                waited = True
+                lock.acquire(timeout=_LONGEST_WAIT_S)
+        except (OSError, Timeout):
+            yield waited
+            return
+        try:
+            yield waited
+        finally:
+            lock.release()
+
+
+def _is_writable(folder: Path) -> bool:
+    """Make a folder; return True if files can be written to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _is_private(folder: Path) -> bool:
+    """Return True if nobody but this user can write to a folder whose files will be run."""
+    if not hasattr(os, "getuid"):
+        return True
+    found = folder.stat()
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+STORE = KernelStore()
