@@ -22,6 +22,7 @@ BENCHMARKS = {
     "window-optimum": "benchmarks.window_optimum",
     "overload": "benchmarks.overload",
     "walk": "benchmarks.walk",
+    "start": "benchmarks.start",
 }
 
 

@@ -106,6 +106,15 @@ def test_code_of_a_level_runs_on_every_processor_that_has_it(machine: Machine, l
     assert machine.compiled() == 0
 
 
+@pytest.mark.parametrize(("first", "second"), [tuple(LEVELS), tuple(LEVELS)[::-1]])
+def test_a_level_is_compiled_though_there_is_code_of_another(machine: Machine, first: str, second: str) -> None:
+    if not {first, second}.issubset(_levels_here()):
+        pytest.skip("this processor lacks a level")
+    assert machine.compiled(**numba_environment(first)) == 1
+    assert machine.compiled(**numba_environment(second)) == 1
+    assert {file.parent.name for file in machine.files()} == {first, second}
+
+
 CHANGES: dict[str, Callable[[Machine], dict[str, str]]] = {
     "processor": lambda machine: {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
     "python": lambda machine: {"before": "sys.implementation.cache_tag = 'cpython-399'"},

@@ -32,13 +32,15 @@ def own_target(processor: _Processor) -> str:
 
 @lru_cache
 def usable_targets(processor: _Processor) -> tuple[str, ...]:
-    """Return the names of all code that this processor runs, best first.
+    """Return the names of all code that this processor runs, best first; only its own if it stands for a level.
 
     >>> features = ",".join("+" + feature for feature in LEVELS["x86-64-v3"].split(","))
     >>> usable_targets(("x86_64-unknown-linux-gnu", "haswell", features))[1:]
     ('x86-64-v3',)
     """
-    platform, _, features = processor
+    platform, name, features = processor
+    if name in LEVELS:
+        return (name,)
     own, has = own_target(processor), {feature[1:] for feature in features.split(",") if feature.startswith("+")}
     levels = LEVELS if platform.startswith("x86_64") else {}
     runs = [level for level, needed in levels.items() if has.issuperset(needed.split(","))]
