@@ -23,6 +23,7 @@ BENCHMARKS = {
     "overload": "benchmarks.overload",
     "walk": "benchmarks.walk",
     "start": "benchmarks.start",
+    "small": "benchmarks.small",
 }
 
 

@@ -1,6 +1,10 @@
 """Pipelines, killed again and again: in the end all tables equal the oracle's, each row once."""
 
+from pathlib import Path
+
 import pytest
+
+from semistream.pipelines.ledger.ledger import Ledger
 
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
@@ -17,6 +21,17 @@ def test_orders_come_once_wherever_the_driver_is_killed(world, tmp_path):
         assert strike(world, scenario, Kill("point", point, vacuum=number % 2 == 0)) == (KILLED, True), (
             f"{point}\n{world.tail()}"
         )
+    finish(world, scenario)
+
+
+def test_orders_come_once_though_spark_went_on_before_a_batch_was_in_its_tables(world, tmp_path):
+    scenario = OrdersScenario(tmp_path / "orders", seed=3)
+    assert strike(world, scenario, Kill("point", "before commit of joined@0~3")) == (KILLED, True), world.tail()
+    checkpoint = Path(scenario.spec()["checkpoint"])
+    ledger = Ledger.read(checkpoint, scenario.spec()["name"])
+    assert ledger.open_plan is not None
+    assert ledger.prepared(ledger.open_plan.batch) is not None
+    assert (checkpoint / "spark" / "commits" / str(ledger.open_plan.source_batch)).exists()
     finish(world, scenario)
 
 

@@ -16,6 +16,7 @@ def test_the_batch_at_hand_is_waited_for_and_the_next_one_is_refused():
 
     batches = object.__new__(BatchRunner)
     batches._on_its_way, batches._ended, batches._spec = RLock(), False, SimpleNamespace(name="orders")
+    batches._publishing, batches._publisher = None, ThreadPoolExecutor(1)
     begun, goes_on = Event(), Event()
 
     def batch():

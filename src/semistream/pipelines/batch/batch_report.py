@@ -61,7 +61,7 @@ class BatchReport:
     before this process started, and only committed by it. ``memory_bytes`` is the most that the joins of a worker have
     used. ``lag_s`` is the time from the arrival of the batch's first file until its rows were in their tables.
     ``trigger`` is the latest batch that Spark has reported, usually the previous one. ``overload`` is set under a
-    latency goal.
+    latency goal. ``parts_s`` has the driver's seconds by part.
     """
 
     pipeline: str
@@ -83,6 +83,7 @@ class BatchReport:
     lag_s: float | None = None
     trigger: Trigger | None = None
     overload: OverloadReport | None = None
+    parts_s: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -99,6 +100,7 @@ class BatchReport:
         lag_s: float | None = None,
         trigger: Trigger | None = None,
         overload: OverloadReport | None = None,
+        parts_s: dict[str, float] | None = None,
     ) -> BatchReport:
         """Build the report of a finished batch."""
         work = manifest.work
@@ -123,6 +125,7 @@ class BatchReport:
             lag_s=lag_s,
             trigger=trigger,
             overload=overload,
+            parts_s=parts_s or {},
         )
 
     @property
@@ -140,6 +143,7 @@ class BatchReport:
             "rows_in": self.rows_in,
             **self.outcomes,
             "seconds": round(self.seconds, 3),
+            "parts_s": {name: round(seconds, 4) for name, seconds in self.parts_s.items()},
             "rows_per_s": round(self.rows_per_s, 1),
             "replayed": self.replayed,
             "waiting_rows": self.waiting_rows,
@@ -174,6 +178,7 @@ class BatchReporter:
         remarks: Sequence[str],
         trigger: Trigger | None,
         overload: OverloadReport | None,
+        parts_s: dict[str, float],
     ) -> None:
         """Report a finished batch."""
         now = self._clock()
@@ -189,6 +194,7 @@ class BatchReporter:
             lag_s=_lag_s(plan.files, now),
             trigger=trigger,
             overload=overload,
+            parts_s=parts_s,
         )
         for remark in remarks:
             _LOG.warning("batch %d: %s", plan.batch, remark)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 VARIABLE = "SEMISTREAM_FAULT"
-"""Environment variable with a point and how often to pass it before the kill: ``"after prepared@2"``."""
+"""Environment variable with a point and how often to pass it before the kill: ``"after prepared@2"``.
+
+``"before commit of joined@0~3"`` waits three seconds at the point first, so that other threads and Spark go on.
+"""
 
 _passed: dict[str, int] = {}
 
@@ -17,8 +21,10 @@ def reached(point: str) -> None:
     if not wanted:
         return
     name, _, times = wanted.partition("@")
+    times, _, wait_s = times.partition("~")
     if name != point:
         return
     _passed[point] = _passed.get(point, 0) + 1
     if _passed[point] > int(times or 0):
+        time.sleep(float(wait_s or 0))
         os.kill(os.getpid(), signal.SIGKILL)

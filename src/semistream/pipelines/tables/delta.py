@@ -33,6 +33,7 @@ class DeltaSink(Table):
 
     def __init__(self, spec: TableSpec, schema: pa.Schema, owner: Owner, outbox: Path) -> None:
         super().__init__(spec, schema, owner, outbox)
+        self._table: DeltaTable | None = None
         self.schema = pa.schema([field.with_type(_delta_type(field)) for field in self.schema])
 
     @property
@@ -68,7 +69,7 @@ class DeltaSink(Table):
         if not files:
             return
         try:
-            table = DeltaTable(str(self.path))
+            table = self._current()
             last = table.transaction_version(self._checkpoint)
             if last is not None and last >= batch:
                 return
@@ -88,10 +89,19 @@ class DeltaSink(Table):
             )
             reached("after delta commit")
         except (DeltaError, OSError) as error:
+            self._table = None
             raise PipelineError(
                 f"batch {batch} cannot be committed to the Delta table {self.path}: {error}. Its files are written; "
                 "make the table writable and start the pipeline again."
             ) from error
+
+    def _current(self) -> DeltaTable:
+        """Return the table's latest version; only the log's new entries are read."""
+        if self._table is None:
+            self._table = DeltaTable(str(self.path))
+        else:
+            self._table.update_incremental()
+        return self._table
 
     def vacuum(self, in_use: set[str]) -> list[Path]:
         """Remove files of this checkpoint that no version of the table names.

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from threading import RLock
 
 from pyspark.sql import DataFrame, SparkSession
 
-from semistream.errors import PipelineError
+from semistream.errors import PipelineError, SemistreamError
 from semistream.pipelines.batch.batch_report import BatchReport, BatchReporter
 from semistream.pipelines.batch.committer import BatchCommitter
 from semistream.pipelines.batch.housekeeping import Housekeeping
+from semistream.pipelines.batch.part_times import PartTimes
 from semistream.pipelines.batch.planner import BatchPlanner
 from semistream.pipelines.ledger.entries import BatchManifest, Plan
 from semistream.pipelines.ledger.ledger import Ledger
@@ -21,6 +24,7 @@ from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.tables.table import Table
 from semistream.spark.pipelines.batch_work import BatchWork
 from semistream.spark.pipelines.listener import PipelineListener
+from semistream.spark.pipelines.offset_log import files_by_log
 from semistream.spark.planning.computed_columns import ComputedColumns
 from semistream.spark.sources.base import BatchSource
 from semistream.spark.updates.relation_updates import all_updates
@@ -60,10 +64,15 @@ class BatchRunner:
         self._committer = BatchCommitter(steps, tables, ledger, rows_folder, writer, overload)
         self._housekeeping = Housekeeping(spec, ledger, rows_folder)
         self._reporter = BatchReporter(spec.name, ledger.folder, watch, clock)
+        self._times = PartTimes()
         self._on_its_way = RLock()
+        self._publisher = ThreadPoolExecutor(1, "publisher")
+        self._publishing: Future[None] | None = None
         self._ended = False
         self.triggers: PipelineListener | None = None
         """Listener with Spark's reports of batches."""
+        self.publishes_later = False
+        """True if a batch is published while Spark records its offsets and looks for the next one."""
 
     @property
     def has_run(self) -> bool:
@@ -73,23 +82,31 @@ class BatchRunner:
     def run(self, df: DataFrame, source_batch: int) -> None:
         """Run a batch of the source from its last recorded stage to its end."""
         with self._on_its_way:
+            self._wait_for_publication()
             if self._ended:  # the error keeps Spark from marking the batch done: it runs at the next start
                 raise PipelineError(f"the pipeline {self._spec.name!r} was stopped before this batch began.")
             self._begin()
             plan = self._ledger.plan_of(source_batch)
             if plan is None:
                 self._update(df.sparkSession)
-                plan = self._planner.plan(source_batch, self.source.files(df))
+                with self._times.part("list files"):
+                    files = self.source.files(df, partial(files_by_log, self._spec.checkpoint / "spark", source_batch))
+                with self._times.part("plan"):
+                    plan = self._planner.plan(source_batch, files)
             if not self._ledger.is_done(plan.batch):
-                self._finish(plan, df, df.sparkSession)
+                self._finish(plan, df, df.sparkSession, later=self.publishes_later)
 
     def end(self) -> None:
         """Wait for the current batch to finish, and let no other begin."""
         with self._on_its_way:
             self._ended = True
+            try:
+                self._wait_for_publication()
+            finally:
+                self._publisher.shutdown()
 
     def recover(self, spark: SparkSession) -> None:
-        """Finish an unfinished batch without source rows; Spark triggers an unfinished batch of the source again.
+        """Finish a batch that is prepared or has no source rows; Spark triggers another one of the source again.
 
         Clean up after a finished batch, in case the process died before it did: otherwise rejected update rows would
         go to the quarantine again.
@@ -101,7 +118,7 @@ class BatchRunner:
             manifest = self._ledger.prepared(plan.batch)
             if manifest is not None and self._ledger.is_done(plan.batch):
                 self._housekeeping.forget_rows(plan, manifest)
-            elif plan.source_batch is None:
+            elif manifest is not None or plan.source_batch is None:
                 self._finish(plan, None, spark)
 
     def catch_up(self, spark: SparkSession, *, all_deferred: bool = False) -> None:
@@ -110,12 +127,15 @@ class BatchRunner:
         With ``all_deferred``, all deferred rows go on. With ``repair: idle``, also repair as many shed rows as there is
         spare time for.
         """
+        if self._publishing is not None and self._publishing.done():
+            self._wait_for_publication()
         repairs = self._overload if self._overload is not None and self._overload.repairs_idle else None
         if not (self._ledger.waiting or (repairs and self._ledger.archived)):
             return
         if not self._on_its_way.acquire(blocking=False):
             return
         try:
+            self._wait_for_publication()
             self._update(spark)
             if self._ledger.open_plan is None:
                 taken = self._planner.has_rows_to_take(all_deferred=all_deferred)
@@ -136,6 +156,7 @@ class BatchRunner:
         """Repair shed rows, in batches of their own, until none is left or ``stopping`` returns True."""
         assert self._overload is not None
         with self._on_its_way:
+            self._wait_for_publication()
             plan = self._ledger.open_plan
             if plan is not None and self._ledger.prepared(plan.batch) is None:
                 raise PipelineError(
@@ -151,17 +172,22 @@ class BatchRunner:
 
     def _begin(self) -> None:
         """Start the clock of a batch."""
+        self._times.take()
         if self._overload is not None:
             self._overload.controller.begin()
 
     def _update(self, spark: SparkSession) -> None:
         """Apply new updates of relations, unless a batch is unfinished."""
         if self._ledger.open_plan is None:
-            for updates in self._updates:
-                updates.apply(spark)
+            with self._times.part("update relations"):
+                for updates in self._updates:
+                    updates.apply(spark)
 
-    def _finish(self, plan: Plan, df: DataFrame | None, spark: SparkSession) -> None:
-        """Run a batch from the stage recorded in the ledger to its end."""
+    def _finish(self, plan: Plan, df: DataFrame | None, spark: SparkSession, *, later: bool = False) -> None:
+        """Run a batch from the stage recorded in the ledger to its end; with ``later``, publish it in a thread.
+
+        Once a batch is prepared, nothing but its publication is left, whatever happens to Spark or this process.
+        """
         ledger, start = self._ledger, time.perf_counter()
         manifest = ledger.prepared(plan.batch)
         remarks: list[str] = []
@@ -169,12 +195,26 @@ class BatchRunner:
         resumed = replayed or bool(ledger.staged(plan.batch))
         if manifest is None:
             before = ledger.waiting
-            work, remarks = self._work.run(plan, df, spark)
+            with self._times.part("join and write"):
+                work, remarks = self._work.run(plan, df, spark)
             left = [file for file in before if file not in plan.taken]
             manifest = BatchManifest(plan.batch, work, left + work.waiting)
-            ledger.write_prepared(manifest)
-        self._committer.commit(plan, manifest, resumed=resumed)
-        self._housekeeping.after(plan, manifest)
+            with self._times.part("prepare"):
+                ledger.write_prepared(manifest)
+        publish = partial(self._publish, plan, manifest, start, replayed=replayed, resumed=resumed, remarks=remarks)
+        if later:
+            self._publishing = self._publisher.submit(publish)
+        else:
+            publish()
+
+    def _publish(
+        self, plan: Plan, manifest: BatchManifest, start: float, *, replayed: bool, resumed: bool, remarks: list[str]
+    ) -> None:
+        """Commit a prepared batch, clean up after it, and report it."""
+        with self._times.part("commit"):
+            self._committer.commit(plan, manifest, resumed=resumed)
+        with self._times.part("clean up"):
+            self._housekeeping.after(plan, manifest)
         seconds = time.perf_counter() - start
         if plan.drains:
             self._planner.drained(seconds)
@@ -183,8 +223,21 @@ class BatchRunner:
             plan,
             manifest,
             seconds=seconds,
+            parts_s=self._times.take(),
             replayed=replayed,
             remarks=[*remarks, *(overload.remarks() if overload else [])],
             trigger=None if self.triggers is None else self.triggers.last,
             overload=None if overload is None else overload.report(manifest),
         )
+
+    def _wait_for_publication(self) -> None:
+        """Wait until the previous batch is published; raise the error if it could not be."""
+        publishing, self._publishing = self._publishing, None
+        if publishing is not None:
+            try:
+                publishing.result()
+            except SemistreamError:
+                raise
+            except Exception as error:
+                name, kind = self._spec.name, type(error).__name__
+                raise PipelineError(f"the pipeline {name!r} could not publish a batch: {kind}: {error}") from error

@@ -100,6 +100,7 @@ class Pipeline:
         stops, also after an interrupt.
         """
         with self._opened(spark, watch) as batches, self._query(spark, batches, once) as query:
+            batches.publishes_later = True
             try:
                 while not query.awaitTermination(_POLL_S) and not stopping():
                     batches.catch_up(spark)

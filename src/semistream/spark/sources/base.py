@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -41,8 +41,8 @@ class BatchSource(ABC):
     tells_arrival = False
     """True under a latency goal: rows have an arrival time, and a batch takes all available rows."""
 
-    def files(self, df: DataFrame) -> list[str]:  # noqa: ARG002
-        """Return the files of a batch; none if the source has no files."""
+    def files(self, df: DataFrame, logged: Callable[[], list[str] | None]) -> list[str]:  # noqa: ARG002
+        """Return the files of a batch, if the source has files. ``logged`` gives those in Spark's log, if known."""
         return []
 
     @abstractmethod

@@ -46,9 +46,10 @@ class FolderSource(BatchSource):
             reader = reader.option("maxFilesPerTrigger", spec.files_per_batch)
         return reader.schema(_WHOLE_FILES).load(str(spec.path)).select("path")
 
-    def files(self, df: DataFrame) -> list[str]:
+    def files(self, df: DataFrame, logged: Callable[[], list[str] | None]) -> list[str]:
         """Return the files of a batch, sorted by path."""
-        return sorted(local_path(row["path"]) for row in df.collect())
+        uris = logged()
+        return sorted(map(local_path, [row["path"] for row in df.collect()] if uris is None else uris))
 
     def read(self, df: DataFrame | None, files: Sequence[str], spark: SparkSession) -> BatchInput:  # noqa: ARG002
         """Return the input of a batch, from its files."""

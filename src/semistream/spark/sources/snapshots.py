@@ -6,7 +6,7 @@ to them by value. Its reader imports nothing of semistream, so that these proces
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,7 @@ class SnapshotSource(BatchSource):
         reader = spark.readStream.format(SnapshotDataSource.name())
         return reader.option("folder", str(spec.path)).option("kind", spec.snapshots).load()
 
-    def files(self, df: DataFrame) -> list[str]:
+    def files(self, df: DataFrame, logged: Callable[[], list[str] | None]) -> list[str]:  # noqa: ARG002
         """Return the files of the batch's snapshot."""
         (row,) = df.collect()
         path = self._spec.path / row[NAME]
