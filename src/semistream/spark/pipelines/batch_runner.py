@@ -25,6 +25,7 @@ from semistream.pipelines.tables.table import Table
 from semistream.spark.pipelines.batch_work import BatchWork
 from semistream.spark.pipelines.listener import PipelineListener
 from semistream.spark.pipelines.offset_log import files_by_log
+from semistream.spark.pipelines.warm_up import warm_up
 from semistream.spark.planning.computed_columns import ComputedColumns
 from semistream.spark.sources.base import BatchSource
 from semistream.spark.updates.relation_updates import all_updates
@@ -52,7 +53,7 @@ class BatchRunner:
         clock: Callable[[], float],
     ) -> None:
         self.source = source
-        self._spec, self._ledger = spec, ledger
+        self._spec, self._steps, self._ledger = spec, steps, ledger
         rows_folder = ledger.folder / ROWS
         rows_folder.mkdir(exist_ok=True)
         writer = f"{spec.name}/{ledger.token}"
@@ -78,6 +79,10 @@ class BatchRunner:
     def has_run(self) -> bool:
         """True if a batch was planned before."""
         return self._ledger.last_plan is not None
+
+    def warm_up(self, spark: SparkSession) -> None:
+        """Start the Python workers before the first batch."""
+        warm_up(spark, self._steps)
 
     def run(self, df: DataFrame, source_batch: int) -> None:
         """Run a batch of the source from its last recorded stage to its end."""

@@ -157,6 +157,7 @@ class Pipeline:
                 f"{location}, Spark's record of the source's offsets, is missing, but the ledger next to it is not: "
                 "all rows would be added twice. Restore it, or give the pipeline a new checkpoint and new tables."
             )
+        batches.warm_up(spark)
         listener = PipelineListener(spec.name, spec.checkpoint / SPARK_METRICS)
         writer = batches.source.stream(spark).writeStream.foreachBatch(batches.run)
         writer = writer.option("checkpointLocation", str(location)).queryName(spec.name)
