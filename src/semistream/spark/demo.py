@@ -1,40 +1,40 @@
-"""Spark part of the demo: run the pipeline, and the same joins with Spark's own operators, on the same orders."""
+"""Spark part of the demo: the same joins with Spark's own operators, on the same orders."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from datetime import datetime
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from semistream.errors import SemistreamError
-from semistream.pipelines.batch.batch_report import BatchReport
-from semistream.spark.pipelines.listener import SPARK_METRICS
-from semistream.spark.pipelines.pipeline import Pipeline
 from semistream.spark.session import local_session
 
-_POLL_S = 0.2
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A finished micro-batch. ``seconds`` is its total duration, Spark's ``triggerExecution``."""
+    """A finished micro-batch.
+
+    ``seconds`` is its whole duration, Spark's ``triggerExecution``, ``lag_s`` the time from the arrival of its file
+    until its rows were in their table, at the time ``at``. ``bytes_moved`` were read of the looked-up tables, or read
+    and shuffled.
+    """
 
     number: int
     rows: int
     seconds: float
-
-    @property
-    def rows_per_s(self) -> float:
-        """Orders joined and written per second."""
-        return self.rows / self.seconds
+    lag_s: float
+    bytes_moved: int
+    at: float
 
 
 @contextmanager
@@ -49,48 +49,29 @@ def open_session(cores: int, *, log: Path, warehouse: Path) -> Iterator[SparkSes
         yield session
 
 
-def read_orders(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """Read orders as a stream, one file per micro-batch."""
-    schema = spark.read.parquet(str(files[0])).schema
-    names = ",".join(file.name for file in files)
-    return (
-        spark.readStream.schema(schema)
-        .option("maxFilesPerTrigger", 1)
-        .option("pathGlobFilter", f"{{{names}}}")
-        .parquet(str(files[0].parent))
-    )
+def read_orders(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
+    """Read the orders that arrive in a folder as a stream, one file per micro-batch."""
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def join_with_spark(orders: DataFrame, data: Path) -> DataFrame:
-    """Return the demo's star join as Spark plans it by default: a stream joined with static DataFrames."""
+def join_with_spark(orders: DataFrame, data: Path, how: str) -> DataFrame:
+    """Return the demo's star join as Spark plans it by default: a stream joined with static DataFrames.
+
+    ``how`` is the join with the products: "left" keeps orders of unknown products, as the pipeline does; "inner" drops
+    them.
+    """
     spark = orders.sparkSession
     products, customers, stores = (
         spark.read.parquet(str(data / f"{name}.parquet")) for name in ("products", "customers", "stores")
     )
     valid = orders.where("quantity BETWEEN 1 AND 1000 AND customer IS NOT NULL")
     joined = (
-        valid.join(products.select("id", "sku", "category", "price"), valid["product_id"] == products["id"])
+        valid.join(products, valid["product_id"] == products["id"], how)
         .drop("id")
         .join(customers, valid["customer"] == customers["code"], "left")
         .drop("code")
     )
     return joined.join(stores, joined["store_id"] == stores["id"]).drop("id")
-
-
-def run_pipeline(file: Path, spark: SparkSession, watch: Callable[[BatchReport], None]) -> list[Batch]:
-    """Run a pipeline over all available input; return the source's batches, with Spark's duration of each."""
-    pipeline = Pipeline.from_yaml(file)
-    reports: list[BatchReport] = []
-
-    def done(report: BatchReport) -> None:
-        reports.append(report)
-        watch(report)
-
-    pipeline.run(spark, once=True, watch=done)
-    lines = (pipeline.spec.checkpoint / SPARK_METRICS).read_text().splitlines()
-    seconds = {line["source_batch"]: line["seconds"] for line in map(json.loads, lines)}
-    own = [report for report in reports if report.source_batch is not None]
-    return [Batch(r.source_batch or 0, r.rows_in, seconds[r.source_batch]) for r in own]
 
 
 def join_strategy(df: DataFrame) -> str:
@@ -101,31 +82,65 @@ def join_strategy(df: DataFrame) -> str:
     return " and ".join(f"{found.count(name)} {name}" for name in dict.fromkeys(found)) or "unknown"
 
 
-def run_query(df: DataFrame, folder: Path, *, log: Path) -> Iterator[Batch]:
-    """Run a streaming query over all available files; yield each micro-batch as it finishes.
+class OwnQuery:
+    """A streaming query of Spark's own, that writes its results to ``folder/results`` as Parquet.
 
-    Results are written to ``folder/results`` as Parquet, next to the checkpoint. The error of a failed query names
-    ``log``, the file with Spark's log.
+    It reads all columns of the tables in every batch, ``table_bytes`` in all.
     """
-    query = (
-        df.writeStream.format("parquet")
-        .option("path", str(folder / "results"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    done = -1
-    try:
-        active = True
-        while active:
-            active = not query.awaitTermination(_POLL_S)
-            for batch in _finished(query.recentProgress, after=done):
-                done = batch.number
-                yield batch
-    except StreamingQueryException as error:
-        raise SemistreamError(f"the query in {folder} failed: {_reason(error)}. The full error is in {log}.") from error
-    finally:
-        query.stop()
+
+    def __init__(
+        self, df: DataFrame, folder: Path, arrived: Mapping[str, float], *, table_bytes: int, log: Path
+    ) -> None:
+        self._folder, self._log, self._arrived, self._table_bytes = folder, log, arrived, table_bytes
+        self._store = df.sparkSession.sparkContext._jsc.sc().statusStore()
+        self._shuffled = [self._shuffled_bytes()]
+        self._batches: list[Batch] = []
+        writer = df.writeStream.format("parquet").option("path", str(folder / "results"))
+        self._query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+
+    def wait_for(self, batches: int, watch: Callable[[], None]) -> list[Batch]:
+        """Wait until so many batches are finished; call ``watch`` meanwhile."""
+        try:
+            while len(self.batches()) < batches:
+                watch()
+                if self._query.awaitTermination(_POLL_S):
+                    break
+        except StreamingQueryException as error:
+            raise SemistreamError(
+                f"the query in {self._folder} failed: {_reason(error)}. The full error is in {self._log}."
+            ) from error
+        return self._batches[:batches]
+
+    def batches(self) -> list[Batch]:
+        """Return the finished batches so far. Files arrive, and are taken, in the order of their names."""
+        for progress in self._query.recentProgress:
+            if progress.batchId < len(self._batches) or not progress.numInputRows:
+                continue
+            seconds = progress.durationMs["triggerExecution"] / 1000
+            done = datetime.fromisoformat(progress.timestamp).timestamp() + seconds
+            arrived = sorted(self._arrived.values())[len(self._batches)]
+            self._shuffled.append(self._shuffled_bytes())
+            moved = self._table_bytes + self._shuffled[-1] - self._shuffled[-2]
+            number = len(self._batches)
+            self._batches.append(Batch(number, progress.numInputRows, seconds, done - arrived, moved, done))
+        return self._batches
+
+    def stop(self) -> None:
+        """Stop the query."""
+        self._query.stop()
+
+    def _shuffled_bytes(self) -> int:
+        """Bytes that the session has shuffled so far. Spark does not count what it reads of Parquet by vectored I/O."""
+        return int(self._store.executorSummary("driver").totalShuffleWrite())
+
+
+def execution_bytes(spark: SparkSession) -> int | None:
+    """Return the most memory that Spark has used for joins and sorts, as it has sampled it; None if it has not."""
+    peaks = spark.sparkContext._jsc.sc().statusStore().executorSummary("driver").peakMemoryMetrics()
+    if not peaks.isDefined():
+        return None
+    names = ("OnHeapExecutionMemory", "OffHeapExecutionMemory")
+    return sum(int(peaks.get().getMetricValue(name)) for name in names) or None
 
 
 def _reason(error: StreamingQueryException) -> str:
@@ -133,9 +148,3 @@ def _reason(error: StreamingQueryException) -> str:
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     traced = [line for line in lines if re.match(r"[\w.]+: ", line)]
     return (traced or lines)[-1 if traced else 0].rstrip(".")
-
-
-def _finished(progress: Iterable[Any], *, after: int) -> Iterator[Batch]:
-    for report in progress:
-        if report.batchId > after and report.numInputRows:
-            yield Batch(report.batchId, report.numInputRows, report.durationMs["triggerExecution"] / 1000)

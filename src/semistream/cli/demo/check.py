@@ -11,8 +11,8 @@ import duckdb
 _VALID = "quantity BETWEEN 1 AND 1000 AND customer IS NOT NULL"
 _EXPECTED = f"""
 CREATE TEMP VIEW expected AS
-SELECT o.*, p.sku, p.category, p.price, c.segment, c.country, s.city
-FROM orders AS o JOIN products AS p ON o.product_id = p.id LEFT JOIN customers AS c ON o.customer = c.code
+SELECT o.*, p.* EXCLUDE (id), c.segment, c.country, s.city
+FROM orders AS o {{how}} JOIN products AS p ON o.product_id = p.id LEFT JOIN customers AS c ON o.customer = c.code
     JOIN stores AS s ON o.store_id = s.id
 WHERE {_VALID}
 """
@@ -48,12 +48,18 @@ class ResultCheck:
 
 
 def compare_with_duckdb(
-    written: Sequence[Path], orders: Sequence[Path], products: Sequence[Path], data: Path, *, keys: int | None = None
+    written: Sequence[Path],
+    orders: Sequence[Path],
+    products: Sequence[Path],
+    data: Path,
+    how: str = "inner",
+    *,
+    keys: int | None = None,
 ) -> ResultCheck:
     """Join ``orders`` with products, customers and stores (in the folder ``data``) in DuckDB, and compare every column
     of every row with the ``written`` files.
 
-    ``keys`` is the number of surrogate keys given out, None if the files have none.
+    ``how`` is the join with the products. ``keys`` is the number of surrogate keys given out, None if there are none.
     """
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
@@ -65,7 +71,7 @@ def compare_with_duckdb(
             ("written", written),
         ):
             _view(connection, name, files)
-        connection.execute(_EXPECTED)
+        connection.execute(_EXPECTED.format(how=how))
         own = "SELECT * EXCLUDE (customer_key) FROM written" if keys is not None else "FROM written"
         missing, unexpected = (
             _one(connection, f"SELECT count(*) FROM (({a}) EXCEPT ALL ({b}))")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -60,12 +59,13 @@ COPY (SELECT CAST(id AS INTEGER) AS id, 'City ' || id AS city FROM range($last) 
 
 @dataclass(frozen=True)
 class DemoWorkload:
-    """Size of the demo. ``mean_batch`` is the mean number of orders per micro-batch."""
+    """Size of the demo. ``mean_batch`` is the mean number of orders per micro-batch; one arrives every ``every_s``."""
 
     orders: int
     products: int
     mean_batch: int
     seed: int
+    every_s: float = 4.0
 
     @property
     def ordered_products(self) -> int:
@@ -99,10 +99,7 @@ class DemoWorkload:
         _copy(_STORES, path, last=STORES - 1)
 
     def write_orders(self, folder: Path) -> list[int]:
-        """Write one Parquet file per micro-batch, and return the number of orders in each.
-
-        Spark reads files in the order of their modification times, so these are set one second apart.
-        """
+        """Write one Parquet file per micro-batch, and return the number of orders in each."""
         folder.mkdir(parents=True)
         sizes = []
         for number, batch in enumerate(self.order_batches()):
@@ -110,8 +107,6 @@ class DemoWorkload:
             pa.parquet.write_table(
                 pa.Table.from_batches([batch]), path, row_group_size=max(1, -(-batch.num_rows // _ROW_GROUPS))
             )
-            second = _EPOCH // 1_000_000 + number
-            os.utime(path, (second, second))
             sizes.append(batch.num_rows)
         return sizes
 

@@ -1,246 +1,183 @@
-"""The demo from data to report, with live progress on stderr.
-
-All files go to one folder. A marker file identifies it, so that the demo never deletes anyone else's files.
-"""
+"""The demo from data to report, with live progress on stderr."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING
+from time import perf_counter, time
 
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from semistream.budget import format_bytes, parse_bytes
+from semistream.budget import parse_bytes
+from semistream.cli.demo.arrivals import Arrivals
 from semistream.cli.demo.check import compare_with_duckdb
 from semistream.cli.demo.data import DemoWorkload, order_file
+from semistream.cli.demo.folder import DemoFolder
+from semistream.cli.demo.live import LiveBatches
+from semistream.cli.demo.pipeline_process import PipelineProcess
 from semistream.cli.demo.plot import save_plot
-from semistream.cli.demo.report import DemoReport, QueryReport, orders_per_s
+from semistream.cli.demo.report import DemoReport, Kill, OwnJoin, PipelineResult
 from semistream.cli.output import messages
 from semistream.cli.progress import build_progress
-from semistream.errors import InvalidArgument
 from semistream.pipelines.spec.yaml_file import read_spec
 from semistream.relation import Relation
 from semistream.spark.demo import (
-    Batch,
+    OwnQuery,
+    execution_bytes,
     join_strategy,
     join_with_spark,
     open_session,
     read_orders,
-    run_pipeline,
-    run_query,
 )
 
-if TYPE_CHECKING:
-    from semistream.pipelines.batch.batch_report import BatchReport
-
-_MARK = ".semistream-demo"
-
-
-@dataclass(frozen=True)
-class DemoFolder:
-    """Folder that holds every file of the demo."""
-
-    root: Path
-
-    @classmethod
-    def make(cls, root: Path) -> DemoFolder:
-        """Create the folder, or empty it if it holds an earlier demo."""
-        if root.exists() and not root.is_dir():
-            raise InvalidArgument(f"out is {str(root)!r}, a file; name a folder.")
-        mark = root / _MARK
-        if root.exists() and not mark.exists() and any(root.iterdir()):
-            raise InvalidArgument(f"out is {str(root)!r}, which holds other files than a demo's; name another folder.")
-        root.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-        for path in root.iterdir():
-            if path == mark:
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        return cls(root)
-
-    @property
-    def pipeline(self) -> Path:
-        """Pipeline file; its paths are relative to this folder."""
-        return self.root / "orders.yaml"
-
-    @property
-    def data(self) -> Path:
-        """Input data: relations for the pipeline, and the same tables as Parquet for Spark's own joins and DuckDB."""
-        return self.root / "data"
-
-    @property
-    def orders(self) -> Path:
-        """Order files, one per micro-batch."""
-        return self.data / "orders"
-
-    @property
-    def updates(self) -> Path:
-        """Folder for updates of the products."""
-        return self.data / "product_updates"
-
-    @property
-    def log(self) -> Path:
-        """Log of everything Spark prints."""
-        return self.root / "spark.log"
-
-    @property
-    def plot(self) -> Path:
-        """Plot of the rates."""
-        return self.root / "rates.png"
-
-    @property
-    def by_spark(self) -> Path:
-        """Results and checkpoint of Spark's own query."""
-        return self.root / "by-spark"
-
-    def table(self, name: str) -> Path:
-        """Path of a table as a Parquet file."""
-        return self.data / f"{name}.parquet"
-
-    def relation(self, name: str) -> Path:
-        """Path of the same table as a relation."""
-        return self.data / name
-
-
 KEYS = {"products": "id", "customers": "code", "stores": "id"}
+_KILLED_AFTER = 3  # batches
+_INNER_BATCHES = 3
 
 
 def run_demo(workload: DemoWorkload, folder: DemoFolder, *, cores: int, spark_batches: int) -> DemoReport:
-    """Make the data, run the pipeline and Spark's own joins, check both results, draw the plot."""
+    """Make the data, run the pipeline and Spark's own joins, check all results, draw the picture."""
     start = perf_counter()
     say = messages().print
-    say(f"1/6  generating {workload.products:,} products and {workload.orders:,} orders in bursts")
+    say(f"1/5  generating {workload.products:,} products, and {workload.orders:,} orders in bursts")
     sizes = _make_data(workload, folder)
-    orders = [folder.orders / order_file(number) for number in range(len(sizes))]
-    spec = read_spec(folder.pipeline)
-    memory_bytes = cores * parse_bytes(spec.memory, of=1)
-
-    say("2/6  building the relations")
+    orders = [folder.made / order_file(number) for number in range(len(sizes))]
+    say("2/5  building the relations")
     begin = perf_counter()
     relations = [_build(folder, name, key) for name, key in KEYS.items()]
-    build_seconds = perf_counter() - begin
-
-    say(f"3/6  running {len(sizes)} micro-batches through the pipeline, {spec.memory} for each of {cores} workers")
-    reports: list[BatchReport] = []
+    build_s = perf_counter() - begin
+    ours = _run_pipeline(workload, folder, orders, cores)
+    compared = min(spark_batches, len(sizes))
+    say(f"4/5  Spark's own joins, on the first {compared} of these files")
     with open_session(cores, log=folder.log, warehouse=folder.root / "spark-warehouse") as spark:
-        with _bar("semistream", len(sizes)) as show:
-
-            def done(report: BatchReport) -> None:
-                reports.append(report)
-                show(report.rows_in, report.rows_per_s)
-
-            ours = run_pipeline(folder.pipeline, spark, done)
-            waited = reports[-1].waiting_rows
-            say(f"4/6  {waited:,} orders wait for their product; updating the products")
-            workload.write_late_products(folder.updates / "late.parquet")
-            first = len(reports)
-            run_pipeline(folder.pipeline, spark, done)
-        compared = min(spark_batches, len(sizes))
-        say(f"5/6  running {'the same' if compared == len(sizes) else f'the first {compared}'} with Spark's own joins")
-        theirs_df = join_with_spark(read_orders(spark, orders[:compared]), folder.data)
-        strategy = join_strategy(theirs_df)
-        theirs: list[Batch] = []
-        with _bar("Spark's own", compared) as show:
-            for batch in run_query(theirs_df, folder.by_spark, log=folder.log):
-                theirs.append(batch)
-                show(batch.rows, batch.rows_per_s)
-
-    say("6/6  comparing both results with DuckDB's, row by row")
+        left = _run_own(spark, folder, orders[:compared], workload.every_s, "left")
+        inner = _run_own(spark, folder, orders[: min(compared, _INNER_BATCHES)], 0.0, "inner")
+    say("5/5  comparing all results with DuckDB's, row by row")
     keys = Relation.open(folder.relation("customer_keys")).num_rows
-    found = compare_with_duckdb(
-        [Path(uri) for uri in DeltaTable(str(spec.sink.path)).file_uris()],
-        orders,
-        [folder.table("products"), folder.updates / "late.parquet"],
-        folder.data,
-        keys=keys,
-    )
-    outcomes = _outcomes(reports)
-    results = sorted((folder.by_spark / "results").glob("*.parquet"))
-    by_spark = compare_with_duckdb(results, orders[: len(theirs)], [folder.table("products")], folder.data)
-    title = f"{workload.orders:,} orders with {workload.products:,} products, customers and stores"
-    names = (f"semistream, {format_bytes(memory_bytes)} of memory, to Delta", "Spark's own stream-static joins")
-    save_plot(folder.plot, dict(zip(names, (ours, theirs), strict=True)), sizes, title=title)
-
-    warm = (
-        len(theirs) > 1
-    )  # skip the first batch, in which workers start and code is compiled, unless it is the only one
-    warm_ours, warm_theirs = (orders_per_s(batches[warm : len(theirs)]) for batches in (ours, theirs))
-    return DemoReport(
+    late = [folder.table("products"), folder.updates / "late.parquet"]
+    written = [Path(uri) for uri in DeltaTable(str(folder.root / "warehouse" / "orders")).file_uris()]
+    found = compare_with_duckdb(written, orders, late, folder.data, "inner", keys=keys)
+    equal = {"semistream": found.equal and found.outcomes == ours.outcomes}
+    for name, own in (("left", left), ("inner", inner)):
+        results = sorted((folder.by_spark / name / "results").glob("*.parquet"))
+        own_orders = orders[: len(own.batches)]
+        equal[name] = compare_with_duckdb(results, own_orders, late[:1], folder.data, name).equal
+    report = DemoReport(
         products=workload.products,
         relation_bytes=sum(relation.nbytes for relation in relations),
-        build_seconds=round(build_seconds, 3),
+        build_s=round(build_s, 1),
         cores=cores,
-        budget_bytes=memory_bytes,
-        peak_worker_bytes=max(report.memory_bytes for report in reports),
-        bytes_read=sum(report.bytes_read for report in reports),
+        memory_bytes=cores * parse_bytes(read_spec(folder.pipeline).memory, of=1),
+        every_s=workload.every_s,
         customers=keys,
-        waited=waited,
-        joined_late=sum(report.outcomes["joined"] for report in reports[first:]),
-        semistream=QueryReport.of(ours, outcomes, equals_duckdb=found.equal and found.outcomes == outcomes),
-        spark=QueryReport.of(theirs, {"joined": by_spark.rows}, equals_duckdb=by_spark.equal),
-        spark_strategy=strategy,
-        warm_rows_per_s={"semistream": round(warm_ours), "spark": round(warm_theirs)},
-        speedup=round(warm_ours / warm_theirs, 2),
+        ours=ours,
+        left=left,
+        inner=inner,
+        equals_duckdb=equal,
         seconds=round(perf_counter() - start, 1),
         files={
-            "plot": str(folder.plot),
+            "picture": str(folder.plot),
             "the pipeline": str(folder.pipeline),
             "the warehouse (Delta)": str(folder.root / "warehouse"),
-            "metrics, a line per batch": str(folder.root / "checkpoint" / "metrics.jsonl"),
-            "the same by Spark": str(folder.by_spark / "results"),
+            "metrics, a line per batch": str(folder.checkpoint / "metrics.jsonl"),
+            "the same by Spark": str(folder.by_spark),
             "Spark's log": str(folder.log),
         },
     )
+    save_plot(folder.plot, report)
+    return report
+
+
+def _run_pipeline(workload: DemoWorkload, folder: DemoFolder, orders: Sequence[Path], cores: int) -> PipelineResult:
+    """Run the pipeline on orders that arrive; kill it once on the way, and let products arrive late."""
+    say = messages().print
+    say(f"3/5  the pipeline; a file of orders arrives every {workload.every_s:g} s")
+    arrivals, process = Arrivals(orders, folder.orders, workload.every_s), PipelineProcess(folder, cores)
+    live = LiveBatches("semistream", len(orders))
+    with closing(process), closing(arrivals):
+        show = partial(_show, live, process)
+        process.start()
+        process.wait_until(lambda: process.is_listening, show)
+        arrivals.put(0)
+        process.wait_until(lambda: len(process.reports()) > 0, show)  # the first batch warms up
+        arrivals.start(1)
+        kill_after = min(_KILLED_AFTER, len(orders) - 1)
+        process.wait_until(lambda: len(process.reports()) >= kill_after and process.is_in_a_batch, show)
+        begun, killed_at = perf_counter(), time()
+        process.kill()
+        live.say(f"killed in batch {len(process.reports())}, without any clean-up, and started again")
+        process.start()
+        batches = len(process.reports())
+        process.wait_until(lambda: len(process.reports()) > batches, show)
+        kill = Kill(batches, killed_at, round(perf_counter() - begun, 1))
+        process.wait_until(lambda: len(process.batches()) == len(orders), show)
+        waited = process.reports()[-1]["waiting_rows"]
+        live.say(f"{waited:,} orders wait for their product; the products arrive now")
+        hidden = folder.updates / "_late.parquet"
+        workload.write_late_products(hidden)
+        hidden.rename(folder.updates / "late.parquet")
+        reported = len(process.reports())
+        process.wait_until(lambda: len(process.reports()) > reported, show)
+        process.stop()
+    reports = process.reports()
+    ended = ("invalid", "unmatched", "joined")
+    outcomes = {outcome: sum(report[outcome] for report in reports) for outcome in ended}
+    return PipelineResult(
+        batches=process.batches(),
+        outcomes={**outcomes, "waiting": reports[-1]["waiting_rows"]},
+        waited=waited,
+        joined_late=sum(report["joined"] for report in reports[reported:]),
+        peak_bytes=cores * max(report["memory_bytes"] for report in reports),
+        arrived={number: arrivals.at[file.name] for number, file in enumerate(orders)},
+        kill=kill,
+    )
+
+
+def _show(live: LiveBatches, process: PipelineProcess) -> None:
+    live.show(process.batches())
+
+
+def _run_own(spark: SparkSession, folder: DemoFolder, orders: Sequence[Path], every_s: float, how: str) -> OwnJoin:
+    """Run Spark's own joins on the orders; the first batch warms up, and then the others arrive."""
+    own = folder.by_spark / how
+    arrivals = Arrivals(orders, own / "orders", every_s)
+    schema = from_arrow_schema(pq.read_schema(orders[0]))
+    df = join_with_spark(read_orders(spark, own / "orders", schema), folder.data, how)
+    strategy = join_strategy(df)
+    arrivals.put(0)
+    table_bytes = sum(folder.table(name).stat().st_size for name in KEYS)
+    query = OwnQuery(df, own, arrivals.at, table_bytes=table_bytes, log=folder.log)
+    live = LiveBatches(f"Spark, {how}", len(orders))
+    with closing(arrivals):
+
+        def show() -> None:
+            live.show(query.batches())
+
+        query.wait_for(1, show)
+        arrivals.start(1)
+        batches = query.wait_for(len(orders), show)
+        query.stop()
+    arrived = {number: arrivals.at[file.name] for number, file in enumerate(orders)}
+    return OwnJoin(how, strategy, batches, arrived, execution_bytes(spark))
 
 
 def _make_data(workload: DemoWorkload, folder: DemoFolder) -> list[int]:
     """Write the input files and the pipeline file, and return the number of orders in each micro-batch."""
-    folder.updates.mkdir(parents=True)
+    for arriving in (folder.updates, folder.orders):
+        arriving.mkdir(parents=True)
     workload.write_products(folder.table("products"))
     workload.write_customers(folder.table("customers"))
     workload.write_stores(folder.table("stores"))
     folder.pipeline.write_text(files("semistream.cli.demo").joinpath("orders.yaml").read_text())
-    return workload.write_orders(folder.orders)
+    return workload.write_orders(folder.made)
 
 
 def _build(folder: DemoFolder, name: str, key: str) -> Relation:
     with build_progress() as progress:
         return Relation.build(folder.table(name), folder.relation(name), key=key, progress=progress)
-
-
-def _outcomes(reports: list[BatchReport]) -> dict[str, int]:
-    """Count all orders by outcome; an order that waited counts with its outcome in a later batch."""
-    ended = ("invalid", "unmatched", "joined")
-    total = {outcome: sum(report.outcomes[outcome] for report in reports) for outcome in ended}
-    return {**total, "waiting": reports[-1].waiting_rows}
-
-
-@contextmanager
-def _bar(name: str, batches: int) -> Iterator[Callable[[int, float], None]]:
-    """Show a bar and yield a callback to call after each micro-batch."""
-    console = messages()
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description:<12}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TextColumn("micro-batches  {task.fields[rate]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task(name, total=batches, rate="starting")
-
-        def show(rows: int, rows_per_s: float) -> None:
-            progress.update(task, advance=1, rate=f"{rows:,} orders at {rows_per_s:,.0f}/s")
-
-        yield show
