@@ -24,12 +24,7 @@ def _parsed(package: str) -> ast.Module:
 
 
 def _exported(module: str) -> list[str]:
-    """Return ``__all__``; read it from the source of `semistream.spark`, which cannot be imported without pyspark."""
-    if module != "semistream.spark":
-        return list(importlib.import_module(module).__all__)
-    assigned = [node for node in _parsed(module).body if isinstance(node, ast.Assign)]
-    (names,) = (ast.literal_eval(node.value) for node in assigned if ast.unparse(node.targets[0]) == "__all__")
-    return list(names)
+    return list(importlib.import_module(module).__all__)
 
 
 def _is_constant(module: str, name: str) -> bool:

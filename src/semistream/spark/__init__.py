@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from semistream.spark.joins.explain import SparkExplanation as SparkExplanation
     from semistream.spark.joins.explain import explain as explain
     from semistream.spark.joins.join import join as join
+    from semistream.spark.joins.join_metrics import JoinMetrics as JoinMetrics
+    from semistream.spark.joins.join_metrics import join_metrics as join_metrics
     from semistream.spark.pipelines.listener import PipelineListener as PipelineListener
     from semistream.spark.pipelines.pipeline import Pipeline as Pipeline
     from semistream.spark.relation_builder import build_relation as build_relation
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from semistream.spark.windows.window_metrics import window_metrics as window_metrics
 
 _HOMES = {
+    "JoinMetrics": "semistream.spark.joins.join_metrics",
     "Pipeline": "semistream.spark.pipelines.pipeline",
     "PipelineListener": "semistream.spark.pipelines.listener",
     "SparkExplanation": "semistream.spark.joins.explain",
@@ -28,6 +31,7 @@ _HOMES = {
     "build_relation": "semistream.spark.relation_builder",
     "explain": "semistream.spark.joins.explain",
     "join": "semistream.spark.joins.join",
+    "join_metrics": "semistream.spark.joins.join_metrics",
     "repair_window_join": "semistream.spark.windows.archive_files",
     "window_join": "semistream.spark.windows.window_join",
     "window_metrics": "semistream.spark.windows.window_metrics",

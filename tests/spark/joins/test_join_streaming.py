@@ -1,11 +1,14 @@
 """join() on streaming DataFrames: the same rows as a batch join, and updates of R between micro-batches."""
 
+from contextlib import redirect_stdout
+from io import StringIO
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from semistream.relation import Relation
-from semistream.spark import join
+from semistream.spark import join, join_metrics
 from tests.spark.frames import key_names, multiset, r_table, s_table, spark_join
 
 pytestmark = pytest.mark.spark
@@ -109,3 +112,38 @@ def test_a_join_inside_foreach_batch_equals_the_batch_join(spark, tmp_path, run)
     finally:
         query.stop()
     assert sorted(found) == spark_join(spark, s_table("int"), r_table("int"), ["k"], "inner")
+
+
+def test_counts_and_names_reach_sparks_reports_and_its_plan(spark, tmp_path, run):
+    relation = Relation.build(pa.table({"id": range(0, 200, 2), "v": range(100)}), tmp_path / "products", key="id")
+    stream = FileStream(spark, tmp_path / "s", pa.table({"id": range(150)}))
+    stream.write(pa.table({"id": pa.array([], pa.int64())}))
+    stream.write(pa.table({"id": range(20)}))
+    joined = join(stream.df, relation, on="id", how="left", memory=MEMORY, name="looked up")
+    query = run(join(joined, relation, on="id", how="inner", memory=MEMORY).drop("v_right"), "counted")
+    query.processAllAvailable()
+    reports = [join_metrics(progress) for progress in query.recentProgress if progress.numInputRows]
+    assert [report["looked up"].rows_in for report in reports] == [150, 20]
+    assert [report["looked up"].matched for report in reports] == [75, 10]
+    for report in reports:
+        (other,) = (name for name in report if name != "looked up")
+        assert other.startswith("products-")
+        assert report[other].rows_in == report["looked up"].rows_in
+        assert report["looked up"].bytes_read + report["looked up"].cache_hits > 0
+        assert report["looked up"].peak_bytes > 0
+        assert 0 < report["looked up"].seconds < 60
+    assert spark.table("counted").count() == 75 + 10
+    with redirect_stdout(StringIO()) as plan:
+        joined.explain()
+    assert "join with products by" in plan.getvalue()
+    assert "in 400 kB" in plan.getvalue()
+    assert "__semistream" not in str(joined.schema)
+
+
+def test_a_task_without_results_is_counted_too_and_columns_stay_without_nulls(spark, tmp_path):
+    relation = Relation.build(pa.table({"id": [1], "v": ["x"]}), tmp_path / "r", key="id")
+    rows = spark.sql("SELECT 7L AS id, 'a' AS s, array(1) AS l, named_struct('x', 1, 'y', 'b') AS n, map('k', 1) AS m")
+    observation = join(rows, relation, on="id", how="inner", memory=MEMORY, name="none")
+    assert observation.collect() == []
+    assert [field.nullable for field in observation.schema][:5] == [False] * 5
+    assert join(rows, relation, on="id", how="anti", memory=MEMORY).collect() == rows.collect()

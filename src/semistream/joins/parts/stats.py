@@ -77,7 +77,7 @@ class JoinStats:
 
     References
     ----------
-    MESH 3.2, SSIJ V (cost models); docs/architecture.md, "What must keep holding".
+    MESH 3.2, SSIJ V (cost models); docs/architecture.md, "Invariants".
     """
 
     rows_in: int = 0

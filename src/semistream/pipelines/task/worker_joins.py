@@ -28,6 +28,7 @@ class WorkerJoinCounts:
     """Counts of a worker join, over all operators that it has had."""
 
     rows_in: int = 0
+    matched: int = 0
     cache_hits: int = 0
     bytes_read: int = 0
     peak_bytes: int = 0
@@ -52,6 +53,7 @@ class WorkerJoin:
         stats = self._operator.stats
         return WorkerJoinCounts(
             before.rows_in + stats.rows_in,
+            before.matched + stats.matched,
             before.cache_hits + stats.cache_hits,
             before.bytes_read + stats.bytes_read,
             max(before.peak_bytes, stats.peak_bytes),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from secrets import token_hex
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType, UserDefinedType
 
+from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.condition import JoinOn
@@ -27,21 +29,66 @@ from semistream.pipelines.plan.key_ranges import cut_codes
 from semistream.pipelines.task.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoins
 from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
+from semistream.spark.joins.join_metrics import COUNTS, observed, task_counts
 from semistream.spark.joins.routing import quoted, route_rows
 from semistream.spark.session import require_classic, worker_interpreter
 
 
+class JoinTask:
+    """The join of a partition, under the name that Spark shows for it in its plan and its UI."""
+
+    def __init__(self, plan: JoinPlan) -> None:
+        self.plan = plan
+        operator, memory = plan.operator.name, format_bytes(plan.memory_bytes)
+        self.__name__ = f"join with {Path(plan.path).name} by {operator} in {memory}"
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Join the rows of a partition; tell its counts in a last row of their own."""
+        counts: list[int] = []
+        schema = with_counts(self.plan.spark_schema)
+        for batch in join_partition(self.plan, batches, counts=counts):
+            nothing = pa.nulls(batch.num_rows, schema.field(COUNTS).type)
+            yield pa.RecordBatch.from_arrays([*batch.columns, nothing], schema=schema)
+        if counts[0]:
+            row = [_blank(field) for field in self.plan.spark_schema]
+            yield pa.RecordBatch.from_arrays([*row, pa.array([counts], schema.field(COUNTS).type)], schema=schema)
+
+
 def join_partition(
-    plan: JoinPlan, batches: Iterator[pa.RecordBatch], kept: WorkerJoins = WORKER_JOINS
+    plan: JoinPlan,
+    batches: Iterator[pa.RecordBatch],
+    kept: WorkerJoins = WORKER_JOINS,
+    *,
+    counts: list[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Join the rows of a partition with one version of R; yield all of their results.
+    """Join the rows of a partition with one version of R; yield all of their results, then extend ``counts``.
 
     No row stays in the operator when the task ends. Spark's replay of a task or micro-batch therefore gives the same
     results, in this worker or another.
     """
     with kept.lend(plan) as worker_join:
+        begun, before = perf_counter(), worker_join.counts
         for batch in _join_all(RoutedJoin(worker_join), plan, batches):
             yield batch if plan.spark_schema == plan.schema else convert_batch(batch, plan.spark_schema)
+        if counts is not None:
+            counts += task_counts(before, worker_join.counts, perf_counter() - begun)
+
+
+def with_counts(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of joined rows with a column for the counts of a task."""
+    return schema.append(pa.field(COUNTS, pa.list_(pa.int64())))
+
+
+def _blank(field: pa.Field) -> pa.Array:
+    """Return one null, or one value of zero bytes where a column has no nulls: Spark reads those without looking."""
+    nulls, type_ = pa.nulls(1, field.type), field.type
+    if field.nullable:
+        return nulls
+    if pa.types.is_struct(type_):
+        return pa.StructArray.from_arrays([_blank(child) for child in type_], fields=list(type_))
+    if pa.types.is_nested(type_):
+        return pa.array([[]], type_)
+    return pa.Array.from_buffers(type_, 1, [None, *nulls.buffers()[1:]])
 
 
 def _join_all(join: RoutedJoin, plan: JoinPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,6 +113,7 @@ def join(
     columns: Sequence[str] | None = None,
     suffix: str = "_right",
     disk: str = "auto",
+    name: str | None = None,
     **options: Any,
 ) -> DataFrame:
     """Join a DataFrame, batch or streaming, with a relation, exactly, within ``memory`` per Python worker.
@@ -108,6 +156,9 @@ def join(
         Access to R: ``"direct"`` bypasses the page cache, so that the join uses no memory beyond ``memory``;
         ``"buffered"`` uses the page cache, for machines with memory to spare; ``"auto"`` is direct where the file
         system supports it.
+    name : str, optional
+        Name of the counts in Spark's progress reports (`join_metrics`); by default that of the relation and some random
+        letters. Two joins in one query need different names.
     **options
         Options of the operator: strings, numbers or booleans.
 
@@ -163,7 +214,8 @@ def join(
     with worker_interpreter(df.sparkSession):
         # Named by position: mapInArrow rejects column names with a dot or a backtick.
         numbered = stream.toDF(*(f"c{i}" for i in range(len(df.columns))))
-        joined = numbered.mapInArrow(partial(join_partition, plan), from_arrow_schema(plan.spark_schema))
+        joined = numbered.mapInArrow(JoinTask(plan), from_arrow_schema(with_counts(plan.spark_schema)))
+    joined = observed(joined, f"{Path(plan.path).name}-{token_hex(2)}" if name is None else name)
     return _with_types_of(df, joined)
 
 
