@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from semistream.budget import format_bytes
+from semistream.cli.plots import BLUE, RED, plain_axes
 
 if TYPE_CHECKING:
     from semistream.cli.demo.report import DemoReport
 
-_OURS, _SPARKS = "#0b6e99", "#c8553d"
+_OURS, _SPARKS = BLUE, RED
 
 
 def save_plot(path: Path, report: DemoReport) -> None:
@@ -62,8 +63,7 @@ def _draw_lags(axes: Axes, report: DemoReport) -> None:
     axes.margins(x=0.2, y=0.15)
     axes.set_xlabel("time at which orders arrive, seconds")
     axes.set_title("seconds until orders are in their table", loc="left", fontsize=11)
-    axes.grid(axis="y", color="#e6e9ec")
-    _plain(axes)
+    plain_axes(axes, "y")
 
 
 def _draw_bars(axes: Axes, title: str, ours: float, sparks: float, text: object) -> None:
@@ -84,14 +84,8 @@ def _draw_bars(axes: Axes, title: str, ours: float, sparks: float, text: object)
     axes.set_xlim(0, 1.35 * max(ours, sparks, 1e-9))
     axes.set_xticks([])
     axes.set_yticks([])
-    _plain(axes)
-    axes.spines["bottom"].set_visible(False)
+    axes.spines[["top", "right", "bottom"]].set_visible(False)
 
 
 def _bytes(nbytes: float) -> str:
     return format_bytes(round(nbytes))
-
-
-def _plain(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_axisbelow(True)

@@ -60,32 +60,67 @@ def _draw_rate(axes: Axes, explanation: Explanation) -> None:
     if math.isfinite(explanation.choice.rate):
         axes.plot(explanation.memory_bytes, explanation.choice.rate, "o", color=BLUE)
     if explanation.rate is not None:
-        axes.axhline(explanation.rate, color=RED, linestyle="--", label=f"target: {asked_text(explanation.rate)}")
-        axes.legend(frameon=False, fontsize=9, loc="lower right")
+        axes.axhline(explanation.rate, color=RED, linestyle="--", linewidth=1)
+        _name(axes, f"wanted: {asked_text(explanation.rate)}", explanation.curve[0].memory_bytes, explanation.rate, RED)
+        _mark_answer(axes, explanation.rate, bound)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(EngFormatter())
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("tuples per second")
 
 
+def _mark_answer(axes: Axes, rate: float, curve: list[CurvePoint]) -> None:
+    """Mark the memory from which on the curve reaches a rate."""
+    for low, high in pairwise(curve):
+        if low.rate < rate <= high.rate:
+            share = math.log(rate / low.rate) / math.log(high.rate / low.rate)
+            memory = low.memory_bytes * (high.memory_bytes / low.memory_bytes) ** share
+            axes.plot(memory, rate, "D", color=RED, markersize=7, zorder=3)
+            _name(axes, f"from {format_bytes(round(memory))}", memory, rate, RED, below=True)
+            return
+
+
 def _draw_hit_rate(axes: Axes, explanation: Explanation) -> None:
     curve = explanation.curve
-    axes.plot([point.memory_bytes for point in curve], [point.hit_rate for point in curve], color=BLUE)
-    axes.plot(explanation.memory_bytes, explanation.choice.hit_rate, "o", color=BLUE, label="chosen operator")
+    memories, rates = [point.memory_bytes for point in curve], [point.hit_rate for point in curve]
+    axes.plot(memories, rates, color=BLUE)
+    axes.plot(explanation.memory_bytes, explanation.choice.hit_rate, "o", color=BLUE)
     caches = explanation.cache_curve
-    memories = [point.memory_bytes for point in caches]
     if caches:
         by_law = [point.modelled for point in caches]
-        axes.plot(
-            memories, by_law, "--", color=RED, label=f"cache with {CACHE_SHARE:.0%} of memory, by key frequencies"
-        )
-    if caches and caches[0].sampled is not None:
+        sizes = [point.memory_bytes for point in caches]
+        axes.plot(sizes, by_law, "--", color=RED)
+        _name(axes, f"a cache with {CACHE_SHARE:.0%} of the memory", sizes[-1], by_law[-1], RED, left=True)
         sampled = [point.sampled or 0.0 for point in caches]
-        axes.plot(memories, sampled, ":", color=_AT_HAND, linewidth=2, label="same cache, by reuse in the sample")
-    axes.legend(frameon=False, fontsize=9, loc="upper left")
+        if caches[0].sampled is not None:
+            axes.plot(sizes, sampled, ":", color=_AT_HAND, linewidth=2)
+            _name(axes, "the same, by reuse in the sample", sizes[-1], sampled[-1], _AT_HAND, below=True, left=True)
+    best = max(range(len(curve)), key=rates.__getitem__)
+    if rates[best] > 0:
+        _name(axes, "the chosen operator", memories[best], rates[best], BLUE, below=True)
+    for number, (before, after) in enumerate(pairwise(rates)):
+        if before > 0 and after == 0:
+            _name(
+                axes, f" no cache here: {curve[number + 1].operator} is faster without", memories[number + 1], 0, BLUE
+            )
     axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylabel("hit rate")
+
+
+def _name(axes: Axes, text: str, x: float, y: float, colour: str, *, below: bool = False, left: bool = False) -> None:
+    """Write beside a line what it is."""
+    axes.annotate(
+        text,
+        (x, y),
+        xytext=(-6 if left else 6, -4 if below else 4),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        va="top" if below else "bottom",
+        color=colour,
+        fontsize=9,
+        zorder=4,
+    )
 
 
 def _draw_memory(axes: Axes, explanation: Explanation) -> None:
