@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semistream import Relation, explain
+from semistream.budget import format_bytes
 from semistream.cli.explain import command
 from semistream.costs.machine import Machine
 from semistream.costs.profiles import save_profile
@@ -172,8 +173,15 @@ def test_what_is_drawn(relation: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
     assert [50_000.0, 50_000.0] in [list(line.get_ydata()) for line in rates.lines]
     for axes in (rates, hits):
         assert [explanation.memory_bytes] * 2 in [list(line.get_xdata()) for line in axes.lines]
-    names = [text.get_text() for text in rates.texts]
-    assert set(names) == {point.operator for point in explanation.curve}
+    (answer,) = (line for line in rates.lines if line.get_marker() == "D")
+    least = next(point.memory_bytes for point in explanation.curve if point.rate >= 50_000)
+    assert answer.get_xdata()[0] <= least
+    assert answer.get_ydata()[0] == 50_000
+    names = {text.get_text() for text in rates.texts}
+    answers = {"wanted: 50,000 tuples/s", f"from {format_bytes(round(answer.get_xdata()[0]))}"}
+    assert names == {point.operator for point in explanation.curve} | answers
+    assert "a cache with 25% of the memory" in {text.get_text() for text in hits.texts}
+    assert all(axes.get_legend() is None for axes in (rates, hits))
 
 
 @pytest.mark.parametrize(("plot", "message"), [("r.pdf", "ends in .png"), ("nowhere/r.png", "there is no folder")])

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from semistream.budget import parse_bytes
-from semistream.cli.demo.arrivals import Arrivals
+from semistream.cli.demo.arriving_files import Arrivals
 from semistream.cli.demo.check import compare_with_duckdb
 from semistream.cli.demo.data import DemoWorkload, order_file
 from semistream.cli.demo.folder import DemoFolder
