@@ -11,6 +11,7 @@ from typing import Any
 from semistream.budget import format_bytes
 from semistream.costs.prediction import Prediction
 from semistream.errors import InvalidArgument
+from semistream.relation.describe import html_table
 from semistream.tuning.alternatives import changes
 from semistream.tuning.cache_curve import CachePoint
 from semistream.tuning.tuner import Tuner
@@ -30,7 +31,7 @@ class CurvePoint:
     options: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The operator chosen for a join in a memory, its predicted performance, and what would change the choice.
 
@@ -168,6 +169,15 @@ class Explanation:
         if self.changes:
             lines += ["what would change the choice", *(f"  {change}" for change in self.changes)]
         return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        chosen = [(described(self.choice), rate_text(self.choice.rate), f"chosen: {self.reason}")]
+        others = [(described(other), rate_text(other.rate), "") for other in self.alternatives]
+        refused = [(name, "", f"needs {enough_text(least)}") for name, least in self.refused.items()]
+        title = self.target or f"in {format_bytes(self.memory_bytes)}"
+        return html_table(title, ["operator", "rate", ""], [*chosen, *others, *refused])
 
     @property
     def machine_text(self) -> str:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from semistream.budget import format_bytes
 from semistream.kernels.array_types import Bools
+from semistream.relation.describe import html_table
 from semistream.relation.read.disk import DiskCounts
 
 _TRACE_POINTS = 1000
@@ -29,7 +31,7 @@ class TracePoint:
     memory_bytes: int
 
 
-@dataclass
+@dataclass(repr=False)
 class JoinStats:
     """Exact counts of an operator's work.
 
@@ -104,6 +106,19 @@ class JoinStats:
     worst_lateness_s: float = 0.0
     versions: dict[int, int] = field(default_factory=dict)
     trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=_TRACE_POINTS))
+
+    def __repr__(self) -> str:
+        waiting = f", {self.rows_waiting:,} waiting" if self.rows_waiting else ""
+        hits = f", {self.cache_hits / self.rows_in:.0%} answered by the cache" if self.cache_hits else ""
+        memory = f"{format_bytes(self.peak_bytes)} of {format_bytes(self.budget_bytes)} used"
+        return (
+            f"JoinStats({self.rows_in:,} rows in: {self.matched:,} matched, {self.unmatched:,} unmatched{waiting}{hits};"
+            f" {self.outputs:,} results; {format_bytes(self.bytes_read)} of R read; {memory})"
+        )
+
+    def _repr_html_(self) -> str:
+        counts = [(name, f"{value:,}") for name, value in self.as_dict().items() if value]
+        return html_table(repr(self), ["count", ""], counts)
 
     @property
     def rows_waiting(self) -> int:

@@ -53,7 +53,7 @@ class Trigger:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BatchReport:
     """Report of a finished batch: rows by outcome, duration, and the resources used.
 
@@ -127,6 +127,12 @@ class BatchReport:
             overload=overload,
             parts_s=parts_s or {},
         )
+
+    def __repr__(self) -> str:
+        outcomes = ", ".join(f"{rows:,} {outcome}" for outcome, rows in self.outcomes.items() if rows) or "no rows"
+        waiting = f", {self.waiting_rows:,} waiting" if self.waiting_rows else ""
+        rows = f"{self.rows_in:,} rows in {self.seconds:.2f} s"
+        return f"BatchReport({self.pipeline} {self.batch}: {rows}; {outcomes}{waiting})"
 
     @property
     def rows_per_s(self) -> float:

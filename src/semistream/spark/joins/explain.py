@@ -22,7 +22,7 @@ from semistream.tuning.explanation import Explanation, require_rate
 from semistream.tuning.wording import rate_text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SparkExplanation:
     """Prediction for a join on Spark, made by `explain`; ``str()`` of it is a report.
 
@@ -90,6 +90,8 @@ class SparkExplanation:
                 *(f"  {line}" for line in str(self.worker).splitlines()),
             ]
         )
+
+    __repr__ = __str__
 
 
 def explain(
