@@ -108,12 +108,12 @@ class JoinStats:
     trace: deque[TracePoint] = field(default_factory=lambda: deque(maxlen=_TRACE_POINTS))
 
     def __repr__(self) -> str:
-        waiting = f", {self.rows_waiting:,} waiting" if self.rows_waiting else ""
-        hits = f", {self.cache_hits / self.rows_in:.0%} answered by the cache" if self.cache_hits else ""
+        more = f", {self.rows_waiting:,} waiting" if self.rows_waiting else ""
+        more += f", {self.cache_hits / self.rows_in:.0%} answered by the cache" if self.cache_hits else ""
         memory = f"{format_bytes(self.peak_bytes)} of {format_bytes(self.budget_bytes)} used"
         return (
-            f"JoinStats({self.rows_in:,} rows in: {self.matched:,} matched, {self.unmatched:,} unmatched{waiting}{hits};"
-            f" {self.outputs:,} results; {format_bytes(self.bytes_read)} of R read; {memory})"
+            f"JoinStats({self.rows_in:,} rows in: {self.matched:,} matched, {self.unmatched:,} unmatched{more}; "
+            f"{self.outputs:,} results; {format_bytes(self.bytes_read)} of R read; {memory})"
         )
 
     def _repr_html_(self) -> str:
