@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from semistream.errors import ColumnNotFound, InvalidArgument, SemistreamError
 from semistream.kernels.array_types import Int64s
+from semistream.keys.plain_types import empty_batch
 from semistream.relation.format.page_table import PageTable
 from semistream.relation.lookup import KeySet
 from semistream.relation.write.build import NullKeyRows, PageOptions, require_distinct, with_codes
@@ -138,7 +139,7 @@ class _Update:
         """Return the upserted rows in the columns of pages, sorted by code."""
         relation = self._relation
         coded = with_codes(iter(upserts.to_batches()), relation.key, relation.codec, relation.layout, self._nulls)
-        batch = pa.concat_batches([*coded, pa.RecordBatch.from_pylist([], schema=relation.layout.schema)])
+        batch = pa.concat_batches([*coded, empty_batch(relation.layout.schema)])
         return batch.take(pa.array(np.argsort(self._codes(batch), kind="stable")))
 
     def _codes(self, batch: pa.RecordBatch) -> Int64s:
@@ -149,7 +150,7 @@ class _Update:
         """Yield each touched page and the rows it keeps."""
         relation = self._relation
         if len(relation.table) == 0:
-            yield 0, pa.RecordBatch.from_pylist([], schema=relation.layout.schema)
+            yield 0, empty_batch(relation.layout.schema)
             return
         for run in relation.read_pages(pages):
             dropped = np.logical_or.reduce([keys.flag_rows(run) for keys in self._touched])
