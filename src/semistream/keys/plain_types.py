@@ -201,7 +201,8 @@ def _nested(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _of_union(array, target)
     if is_a.is_union(target):
         children = [array.field(1 + i) for i in range(target.num_fields)]
-        return _of_children(array, array.field(0).to_numpy(), children, target)
+        codes = array.field(0).fill_null(target.type_codes[0])  # null where a struct around it is
+        return _of_children(array, codes.to_numpy(), children, target)
     if is_a.is_struct(own):
         children = [converted(array.field(i), target.field(i).type) for i in range(own.num_fields)]
         return _rebuilt(array, target, [], children)

@@ -179,9 +179,16 @@ def _upsert_rows(relation: Relation, upserts: Any) -> pa.Table:
     if extra := [name for name in table.column_names if name not in relation.schema.names]:
         raise InvalidArgument(f"upserts have columns unknown to the relation: {', '.join(extra)}. Drop them.")
     try:
-        return table.select(relation.schema.names).cast(relation.schema)
+        columns = [_cast(table.column(field.name), field) for field in relation.schema]
+        return pa.Table.from_arrays(columns, schema=relation.schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise SemistreamError(f"upserts do not fit the relation's columns: {error}. Cast them first.") from error
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if column.null_count and not field.nullable:
+        raise ValueError(f"column {field.name!r} has nulls, but is not nullable")
+    return column if column.type == field.type else column.cast(field.type)  # Arrow breaks some slices that need none
 
 
 def _one_array(table: pa.Table, name: str) -> pa.Array:

@@ -146,7 +146,7 @@ def _sizes(array: pa.Array) -> Sizes | int:
     if _is_text(type_):
         lengths = pc.fill_null(pc.binary_length(_with_offsets(array)), 0).to_numpy(zero_copy_only=False)
         return 1 + _offset_bytes(type_) + np.asarray(lengths, np.int64)
-    if is_a.is_struct(type_):
+    if is_a.is_struct(type_) or is_a.is_union(type_):  # a union's type code takes as much as a validity bit
         fields = [np.asarray(_sizes(array.field(i)), np.int64) for i in range(type_.num_fields)]
         return np.asarray(sum(fields, np.int64(1)), np.int64)
     if is_a.is_nested(type_):  # lists, maps and list views: the size of their values
