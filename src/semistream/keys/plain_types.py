@@ -178,20 +178,44 @@ def converted(array: pa.Array, target: pa.DataType) -> pa.Array:
     if is_a.is_null(own) or is_a.is_null(target):
         return pa.nulls(len(array), target)
     if is_a.is_dictionary(own):
-        return converted(array.dictionary, target).take(array.indices)
+        return converted(_taken(array.dictionary, array.indices), target)
     if is_a.is_run_end_encoded(own):
         rows = np.arange(array.offset, array.offset + len(array))
-        return converted(array.values, target).take(pa.array(np.searchsorted(array.run_ends, rows, "right")))
+        runs = np.searchsorted(array.run_ends, rows, "right")
+        return converted(_taken(array.values, pa.array(runs)), target)
     if is_a.is_dictionary(target):
         encoded = converted(array, plain_type(target)).dictionary_encode()
         values = converted(encoded.dictionary, target.value_type)
         return pa.DictionaryArray.from_arrays(encoded.indices.cast(target.index_type), values, ordered=target.ordered)
     if is_a.is_run_end_encoded(target):
-        runs = pc.run_end_encode(converted(array, plain_type(target)), run_end_type=target.run_end_type)
-        return pa.RunEndEncodedArray.from_arrays(runs.run_ends, converted(runs.values, target.value_type), target)
+        encoded = pc.run_end_encode(converted(array, plain_type(target)), run_end_type=target.run_end_type)
+        return pa.RunEndEncodedArray.from_arrays(encoded.run_ends, converted(encoded.values, target.value_type), target)
     if is_a.is_nested(own):
         return _nested(array, target)
     return array.cast(target)
+
+
+def _taken(values: pa.Array, rows: pa.Array) -> pa.Array:
+    """Take rows of any array, in a type that stands for the same values; Arrow has no kernel for some types."""
+    if isinstance(values, pa.ExtensionArray):
+        return _taken(values.storage, rows)
+    if is_a.is_dictionary(values.type):
+        return pa.DictionaryArray.from_arrays(values.indices.take(rows), values.dictionary)
+    if is_a.is_string_view(values.type) or is_a.is_binary_view(values.type):
+        return _taken_views(values, rows)
+    return converted(values, plain_type(values.type)).take(rows)
+
+
+def _taken_views(values: pa.Array, rows: pa.Array) -> pa.Array:
+    """Take rows of an array of views, which share the bytes that they point to."""
+    if not len(values):
+        return pa.nulls(len(rows), values.type)
+    _, own, *data = values.buffers()
+    views = np.frombuffer(own, np.dtype("V16"), len(values), 16 * values.offset)
+    valid = values.is_valid().take(rows).fill_null(False).to_numpy(zero_copy_only=False)
+    taken = views[rows.fill_null(0).to_numpy()]
+    buffers = [pa.py_buffer(np.packbits(valid, bitorder="little")), pa.py_buffer(taken), *data]
+    return pa.Array.from_buffers(values.type, len(rows), buffers)
 
 
 def _nested(array: pa.Array, target: pa.DataType) -> pa.Array:
