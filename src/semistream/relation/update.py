@@ -170,7 +170,7 @@ class _Update:
 def _upsert_rows(relation: Relation, upserts: Any) -> pa.Table:
     """Return the upserts with R's columns in R's order and types."""
     if upserts is None:
-        return relation.schema.empty_table()
+        return pa.Table.from_batches([], relation.schema)
     table = open_source(upserts).read_all()
     require_distinct(table.schema, where="upserts")
     for name in relation.schema.names:

@@ -183,6 +183,7 @@ def test_updates_and_look_ups_of_every_type(label: str) -> None:
         found = updated.lookup(np.arange(30))
         assert found["w"].type == relation.schema.field("w").type
         assert updated.verify().rows == 25
+        assert updated.update(deletes=[0, 99]).num_rows == 24
         assert Counter(python(found["w"])) == Counter(stored_values(label, expected["w"]))
     if not ROWS[label].endswith("yes"):
         return
@@ -191,6 +192,18 @@ def test_updates_and_look_ups_of_every_type(label: str) -> None:
         same = [i for i, value in enumerate(python(several(values, 9))) if value == python(given)[0] is not None]
         assert sorted(relation.lookup(given)["n"].to_pylist()) == same
         assert relation.update(deletes=given).num_rows == 9 - len(same)
+
+
+@every_type
+def test_arrow_files_as_stream_and_as_source(label: str, tmp_path: Path) -> None:
+    stream, table = payload_case(label)
+    for name, rows in (("s", stream), ("r", table)):
+        with pa.OSFile(str(tmp_path / f"{name}.arrow"), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows)
+    relation = Relation.build(tmp_path / "r.arrow", tmp_path / "r", key="k")
+    found = semistream.join(str(tmp_path / "s.arrow"), relation, memory=MEMORY, **JOIN).read_all()
+    expected = joined_rows(columns(stream), {"k": table["k"].to_pylist(), "w": stored_values(label, table["w"])})
+    assert rows_of(found) == expected
 
 
 SPELLINGS = ["string", "large_string", "string_view", "dictionary of string_view", "run-end encoded strings", "json"]
