@@ -21,7 +21,8 @@ from semistream.relation import AnyRelation, open_relation
 from semistream.relation.write.sources import open_as_given
 from semistream.tuning.choose_operator import choose_operator
 
-_SAMPLE_ROWS, _SAMPLE_BYTES = 1 << 16, 1 << 20
+_SLICE_ROWS = _SAMPLE_ROWS = 1 << 16
+_SAMPLE_BYTES = 1 << 20
 
 
 class JoinedStream:
@@ -193,7 +194,14 @@ def _open_stream(batches: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
             return first.schema, chain([first], items)
         batches = chain([first], items) if first is not None else ()
     reader = open_as_given(batches)
-    return reader.schema, iter(reader)
+    return reader.schema, _in_slices(reader)
+
+
+def _in_slices(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a size to which operators adapt: a table may be a single one."""
+    for batch in reader:
+        for start in range(0, batch.num_rows, _SLICE_ROWS):
+            yield batch.slice(start, _SLICE_ROWS)
 
 
 def _sample(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -130,9 +130,10 @@ class SemiStreamJoin(Requirements, Arrangement):
     def push(self, batch: pa.RecordBatch) -> Results:
         """Take a batch, and return the results of the steps that make room for it.
 
-        Each batch may have encodings and dictionaries of its own, as long as it stands for values of the same types.
+        If the stream is declared with encodings or extension types, each batch may have its own, as long as it stands
+        for values of the same types.
         """
-        require_same_values(batch, self.stream_schema, "a batch")
+        require_same_values(batch, self.stream_schema, "a batch", convertible=self._set_aside.converts)
         return self._drive("push", self._pushed(batch, self._next_relation))
 
     def step(self) -> Results:

@@ -53,10 +53,14 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_type(type_) for field, type_ in zip(schema, types, strict=True)])
 
 
-def require_same_values(batch: pa.RecordBatch, plain: pa.Schema, what: str) -> None:
-    """Raise `InvalidArgument` unless a batch has the columns of a stream, whose plain types are given."""
+def require_same_values(batch: pa.RecordBatch, plain: pa.Schema, what: str, *, convertible: bool) -> None:
+    """Raise `InvalidArgument` unless a batch has the columns of a stream, whose plain types are given.
+
+    If ``convertible``, it may have them in other types that stand for the same values.
+    """
     own = batch.schema
-    if own.names != plain.names or (own.types != plain.types and plain_schema(own).types != plain.types):
+    same = own.types == plain.types or (convertible and plain_schema(own).types == plain.types)
+    if own.names != plain.names or not same:
         raise InvalidArgument(
             f"{what} has the columns ({_described(own)}), but the stream was declared with ({_described(plain)}). "
             "Select and cast it first."

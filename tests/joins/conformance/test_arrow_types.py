@@ -231,14 +231,20 @@ def test_batches_of_one_stream_may_differ_in_their_encodings() -> None:
     encoded = pa.table({"s": pa.array([2, 9]).dictionary_encode(), "v": pa.array(["z", None], pa.string_view())})
     with (
         built(pa.table({"k": [1, 2]})) as relation,
-        semistream.MeshJoin(relation, plain.schema, memory=MEMORY, **JOIN) as join,
+        semistream.MeshJoin(relation, encoded.schema, memory=MEMORY, **JOIN) as join,
     ):
         results = [found for table in (plain, encoded) for batch in table.to_batches() for found in join.push(batch)]
         found = pa.Table.from_batches([*results, *join.flush()])
-        assert found.schema.types == plain.schema.types
+        assert found.schema.types == [pa.dictionary(pa.int32(), pa.int64()), pa.string_view()]
         assert rows_of(found) == Counter([(1, "x"), (2, "y"), (2, "z"), (9, None)])
         with pytest.raises(InvalidArgument, match=r"a batch has the columns \(s: double"):
             join.push(pa.record_batch({"s": [1.5], "v": ["x"]}))
+    with (
+        built(pa.table({"k": [1, 2]})) as relation,
+        semistream.MeshJoin(relation, plain.schema, memory=MEMORY, **JOIN) as join,
+        pytest.raises(InvalidArgument, match=r"a batch has the columns \(s: dictionary"),
+    ):
+        join.push(encoded.to_batches()[0])
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -329,7 +329,7 @@ class WindowJoin:
 
     def _plain(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of one stream in plain types, if it can be taken."""
-        require_same_values(batch, self.schemas[side], f"a batch of the {SIDES[side]} stream")
+        require_same_values(batch, self.schemas[side], f"a batch of the {SIDES[side]} stream", convertible=True)
         if self._finished:
             raise InvalidArgument("finish() has ended the streams; make a new operator for more.")
         return batch_in(batch, self.schemas[side])
