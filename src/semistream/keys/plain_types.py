@@ -123,16 +123,18 @@ class BatchConverter:
 
     def __init__(self, target: pa.Schema, most_bytes: int) -> None:
         self.target = target
+        self._types = target.types
         self._most_bytes = max(most_bytes, 1)
         self._rows = _FIRST_ROWS
 
     def pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a batch in the types of the target."""
-        types = list(zip(batch.schema.types, self.target.types, strict=True))
-        changed = [i for i, (own, wanted) in enumerate(types) if own != wanted]
-        if not changed:
+        own = batch.schema.types
+        if own == self._types:
             yield batch
             return
+        types = list(zip(own, self._types, strict=True))
+        changed = [i for i, (given, wanted) in enumerate(types) if given != wanted]
         if batch.num_rows == 0 or not any(_copies(*types[i]) for i in changed):
             yield batch_in(batch, self.target)
             return

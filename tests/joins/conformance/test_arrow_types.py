@@ -314,3 +314,29 @@ def test_the_page_names_tests_that_exist() -> None:
     root = Path(__file__).parents[3]
     for file, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT):
         assert f"\ndef {test}(" in root.joinpath(file).read_text()
+
+
+@pytest.mark.parametrize("operator", ["mesh", "cmesh", "engine"])
+def test_frames_and_files_of_polars(operator: str, tmp_path: Path) -> None:
+    pl = pytest.importorskip("polars")
+    rows = 60
+    frame = pl.DataFrame(
+        {
+            "k": [f"key {i % 40}" for i in range(rows)],
+            "kind": pl.Series([f"kind {i % 7}" for i in range(rows)], dtype=pl.Categorical),
+            "level": pl.Series(["low", "high", None] * (rows // 3), dtype=pl.Enum(["low", "high"])),
+            "parts": [[{"n": i, "tags": ["x"] * (1 + i % 3)}] for i in range(rows)],
+        }
+    )
+    frame.write_parquet(tmp_path / "r.parquet")
+    stream = frame.rename({"k": "s"}).select("s", pl.col("kind").alias("own"), "level")
+    relation: AnyRelation = ParquetRelation.open(tmp_path / "r.parquet")
+    if operator == "engine":
+        relation = Relation.build(frame, tmp_path / "r", key="k")
+    joined = semistream.join(stream, relation, operator=operator, on={"s": "k"}, memory=20 * MEMORY)
+    found = pl.from_arrow(joined.read_all())
+    expected = stream.join(frame, left_on="s", right_on="k")
+    assert isinstance(found, pl.DataFrame)
+    assert found.columns == expected.columns
+    assert Counter(map(repr, found.rows())) == Counter(map(repr, expected.rows()))
+    assert found.schema["own"] == pl.Categorical
