@@ -15,9 +15,14 @@ from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.condition.where import Where
 from semistream.joins.loop import Results
 from semistream.joins.parts.stats import JoinStats
+from semistream.joins.resources import SetAside
+from semistream.keys.plain_types import BatchConverter
 from semistream.relation import AnyRelation, open_relation
-from semistream.relation.write.sources import open_source
+from semistream.relation.write.sources import open_as_given
 from semistream.tuning.choose_operator import choose_operator
+
+_SLICE_ROWS = _SAMPLE_ROWS = 1 << 16
+_SAMPLE_BYTES = 1 << 20
 
 
 class JoinedStream:
@@ -172,7 +177,9 @@ def join(
     first = next(stream, None)
     spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
     memory_bytes = parse_bytes(memory, of=opened.nbytes)
-    choice = choose_operator(operator, opened, spec, memory_bytes, sample=first)
+    own_bytes = SetAside(converts=spec.converts).operator_bytes(memory_bytes)
+    sample = None if first is None else _sample(first, spec.stream_schema)
+    choice = choose_operator(operator, opened, spec, own_bytes, sample=sample)
     choice.kind.require_options(options)
     started = choice.kind(opened, spec, memory=memory_bytes, **choice.starting_options(options), **options)
     return JoinedStream(started, stream if first is None else chain([first], stream))
@@ -186,5 +193,22 @@ def _open_stream(batches: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         if isinstance(first, pa.RecordBatch):
             return first.schema, chain([first], items)
         batches = chain([first], items) if first is not None else ()
-    reader = open_source(batches)
-    return reader.schema, iter(reader)
+    reader = open_as_given(batches)
+    return reader.schema, _in_slices(reader)
+
+
+def _in_slices(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a size to which operators adapt: a table may be a single one."""
+    for batch in reader:
+        for start in range(0, batch.num_rows, _SLICE_ROWS):
+            yield batch.slice(start, _SLICE_ROWS)
+
+
+def _sample(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the first rows of a batch in plain types, as a sample for the choice of the operator."""
+    pieces: list[pa.RecordBatch] = []
+    for piece in BatchConverter(schema, _SAMPLE_BYTES).pieces(batch.slice(0, _SAMPLE_ROWS)):
+        pieces.append(piece)
+        if sum(each.nbytes for each in pieces) > 16 * _SAMPLE_BYTES:
+            break
+    return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)

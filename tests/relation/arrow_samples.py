@@ -97,8 +97,20 @@ NESTED: dict[str, pa.Array] = {
     "list of float16": pa.array([[np.float16(1), None], None, []], pa.list_(pa.float16())),
     "list of decimals": pa.array([[Decimal("1.1"), None], None, []], pa.list_(pa.decimal128(20, 2))),
     "list of decimals 256": pa.array([[Decimal("1.1"), None], None, []], pa.list_(pa.decimal256(40, 2))),
+    "null in a struct": pa.array([{"n": None, "a": 1}, None], pa.struct([("n", pa.null()), ("a", pa.int8())])),
+    "list of nulls": pa.array([[None, None], None, []], pa.list_(pa.null())),
     "list of fixed_size_binary": pa.array([[b"abc", None], None, []], pa.list_(pa.binary(3))),
 }
+
+_LISTS: list[list[int] | None] = [[1], None, [], [2, 3]]
+_CODES = pa.array([0, 5, 0], pa.int8())
+_SPARSE = pa.UnionArray.from_sparse(_CODES, [pa.array([1, 2, None]), pa.array(["a", "b", None])], ["n", "s"], [0, 5])
+UNIONS: dict[str, pa.Array] = {
+    "sparse union": _SPARSE,
+    "list of sparse unions": pa.ListArray.from_arrays([0, 0, 1, 3], _SPARSE),
+    "struct of a sparse union": pa.StructArray.from_arrays([_SPARSE], ["u"], mask=pa.array([False, True, False])),
+}
+"""Unions, of which Arrow cannot make arrays from Python."""
 
 ENCODED: dict[str, tuple[pa.Array, pa.Array]] = {
     "dictionary of strings": (pa.array(_TEXT).dictionary_encode(), pa.array(_TEXT)),
@@ -112,6 +124,13 @@ ENCODED: dict[str, tuple[pa.Array, pa.Array]] = {
     "list of dictionaries": (
         pa.array(_WORDS.to_pylist(), pa.list_(pa.dictionary(pa.int32(), pa.string()))),
         _WORDS,
+    ),
+    "list_view": (pa.array(_LISTS, pa.list_view(pa.int8())), pa.array(_LISTS, pa.list_(pa.int8()))),
+    "dense union": (
+        pa.UnionArray.from_dense(
+            _CODES, pa.array([0, 0, 1], pa.int32()), [pa.array([1, None]), pa.array(["b"])], ["n", "s"], [0, 5]
+        ),
+        _SPARSE,
     ),
     "list of uuid": (
         pa.ListArray.from_arrays([0, 1, 1], pa.array([b"a" * 16], pa.uuid())),

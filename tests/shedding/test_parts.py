@@ -25,6 +25,7 @@ from semistream.shedding import (
     choose_strategy,
     read_decision,
 )
+from tests.arrow_types import TYPES, python, several
 from tests.shedding.batches import SECONDS, applied, cut, decide, ids_of, kept_of, matches_lists, part_ends, seeds
 
 BY_ROWS = [KeepW(), KeepW(whole_parts=True), SampleW(), TopW(), ClusterSampling()]
@@ -238,3 +239,13 @@ def test_a_strategy_can_be_named_and_others_are_refused() -> None:
         choose_strategy(name="best")
     with pytest.raises(InvalidArgument, match="loss is 'least'; give one of max_subset, random_sample"):
         choose_strategy("least")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("label", TYPES)
+def test_rows_of_every_arrow_type_are_split(label: str) -> None:
+    rows = pa.record_batch({"v": several(TYPES[label], 12, 1), "n": np.arange(12)})
+    (part,) = parts = cut([0] * 12)
+    kept, shed = decide(SampleW(), parts, 5, seed=3).apply(part).split(rows)
+    found = dict(zip([*python(kept["n"]), *python(shed["n"])], [*python(kept["v"]), *python(shed["v"])], strict=True))
+    assert (kept.num_rows, shed.num_rows) == (5, 7)
+    assert [found[number] for number in range(12)] == python(rows["v"])

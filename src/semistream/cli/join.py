@@ -47,11 +47,12 @@ def join(
     from semistream.cli.result_file import write_results
     from semistream.joined_stream import join as join_stream
     from semistream.relation import open_relation
+    from semistream.relation.write.sources import open_source
 
     start = perf_counter()
     opened = open_relation(relation)
     joined = join_stream(
-        stream,
+        open_source(stream),  # plain types, which all formats of the result have
         opened,
         on=pairs,
         where=where,

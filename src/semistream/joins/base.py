@@ -20,6 +20,7 @@ from semistream.joins.parts.stats import JoinStats
 from semistream.joins.requirements import Requirements, carried_schema
 from semistream.joins.resources import Arrangement, SetAside
 from semistream.kernels.array_types import Bools, Int64s
+from semistream.keys.plain_types import BatchConverter, require_same_values
 from semistream.relation import AnyRelation, Disk, DiskCosts, DiskCounts, ParquetRelation, Relation
 
 
@@ -42,7 +43,8 @@ class SemiStreamJoin(Requirements, Arrangement):
     relation : Relation or ParquetRelation
         The relation R.
     stream : pyarrow.Schema or JoinSpec
-        The columns of S, or a resolved join, which excludes ``on``, ``where``, ``how``, ``columns`` and ``suffix``.
+        The columns of S, of any Arrow types, or a resolved join, which excludes ``on``, ``where``, ``how``, ``columns``
+        and ``suffix``.
     on : str, sequence of str, or mapping of str to str, optional
         Columns that must be equal: names that both sides have, or a mapping from stream to relation columns.
     where : str, pyarrow.compute.Expression, or a sequence of both, optional
@@ -102,14 +104,14 @@ class SemiStreamJoin(Requirements, Arrangement):
         self._deadlines = None if rule is None else Deadlines(rule, clock)
         carried = carried_schema(stream_schema, ordered=ordered, deadlines=rule is not None)
         self._deadline_column = len(carried) - 1
+        self.schema = spec.given_schema
         self.spec = spec.with_stream(relation, carried)
         self._open(self._accept(relation))
         self.require_condition(relation, self.spec)
         own = range(len(stream_schema), len(carried))
         self._given_out = [i for i in range(len(self.spec.schema)) if i not in own]
-        self.schema = pa.schema([self.spec.schema.field(i) for i in self._given_out])
         self.budget = memory if isinstance(memory, MemoryBudget) else MemoryBudget(memory, of=relation.nbytes)
-        self._set_aside = SetAside(ordered=ordered, deadlines=rule is not None)
+        self._set_aside = SetAside(ordered=ordered, deadlines=rule is not None, converts=spec.converts)
         self._clock = clock
         self.stats = JoinStats(budget_bytes=self.budget.limit)
         self._disk = relation.disk(disk)
@@ -126,13 +128,12 @@ class SemiStreamJoin(Requirements, Arrangement):
         self._put_together()
 
     def push(self, batch: pa.RecordBatch) -> Results:
-        """Take a batch, and return the results of the steps that make room for it."""
-        declared = self.stream_schema
-        if batch.schema.names != declared.names or batch.schema.types != declared.types:
-            raise InvalidArgument(
-                f"a batch has the columns ({_describe(batch.schema)}), but the stream was declared with "
-                f"({_describe(declared)}). Select and cast it first."
-            )
+        """Take a batch, and return the results of the steps that make room for it.
+
+        If the stream is declared with encodings or extension types, each batch may have its own, as long as it stands
+        for values of the same types.
+        """
+        require_same_values(batch, self.stream_schema, "a batch", convertible=self._set_aside.converts)
         return self._drive("push", self._pushed(batch, self._next_relation))
 
     def step(self) -> Results:
@@ -180,6 +181,12 @@ class SemiStreamJoin(Requirements, Arrangement):
         self._joined_watcher = watcher
         self._attach_watcher()
 
+    def _convert(self, nbytes: int) -> None:
+        if nbytes:
+            self.budget.charge("conversions", nbytes)
+        self._entering = BatchConverter(self.stream_schema, nbytes // 2)
+        self._leaving = BatchConverter(self.schema, nbytes // 2)
+
     def _attach_watcher(self) -> None:
         self._emitter.watcher = self._watcher
         self._emitter.joined_watcher = self._joined_watcher
@@ -221,7 +228,8 @@ class SemiStreamJoin(Requirements, Arrangement):
             yield from self.drain()
             self._go_over(relation)
         before = self.stats.rows_in
-        yield from self._push_stamped(batch) if self._order is None else self._order.push(batch)
+        for piece in self._entering.pieces(batch):
+            yield from self._push_stamped(piece) if self._order is None else self._order.push(piece)
         versions = self.stats.versions
         versions[self.relation.version] = versions.get(self.relation.version, 0) + self.stats.rows_in - before
         yield from self._hurry()
@@ -308,9 +316,11 @@ class SemiStreamJoin(Requirements, Arrangement):
     def _driven(self, results: Results) -> Results:
         try:
             for batch in results:
-                self.stats.outputs += batch.num_rows
-                self.stats.batches += 1
-                yield batch if len(self._given_out) == batch.num_columns else batch.select(self._given_out)
+                given = batch if len(self._given_out) == batch.num_columns else batch.select(self._given_out)
+                for piece in self._leaving.pieces(given):
+                    self.stats.outputs += piece.num_rows
+                    self.stats.batches += 1
+                    yield piece
         except Exception as error:
             if self._busy is None:  # _change restored the previous arrangement
                 raise

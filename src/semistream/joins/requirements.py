@@ -65,7 +65,7 @@ class Requirements(ABC):
         carried = carried_schema(spec.stream_schema, ordered=ordered, deadlines=rule is not None)
         cls.require_condition(relation, spec)
         resolved, read = spec.with_stream(relation, carried), relation.reading(spec.relation_columns)
-        shares = SetAside(ordered=ordered, deadlines=rule is not None)
+        shares = SetAside(ordered=ordered, deadlines=rule is not None, converts=spec.converts)
         try:
             cls.require_memory(
                 JoinFacts(read, resolved.laid_out(read.layout)), max(shares.operator_bytes(memory_bytes), 1)

@@ -19,24 +19,34 @@ from semistream.relation import Relation
 
 @dataclass(frozen=True)
 class SetAside:
-    """Reservation of budget for ordered output and deadlines; the operator's own loop gets the rest."""
+    """Reservation of budget for ordered output, deadlines and conversions; the operator's own loop gets the rest."""
 
-    ordered: bool
-    deadlines: bool
+    ordered: bool = False
+    deadlines: bool = False
+    converts: bool = False
 
     def operator_bytes(self, limit: int) -> int:
         """Return the bytes of ``limit`` left for the operator's own loop."""
+        rest = limit
         if self.deadlines:
-            limit -= Deadlines.memory_bytes(limit)
-        return limit - limit // 2 if self.ordered else limit
+            rest -= Deadlines.memory_bytes(limit)
+        if self.converts:
+            rest -= self.conversion_bytes(limit)
+        return rest - rest // 2 if self.ordered else rest
+
+    @staticmethod
+    def conversion_bytes(limit: int) -> int:
+        """Return the bytes for values converted at a time, from the stream's types and back."""
+        return limit // 8
 
     def of_whole(self, error: BudgetError, limit: int) -> BudgetError:
         """Restate an error about the operator's part of the budget in terms of the whole budget."""
-        if error.least_bytes is None or not (self.ordered or self.deadlines):
+        if error.least_bytes is None or not (self.ordered or self.deadlines or self.converts):
             return error
         least = bisect_left(range(4 * error.least_bytes + (1 << 20)), error.least_bytes, key=self.operator_bytes)
         return BudgetError(
-            f"{error} With the reserve for order and deadlines, memory must be at least {least} bytes; it is {limit}.",
+            f"{error} With the reserve for order, deadlines and conversions of types, memory must be at least {least} "
+            f"bytes; it is {limit}.",
             least_bytes=least,
         )
 
@@ -44,8 +54,8 @@ class SetAside:
 class Arrangement(JoinLoop):
     """Builds the parts of an operator that depend on R's version and on the budget.
 
-    Ordered output and deadlines take their parts of ``budget``; the operator's own loop gets the rest (``_memory``). If
-    the budget is too small, the error names the smallest whole budget that works.
+    Ordered output, deadlines and conversions take their parts of ``budget``; the operator's own loop gets the rest
+    (``_memory``). If the budget is too small, the error names the smallest whole budget that works.
     """
 
     _memory: MemoryBudget
@@ -56,6 +66,10 @@ class Arrangement(JoinLoop):
     @abstractmethod
     def _attach_watcher(self) -> None:
         """Connect the pair watchers to the newly built parts."""
+
+    @abstractmethod
+    def _convert(self, nbytes: int) -> None:
+        """Convert the stream's types to plain ones, and results back, within ``nbytes``."""
 
     @abstractmethod
     def _push_through(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -82,7 +96,7 @@ class Arrangement(JoinLoop):
         self.spec = self.spec.laid_out(relation.layout)
 
     def _put_together(self) -> None:
-        """Reserve memory for order and deadlines, and arrange the operator in the rest."""
+        """Reserve memory for order, deadlines and conversions, and arrange the operator in the rest."""
         limit, shares = self.budget.limit, self._set_aside
         own = shares.operator_bytes(limit)
         self._memory = self.budget if own == limit else self.budget.part(max(own, 1))
@@ -92,6 +106,7 @@ class Arrangement(JoinLoop):
             raise shares.of_whole(error, limit) from None
         if shares.deadlines:
             self.budget.charge("deadlines", Deadlines.memory_bytes(limit))
+        self._convert(shares.conversion_bytes(limit) if shares.converts else 0)
         if shares.ordered:
             self._order = OrderedOutput(self.budget.part(self.budget.free), self._push_through, self._forget)
         self._attach_watcher()

@@ -33,7 +33,7 @@ class RowExpression:
                 f"{what} refers to columns by position: {expression}. Name them: pyarrow.compute.field('x')."
             )
         try:
-            type_ = evaluate(expression, schema.empty_table()).type
+            type_ = evaluate(expression, pa.Table.from_batches([], schema)).type
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise InvalidArgument(
                 f"{what} cannot be evaluated: {expression}: {error}. The joined row has the columns "
@@ -56,7 +56,7 @@ def evaluate(expression: pc.Expression, table: pa.Table) -> pa.ChunkedArray:
 
 def _binds(expression: pc.Expression, schema: pa.Schema) -> bool:
     try:
-        evaluate(expression, schema.empty_table())
+        evaluate(expression, pa.Table.from_batches([], schema))
     except pa.ArrowInvalid:
         return False
     return True

@@ -15,6 +15,7 @@ from semistream.errors import InvalidArgument, KeyTypeError
 from semistream.kernels.array_types import Bools, Int64s
 from semistream.kernels.merge import match_pages
 from semistream.keys import KeyCodec
+from semistream.keys.plain_types import converted, plain_type
 from semistream.relation.read.page_run import PageRun
 from semistream.relation.write.build import key_names
 
@@ -72,6 +73,7 @@ def key_columns(relation: Relation, keys: Any) -> list[pa.Array]:
         table = pa.table(keys)
         names = list(key_names(relation.key, table.schema))
         columns = [_one_array(table.column(name)) for name in names]
+    columns = [converted(column, plain_type(column.type)) for column in columns]
     relation.codec.accept(names, [column.type for column in columns])
     return columns
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.kernels.page_cuts import cut_pages
+from semistream.keys.plain_types import empty_batch
 from semistream.relation.format.page_layout import PageLayout
 from semistream.relation.format.row_sizes import row_ends
 from semistream.relation.read.disk import DiskCounts
@@ -83,7 +84,7 @@ def with_code_column(rows: pa.RecordBatch, layout: PageLayout) -> pa.RecordBatch
 
 def page_of(rows: pa.RecordBatch, layout: PageLayout) -> PageRun:
     """Copy rows in the columns of ``layout``, which must have one segment, into a run of one page."""
-    no_rows = pa.RecordBatch.from_pylist([], schema=layout.schema)
+    no_rows = empty_batch(layout.schema)
     content = pa.concat_batches([rows, no_rows]).serialize()  # Arrow would serialize a slice with more than its rows
     buffer = np.frombuffer(content, np.uint8)
     start = np.zeros((1, 1), np.int64)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from semistream.errors import ColumnNotFound, InvalidArgument
 from semistream.kernels.array_types import Bytes, Int64s
 from semistream.keys import KeyCodec
+from semistream.keys.plain_types import empty_batch
 from semistream.relation.changes import changes_since, pages_kept_from
 from semistream.relation.format.manifest import Manifest, get_current, list_versions, read_manifest, require_version
 from semistream.relation.format.page_layout import PageLayout
@@ -293,10 +294,9 @@ class Relation:
         return pa.RecordBatchReader.from_batches(schema, self.reading(names)._scan(names, schema, disk))
 
     def _scan(self, names: list[str], schema: pa.Schema, disk: str | Disk) -> Iterator[pa.RecordBatch]:
-        no_rows = pa.RecordBatch.from_pylist([], schema=schema)
         for run in self.read_pages(np.arange(len(self.table)), disk=disk):
             batches = [run.batch(i, names) for i in range(run.pages.size)]
-            yield pa.concat_batches([*batches, no_rows])  # forces a copy, because the reader reuses the buffer
+            yield pa.concat_batches([*batches, empty_batch(schema)])  # a copy, because the reader reuses the buffer
         for file in self.manifest.null_files:
             with pa.memory_map(str(check_whole(self.path, file))) as source:
                 for batch in pa.ipc.open_file(source).read_all().select(names).to_batches():

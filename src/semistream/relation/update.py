@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from semistream.errors import ColumnNotFound, InvalidArgument, SemistreamError
 from semistream.kernels.array_types import Int64s
+from semistream.keys.plain_types import empty_batch
 from semistream.relation.format.page_table import PageTable
 from semistream.relation.lookup import KeySet
 from semistream.relation.write.build import NullKeyRows, PageOptions, require_distinct, with_codes
@@ -138,7 +139,7 @@ class _Update:
         """Return the upserted rows in the columns of pages, sorted by code."""
         relation = self._relation
         coded = with_codes(iter(upserts.to_batches()), relation.key, relation.codec, relation.layout, self._nulls)
-        batch = pa.concat_batches([*coded, pa.RecordBatch.from_pylist([], schema=relation.layout.schema)])
+        batch = pa.concat_batches([*coded, empty_batch(relation.layout.schema)])
         return batch.take(pa.array(np.argsort(self._codes(batch), kind="stable")))
 
     def _codes(self, batch: pa.RecordBatch) -> Int64s:
@@ -149,7 +150,7 @@ class _Update:
         """Yield each touched page and the rows it keeps."""
         relation = self._relation
         if len(relation.table) == 0:
-            yield 0, pa.RecordBatch.from_pylist([], schema=relation.layout.schema)
+            yield 0, empty_batch(relation.layout.schema)
             return
         for run in relation.read_pages(pages):
             dropped = np.logical_or.reduce([keys.flag_rows(run) for keys in self._touched])
@@ -169,7 +170,7 @@ class _Update:
 def _upsert_rows(relation: Relation, upserts: Any) -> pa.Table:
     """Return the upserts with R's columns in R's order and types."""
     if upserts is None:
-        return relation.schema.empty_table()
+        return pa.Table.from_batches([], relation.schema)
     table = open_source(upserts).read_all()
     require_distinct(table.schema, where="upserts")
     for name in relation.schema.names:
@@ -178,9 +179,16 @@ def _upsert_rows(relation: Relation, upserts: Any) -> pa.Table:
     if extra := [name for name in table.column_names if name not in relation.schema.names]:
         raise InvalidArgument(f"upserts have columns unknown to the relation: {', '.join(extra)}. Drop them.")
     try:
-        return table.select(relation.schema.names).cast(relation.schema)
+        columns = [_cast(table.column(field.name), field) for field in relation.schema]
+        return pa.Table.from_arrays(columns, schema=relation.schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise SemistreamError(f"upserts do not fit the relation's columns: {error}. Cast them first.") from error
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if column.null_count and not field.nullable:
+        raise ValueError(f"column {field.name!r} has nulls, but is not nullable")
+    return column if column.type == field.type else column.cast(field.type)  # Arrow breaks some slices that need none
 
 
 def _one_array(table: pa.Table, name: str) -> pa.Array:

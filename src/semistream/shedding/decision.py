@@ -18,6 +18,7 @@ import xxhash
 
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Bools, Floats, UInt64s
+from semistream.keys.plain_types import batch_in, given_back_schema, plain_batch
 from semistream.shedding.kernels import rank_rows
 from semistream.shedding.stream_part import StreamPart
 
@@ -131,7 +132,9 @@ class Kept:
                 f"the batch has {batch.num_rows} rows; the decision is about {self.mask.size}. Give the batch of the "
                 "decision."
             )
-        return batch.filter(pa.array(self.mask)), batch.filter(pa.array(~self.mask))
+        plain, own = plain_batch(batch), given_back_schema(batch.schema)  # Arrow filters no views
+        kept, shed = plain.filter(pa.array(self.mask)), plain.filter(pa.array(~self.mask))
+        return batch_in(kept, own), batch_in(shed, own)
 
 
 @dataclass(frozen=True)

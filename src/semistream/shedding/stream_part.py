@@ -13,6 +13,7 @@ from semistream.datasets.zipf import whole_number
 from semistream.errors import ColumnNotFound, InvalidArgument
 from semistream.kernels.array_types import Floats, Int64s
 from semistream.keys import KeyCodec
+from semistream.keys.plain_types import plain_batch
 from semistream.shedding.match_counts import MatchCounts
 
 MOST_ROWS = 1 << 40  # of a part: a row id has 40 bits for the row, after 22 for the part
@@ -86,7 +87,7 @@ class StreamPart:
         for name in on:
             if name not in batch.schema.names:
                 raise ColumnNotFound(name, batch.schema.names, where="the stream's batch")
-        codes, possible = codec.encode([batch.column(name) for name in on])
+        codes, possible = codec.encode(plain_batch(batch.select(list(on))).columns)
         matches = counts.matches(codes)
         if possible is not None:
             matches[~possible] = 0

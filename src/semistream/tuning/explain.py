@@ -22,6 +22,7 @@ from semistream.joins.condition.spec import JoinSpec, join_workload
 from semistream.joins.condition.where import Where
 from semistream.joins.engine.operator import EngineJoin
 from semistream.kernels.array_types import Int64s
+from semistream.keys.plain_types import plain_batch
 from semistream.relation import AnyRelation, open_relation
 from semistream.tuning.cache_curve import cache_curve
 from semistream.tuning.candidates import join_tuner, usual_operator
@@ -100,10 +101,11 @@ def explain(
         raise InvalidArgument("zipf and sample both describe the key frequencies; give only one of them.")
     if zipf is not None and not 0 <= zipf <= MAX_EXPONENT:
         raise InvalidArgument(f"zipf is {zipf}; give a number from 0 (all keys equally frequent) to {MAX_EXPONENT:g}.")
-    rows = None if sample is None else _one_batch(sample)
+    given = None if sample is None else _one_batch(sample)
+    rows = None if given is None else plain_batch(given)
     if on is None and where is None:
         on = list(opened.key)
-    schema = rows.schema if rows is not None else stream_schema or keys_and_number(opened, on or opened.key)
+    schema = given.schema if given is not None else stream_schema or keys_and_number(opened, on or opened.key)
     spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
     if spec.condition.access != "equality":
         raise InvalidArgument(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from semistream.relation import Relation
 from semistream.relation.format.page_layout import CODE_COLUMN
 from semistream.relation.format.page_table import PageTable, SegmentTable
-from tests.relation.arrow_samples import NESTED, PLAIN
+from tests.relation.arrow_samples import NESTED, PLAIN, UNIONS
 from tests.relation.row_sets import row_set, scratch_folder
 
 
@@ -66,9 +66,9 @@ def test_pages_hold_at_most_their_share_and_are_in_order(
         assert [page[-1] for page in keys] == entries.last_code.tolist()
 
 
-@pytest.mark.parametrize("name", PLAIN | NESTED)
+@pytest.mark.parametrize("name", PLAIN | NESTED | UNIONS)
 def test_no_type_makes_pages_larger_than_asked(name: str) -> None:
-    sample = (PLAIN | NESTED)[name]
+    sample = (PLAIN | NESTED | UNIONS)[name]
     values = sample.take(pa.array(np.arange(600) % len(sample)))
     with scratch_folder() as folder:
         relation = Relation.build(pa.table({"k": np.arange(600), "v": values}), folder / "r", key="k", page_bytes=2048)
@@ -89,7 +89,7 @@ def test_a_page_of_several_rows_is_never_larger_than_asked(
     rng, rows = np.random.default_rng(seed), len(texts)
     table = pa.table({"k": rng.integers(0, rows, rows), "text": ["x" * size for size in texts]})
     for name, without_nulls in columns:
-        sample = (PLAIN | NESTED)[name]
+        sample = (PLAIN | NESTED | UNIONS)[name]
         values = sample.drop_null() if without_nulls and sample.null_count < len(sample) else sample
         picked = values.take(pa.array(rng.integers(0, len(values), rows)))
         table = table.append_column(f"{table.num_columns} {name}", picked)

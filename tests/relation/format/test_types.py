@@ -9,11 +9,11 @@ import pytest
 from semistream.errors import InvalidArgument
 from semistream.keys import KeyCodec
 from semistream.relation import Relation
-from tests.relation.arrow_samples import ENCODED, NESTED, PLAIN, comparable
+from tests.relation.arrow_samples import ENCODED, NESTED, PLAIN, UNIONS, comparable
 from tests.relation.row_sets import row_set, scratch_folder
 
 ROWS = 150
-PAYLOADS = PLAIN | NESTED
+PAYLOADS = PLAIN | NESTED | UNIONS
 
 
 def _shuffled(sample: pa.Array) -> pa.Table:
@@ -43,7 +43,10 @@ def test_payload_of_every_type_survives_build_scan_lookup_and_update(name: str) 
             result.validate(full=True)
             assert result.schema.equals(wanted.schema)
             for column in ("k", "v", "w"):
-                assert comparable(result[column]).equals(comparable(wanted[column])), (name, column)
+                if name in UNIONS:  # Arrow compares values that the type codes hide
+                    assert result[column].to_pylist() == wanted[column].to_pylist(), (name, column)
+                else:
+                    assert comparable(result[column]).equals(comparable(wanted[column])), (name, column)
 
 
 @pytest.mark.parametrize("name", ENCODED)
@@ -57,22 +60,6 @@ def test_encoded_types_are_stored_as_plain_values(name: str) -> None:
             assert rows["v"].to_pylist() == kept.to_pylist()[::-1]
         again = relation.update(upserts=pa.table({"k": keys, "v": given}))
         assert row_set(again.scan()) == row_set(relation.scan())
-
-
-@pytest.mark.parametrize(
-    "array",
-    [
-        pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1]), pa.array(["a"])]),
-        pa.array([[1]], pa.list_view(pa.int8())),
-        pa.array([{"n": None}], pa.struct([("n", pa.null())])),
-    ],
-    ids=["union", "list_view", "null in a struct"],
-)
-def test_types_that_pages_cannot_hold_are_refused_by_name(array: pa.Array) -> None:
-    with scratch_folder() as folder:
-        with pytest.raises(InvalidArgument, match=r"column 'v' has .* which pages cannot store"):
-            Relation.build(pa.table({"k": [1], "v": array}), folder / "r", key="k")
-        assert list(folder.iterdir()) == []
 
 
 KEYS = {name: sample for name, sample in PLAIN.items() if name not in ("null", "month_day_nano_interval")}

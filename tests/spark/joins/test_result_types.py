@@ -7,8 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from semistream.errors import InvalidArgument
 from semistream.relation import Relation
 from semistream.spark import join
+from tests.arrow_types import TYPES
 
 pytestmark = pytest.mark.spark
 
@@ -67,3 +69,34 @@ def test_a_value_that_spark_would_truncate_is_refused_by_column(spark, tmp_path)
     joined = join(spark.range(1), relation, on={"id": "k"}, memory="1MB")
     with pytest.raises(Exception, match=r"column 'at' is timestamp\[ns\].*Build the relation with the column cast"):
         joined.collect()
+
+
+def test_encoded_and_extension_types_of_r_come_out_as_their_values(spark, tmp_path):
+    labels = ["string_view", "dictionary of string_view", "run-end encoded int64", "list of dictionaries", "json"]
+    table = pa.table({"k": np.arange(3)} | {label: TYPES[label].slice(0, 3) for label in labels})
+    relation = Relation.build(table, tmp_path / "r", key="k")
+    found = sorted(join(spark.range(3), relation, on={"id": "k"}, memory="2MB").collect())
+    assert [tuple(row)[1:] for row in found] == list(zip(*(table[label].to_pylist() for label in labels), strict=True))
+
+
+def test_columns_of_the_stream_come_out_in_their_spark_types(spark, tmp_path):
+    values = {
+        "tiny": "CAST(id AS tinyint)", "flag": "id = 1", "text": "CAST(id AS string)", "bytes": "CAST('x' AS binary)",
+        "amount": "CAST(id AS decimal(30,2))", "day": "DATE'2024-02-29'", "at": "TIMESTAMP'2024-02-29 01:02:03'",
+        "local": "TIMESTAMP_NTZ'2024-02-29 01:02:03'", "span": "INTERVAL '1 2:03:04' DAY TO SECOND",
+        "words": "array('a', null)", "pairs": "map('a', id)", "deep": "named_struct('x', id, 'y', array(map(1, 'z')))",
+        "nothing": "null", "half": "CAST(id / 2 AS float)",
+    }  # fmt: skip
+    columns = [f"IF(id = 2, null, {value}) AS {name}" for name, value in values.items()]
+    stream = spark.range(3).selectExpr("id", *columns)
+    relation = Relation.build(pa.table({"k": [0, 1, 2], "w": TYPES["uuid"]}), tmp_path / "r", key="k")
+    joined = join(stream, relation, on={"id": "k"}, memory="2MB")
+    assert joined.dtypes == [*stream.dtypes, ("w", "binary")]
+    assert sorted(row[:-1] for row in map(tuple, joined.collect())) == sorted(map(tuple, stream.collect()))
+
+
+def test_a_union_is_refused_by_column(spark, tmp_path):
+    relation = Relation.build(pa.table({"k": np.arange(4), "u": TYPES["sparse_union"]}), tmp_path / "r", key="k")
+    with pytest.raises(InvalidArgument, match=r"column 'u' of the relation has type sparse_union.*columns="):
+        join(spark.range(3), relation, on={"id": "k"}, memory="1MB")
+    assert join(spark.range(3), relation, on={"id": "k"}, memory="1MB", columns=[]).count() == 3

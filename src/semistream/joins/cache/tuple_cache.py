@@ -13,6 +13,7 @@ from semistream.joins.cache.index import CacheIndex, CacheShape, ProbeRoom
 from semistream.kernels.array_types import Bools, Int32s, Int64s
 from semistream.kernels.page_cuts import cut_pages
 from semistream.kernels.search import positions_of
+from semistream.keys.plain_types import empty_batch
 from semistream.relation import PageRun
 from semistream.relation.format.page_layout import ColumnLayout
 from semistream.relation.format.row_sizes import row_ends
@@ -126,7 +127,7 @@ class TupleCache:
         self._arena = allocate_buffer(max(self.frames, 1) * self._frame)
         self._index = CacheIndex(shape.index_bits, self.frames, shape.page_rows)
         self._free = list(range(self.frames))[::-1]
-        self._no_rows = pa.RecordBatch.from_pylist([], schema=self.layout.schema)
+        self._no_rows = empty_batch(self.layout.schema)
         self._hold(_Written())
 
     def _hold(self, written: _Written) -> None:

@@ -15,6 +15,7 @@ from semistream.costs.workload import Workload
 from semistream.errors import InvalidArgument
 from semistream.joins.condition.condition import Condition, JoinOn, key_pairs
 from semistream.joins.condition.where import Where
+from semistream.keys.plain_types import given_back_schema, plain_schema
 from semistream.relation import AnyRelation
 from semistream.relation.format.page_layout import ColumnLayout, PageLayout
 from semistream.relation.format.row_sizes import fixed_row_bytes
@@ -40,8 +41,9 @@ class JoinSpec:
     """A resolved join of a stream with a relation, from which every operator and every cost model starts.
 
     ``condition`` decides which tuples match. ``payload`` lists the columns of R in the result. ``schema`` has all
-    columns of the result: those of the stream, then, for inner and left joins, the payload. ``terms`` keeps the join as
-    the user wrote it.
+    columns of the result: those of the stream, then, for inner and left joins, the payload. All of these have plain
+    types; ``given_schema`` has the result in the types in which it leaves an operator, with the stream's own types.
+    ``terms`` keeps the join as the user wrote it.
     """
 
     stream_schema: pa.Schema
@@ -49,12 +51,18 @@ class JoinSpec:
     how: JoinKind
     payload: tuple[ColumnLayout, ...]
     schema: pa.Schema
+    given_schema: pa.Schema
     terms: JoinTerms = field(default_factory=JoinTerms, repr=False, compare=False)
 
     @property
     def pairs(self) -> bool:
         """True if the results are pairs of a stream tuple and an R-tuple, not only stream tuples."""
         return self.how in ("inner", "left")
+
+    @property
+    def converts(self) -> bool:
+        """True if streams and results have encodings or extension types, so that batches are converted."""
+        return self.given_schema is not self.schema
 
     @property
     def relation_columns(self) -> list[str]:
@@ -72,8 +80,10 @@ class JoinSpec:
         return expected_row_bytes(self.stream_schema)
 
     def with_stream(self, relation: AnyRelation, stream_schema: pa.Schema) -> JoinSpec:
-        """Return the same join for a stream with other columns."""
-        return self if stream_schema is self.stream_schema else JoinSpec.of(relation, stream_schema, **self.terms)
+        """Return the same join for a stream with these columns of plain types, and results in plain types."""
+        if stream_schema is self.stream_schema:
+            return self if self.given_schema is self.schema else replace(self, given_schema=self.schema)
+        return JoinSpec.of(relation, stream_schema, **self.terms)
 
     def laid_out(self, layout: PageLayout) -> JoinSpec:
         """Return the same join for pages of another layout, which must have all columns of the join."""
@@ -89,7 +99,11 @@ class JoinSpec:
         stream_schema: pa.Schema,
         **terms: Unpack[JoinTerms],
     ) -> JoinSpec:
-        """Resolve a join against R. By default the result has all columns of R except those that ``on`` equates."""
+        """Resolve a join of a stream of any types against R.
+
+        By default the result has all columns of R except those that ``on`` equates.
+        """
+        given, stream_schema = stream_schema, plain_schema(stream_schema)
         on, columns, how = terms.get("on"), terms.get("columns"), terms.get("how", "inner")
         suffix = terms.get("suffix", "_right")
         if how not in get_args(JoinKind):
@@ -107,12 +121,16 @@ class JoinSpec:
         fields = [relation.schema.field(name) for name in names]
         if how == "left":
             fields = [field.with_nullable(True) for field in fields]
+        schema = given_schema = _result_schema(stream_schema, fields, suffix)
+        if given is not stream_schema:
+            given_schema = _result_schema(given_back_schema(given), fields, suffix)
         return cls(
             stream_schema=stream_schema,
             condition=condition,
             how=how,  # type: ignore[arg-type]
             payload=tuple(relation.whole_layout.column(name) for name in names),
-            schema=_result_schema(stream_schema, fields, suffix),
+            schema=schema,
+            given_schema=given_schema,
             terms=terms,
         )
 

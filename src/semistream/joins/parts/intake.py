@@ -13,6 +13,7 @@ from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.parts.memory_split import MemorySplit
 from semistream.kernels.array_types import Int64s
 from semistream.keys import CodeRanges
+from semistream.keys.plain_types import empty_batch
 from semistream.relation.format.row_sizes import row_sizes, widest
 
 _CHARGE = "stream tuples"
@@ -126,4 +127,4 @@ class Intake:
 
 
 def _own_copy(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.concat_batches([batch, pa.RecordBatch.from_pylist([], schema=batch.schema)])
+    return pa.concat_batches([batch, empty_batch(batch.schema)])

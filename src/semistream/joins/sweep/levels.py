@@ -207,7 +207,7 @@ class LevelView:
     def _take_rest(self, numbers: Int64s, columns: list[int]) -> list[pa.Array]:
         order, parts = self._by_level(numbers)
         if not parts:
-            return [pa.array([], self._schema.types[i]) for i in columns]
+            return [pa.nulls(0, self._schema.types[i]) for i in columns]
         taken = [level.rest.take(pa.array(rows)) for level, rows in parts if level.rest is not None]
         back = np.empty(order.size, np.int64)
         back[order] = np.arange(order.size)

@@ -42,7 +42,8 @@ def _bits_before(array: pa.Array) -> Int64s:
     if pa.types.is_null(type_) or len(array) == 0:
         return np.zeros(rows.size, np.int64)
     bits = rows * int(array.null_count > 0)
-    if pa.types.is_struct(type_):
+    if pa.types.is_struct(type_) or pa.types.is_union(type_):
+        bits += rows * 8 * int(pa.types.is_union(type_))  # its type codes
         for i in range(type_.num_fields):
             bits += _bits_before(array.field(i))
     elif pa.types.is_fixed_size_list(type_):
@@ -75,7 +76,7 @@ def _has_offsets(type_: pa.DataType) -> bool:
 
 
 def row_sizes(batch: pa.RecordBatch) -> Int64s:
-    """Return the bytes of each row, rounded up. Dictionary, view and extension columns count their mean per row."""
+    """Return the bytes of each row of plain types, rounded up; columns of other types count their mean per row."""
     fixed = np.int64(fixed_row_bytes(batch.schema))
     if is_regular(batch.schema):
         return np.broadcast_to(fixed, batch.num_rows)  # allocates no memory per row
@@ -146,7 +147,8 @@ def _offset_bytes(type_: pa.DataType) -> int:
 def _is_plain_nested(type_: pa.DataType) -> bool:
     """True if the type is nested and contains only types with plain buffers."""
     t = pa.types
-    if not (t.is_struct(type_) or t.is_list(type_) or t.is_large_list(type_) or t.is_map(type_)):
+    plain = t.is_struct(type_) or t.is_list(type_) or t.is_large_list(type_) or t.is_map(type_) or t.is_union(type_)
+    if not plain:
         return bool(t.is_fixed_size_list(type_)) and _is_plain_nested(pa.struct([type_.value_field]))
     children = [type_.field(i).type for i in range(type_.num_fields)]
     return all(_is_plain_nested(child) if t.is_nested(child) else not _is_irregular(child) for child in children)

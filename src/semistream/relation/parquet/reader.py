@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from semistream.errors import BudgetError, RelationError
 from semistream.kernels.array_types import Int64s
+from semistream.keys.plain_types import converted
 from semistream.relation.format.row_sizes import row_ends
 from semistream.relation.null_keys import page_of, with_code_column
 from semistream.relation.parquet.data_files import file_stamp
@@ -19,7 +20,6 @@ from semistream.relation.parquet.row_groups import open_file
 from semistream.relation.read.disk import Disk
 from semistream.relation.read.page_run import PageRun
 from semistream.relation.write.page_writer import frame_bytes
-from semistream.relation.write.sources import plain
 
 if TYPE_CHECKING:
     from semistream.relation.parquet.parquet_relation import ParquetRelation
@@ -185,7 +185,7 @@ class _Pages:
         """Add the partition columns of the file, and nulls for the columns it lacks."""
         fields = [self._relation.schema.field(name) for name in self._relation.columns]
         columns = [
-            plain(batch.column(field.name), field.type)
+            converted(batch.column(field.name), field.type)
             if field.name in stored
             else pa.repeat(pa.scalar(values.get(field.name), field.type), batch.num_rows)
             for field in fields

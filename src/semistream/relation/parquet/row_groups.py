@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from semistream.errors import InvalidArgument, RelationError
 from semistream.kernels.array_types import Bools, Int32s, Int64s
-from semistream.relation.format.nested_types import map_children
+from semistream.keys.nested_types import map_children
+from semistream.keys.plain_types import plain_schema, plain_type
 from semistream.relation.parquet.data_files import ParquetFiles, file_stamp
-from semistream.relation.write.sources import storable
 
 _BUFFER_BYTES = 64 << 10  # read buffer per column: a chunk is fetched in such pieces, or by Parquet page if larger
 
@@ -61,20 +61,20 @@ def decoder_bytes(columns: int) -> int:
 
 
 def read_footers(files: ParquetFiles) -> tuple[pa.Schema, RowGroups]:
-    """Return the columns of a data set in storable types, and its row groups.
+    """Return the columns of a data set in plain types, and its row groups.
 
     The columns are those declared by the data set or found in its first file, followed by the partition columns. Other
     files may have the columns in another order, lack some (read as null) and have more (ignored), as in
     `Relation.build`; but their types must agree.
     """
-    schema = None if files.schema is None else _storable(files.schema)
+    schema = None if files.schema is None else _plain(files.schema)
     parts: list[tuple[Int32s, Int32s, Int64s]] = []
     hidden: Bools = np.zeros(0, np.bool_)
     stamps = []
     for i, path in enumerate(files.paths):
         stamps.append(file_stamp(path))
         with open_file(path) as file:
-            found = _storable(file.schema_arrow)
+            found = _plain(file.schema_arrow)
             if schema is None:
                 schema = _with_partitions(found, files)
             _require_types(path, found, schema, files)
@@ -92,15 +92,15 @@ def read_footers(files: ParquetFiles) -> tuple[pa.Schema, RowGroups]:
     return schema, RowGroups(file_, number, sizes[:, 0, 0], sizes[:, 1], sizes[:, 2], flags, tuple(stamps))
 
 
-def _storable(schema: pa.Schema) -> pa.Schema:
+def _plain(schema: pa.Schema) -> pa.Schema:
     if len(set(schema.names)) < len(schema):
         raise InvalidArgument(f"a file has several columns with the same name: {', '.join(schema.names)}. Rename them.")
-    return pa.schema([pa.field(f.name, storable(f.type, f.name)) for f in schema])
+    return pa.schema([pa.field(f.name, f.type) for f in plain_schema(schema)])
 
 
 def _with_partitions(schema: pa.Schema, files: ParquetFiles) -> pa.Schema:
     own = [field for field in schema if field.name not in files.partitions]
-    return pa.schema([*own, *(pa.field(name, storable(type_, name)) for name, type_ in files.partitions.items())])
+    return pa.schema([*own, *(pa.field(name, plain_type(type_)) for name, type_ in files.partitions.items())])
 
 
 def _require_types(path: Path, found: pa.Schema, schema: pa.Schema, files: ParquetFiles) -> None:

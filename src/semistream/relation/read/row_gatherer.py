@@ -127,7 +127,7 @@ class RowGatherer:
     def _array(self, i: int) -> pa.Array:
         column = self._columns[i]
         if column.kind in ("binary", "arrow"):
-            return pa.concat_arrays(self._pieces[i]) if self._pieces else pa.array([], column.type)
+            return pa.concat_arrays(self._pieces[i]) if self._pieces else pa.nulls(0, column.type)
         if i in self._places:
             block, width = self._blocks.get(column.width, _NO_BYTES), column.width
             values = block.slice(self._places[i] * self._capacity * width, self.rows * width)
@@ -159,7 +159,7 @@ def _gather_binary(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s
 def _gather_by_arrow(run: PageRun, column: ColumnLayout, page: Int32s, row: Int32s) -> pa.Array:
     """Gather nested values, with one take per page."""
     if page.size == 0:
-        return pa.array([], column.type)
+        return pa.nulls(0, column.type)
     if np.any(page[1:] < page[:-1]):
         order = np.argsort(page, kind="stable")
         back = np.empty(order.size, np.int64)

@@ -1,8 +1,8 @@
 """Out-of-core sort of record batches by a 64-bit code, with DuckDB.
 
 DuckDB has fewer types than Arrow. Each column passes through the sort in a type that DuckDB keeps without loss, and is
-converted back afterwards. Fixed-width types, nested or not, pass as integers or bytes of the same width; all other
-types pass unchanged.
+converted back afterwards. Fixed-width types, nested or not, pass as integers or bytes of the same width, unions as
+structs, and the null type as booleans; all other types pass unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import duckdb
 import pyarrow as pa
 
 from semistream.errors import RelationError
-from semistream.relation.format.nested_types import map_children
+from semistream.keys.nested_types import map_children
+from semistream.keys.plain_types import converted, empty_batch
 
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _MEMORY_PER_THREAD = 125 * 10**6  # with less, DuckDB's threads starve each other of blocks
@@ -35,7 +36,7 @@ def sort_batches(
     ``batches`` propagates unchanged.
     """
     rows = iter(batches)
-    first = next(rows, pa.RecordBatch.from_pylist([], schema=schema))
+    first = next(rows, empty_batch(schema))
     row_bytes = first.nbytes // max(first.num_rows, 1) + 1
     carriers = [_Carrier.of(field) for field in schema]
     carried = pa.schema([pa.field(f"c{i}", carrier.carried) for i, carrier in enumerate(carriers)])
@@ -82,28 +83,35 @@ def _carry(
 
 @dataclass(frozen=True)
 class _Carrier:
-    """Conversion of a column for DuckDB: buffers are viewed as type ``raw``, then cast to ``carried`` (wide values)."""
+    """Conversion of a column for DuckDB.
+
+    Unions and nulls change to ``known``; buffers are viewed as type ``raw``, then cast to ``carried`` (wide values).
+    """
 
     own: pa.DataType
+    known: pa.DataType
     raw: pa.DataType
     carried: pa.DataType
 
     @classmethod
     def of(cls, field: pa.Field) -> _Carrier:
-        if pa.types.is_null(field.type):
-            return cls(field.type, field.type, pa.bool_())
-        raw = _raw(field.type)
-        return cls(field.type, raw, _carried(raw))
+        known = _known(field.type)
+        raw = _raw(known)
+        return cls(field.type, known, raw, _carried(raw))
 
     def carry(self, column: pa.Array) -> pa.Array:
-        if pa.types.is_null(self.own):
-            return pa.nulls(len(column), self.carried)
-        return column.view(self.raw).cast(self.carried)
+        return converted(column, self.known).view(self.raw).cast(self.carried)
 
     def restore(self, column: pa.Array) -> pa.Array:
-        if pa.types.is_null(self.own):
-            return pa.nulls(len(column))
-        return column.cast(self.raw).view(self.own)
+        return converted(column.cast(self.raw).view(self.known), self.own)
+
+
+def _known(type_: pa.DataType) -> pa.DataType:
+    """Return the type with structs for unions and booleans for nulls, as `converted` makes them."""
+    if pa.types.is_union(type_):
+        children = [(f"f{i}", _known(type_.field(i).type)) for i in range(type_.num_fields)]
+        return pa.struct([("code", pa.int8()), *children])
+    return pa.bool_() if pa.types.is_null(type_) else map_children(type_, _known)
 
 
 def _raw(type_: pa.DataType) -> pa.DataType:

@@ -11,6 +11,7 @@ import xxhash
 
 from semistream.kernels.array_types import Int64s
 from semistream.kernels.page_cuts import cut_pages
+from semistream.keys.plain_types import empty_batch
 from semistream.relation.format.kernels import locate_blocks
 from semistream.relation.format.manifest import DataFile
 from semistream.relation.format.page_layout import CODE_COLUMN, PageLayout, SegmentLayout
@@ -111,7 +112,7 @@ class _SegmentFile:
         self._schema = layout.schema
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._sink, layout.schema)
-        self._no_rows = pa.RecordBatch.from_pylist([], schema=layout.schema)
+        self._no_rows = empty_batch(layout.schema)
         self._nested = any(pa.types.is_nested(type_) for type_ in layout.schema.types)
 
     def write_pages(self, batch: pa.RecordBatch, cuts: Int64s) -> None:

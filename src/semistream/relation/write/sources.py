@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from semistream.errors import InvalidArgument, RelationError
-from semistream.relation.format.nested_types import map_children
+from semistream.keys.plain_types import BatchConverter, plain_schema
 
 _FORMATS = {
     ".parquet": "parquet", ".pq": "parquet",
@@ -20,19 +19,21 @@ _FORMATS = {
     ".csv": "csv",
 }  # fmt: skip
 _BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 16 << 20  # of values decoded at a time
 
 
 def open_source(data: Any) -> pa.RecordBatchReader:
-    """Open ``data``, in any form that `Relation.build` accepts, as a reader of storable types.
+    """Open ``data``, in any form that `Relation.build` accepts, as a reader of plain types.
 
     Dictionaries, views and extension types become the plain type of their values.
     """
-    reader = _open(data)
-    target = pa.schema([field.with_type(storable(field.type, field.name)) for field in reader.schema])
-    return pa.RecordBatchReader.from_batches(target, _normalised(reader, target))
+    reader = open_as_given(data)
+    target = plain_schema(reader.schema)
+    return pa.RecordBatchReader.from_batches(target, _plain(reader, target))
 
 
-def _open(data: Any) -> pa.RecordBatchReader:
+def open_as_given(data: Any) -> pa.RecordBatchReader:
+    """Open ``data``, in any form that `Relation.build` accepts, as a reader of its own types."""
     if isinstance(data, str | Path):
         return _open_path(Path(data))
     if hasattr(data, "__arrow_c_stream__"):
@@ -83,37 +84,8 @@ def _open_path(path: Path) -> pa.RecordBatchReader:
     return scanner.to_reader()
 
 
-def storable(type_: pa.DataType, name: str, *, nested: bool = False) -> pa.DataType:
-    """Return the plain type in which pages store a column of type ``type_``; ``name`` is for error messages."""
-    t = pa.types
-    if isinstance(type_, pa.BaseExtensionType):
-        return storable(type_.storage_type, name, nested=nested)
-    if t.is_dictionary(type_) or (t.is_run_end_encoded(type_) and not nested):
-        return storable(type_.value_type, name, nested=nested)
-    if t.is_string_view(type_):
-        return pa.string()
-    if t.is_binary_view(type_):
-        return pa.binary()
-    has_own_layout = t.is_union(type_) or t.is_list_view(type_) or t.is_large_list_view(type_)
-    if has_own_layout or (nested and (t.is_null(type_) or t.is_run_end_encoded(type_))):
-        raise InvalidArgument(
-            f"column {name!r} has {type_} in its type, which pages cannot store. Cast the column, or drop it."
-        )
-    return map_children(type_, lambda child: storable(child, name, nested=True))
-
-
-def _normalised(reader: pa.RecordBatchReader, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _plain(reader: pa.RecordBatchReader, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    converter = BatchConverter(target, _BATCH_BYTES)
     for batch in reader:
         for start in range(0, batch.num_rows, _BATCH_ROWS):
-            piece = batch.slice(start, _BATCH_ROWS)
-            columns = [plain(column, field.type) for column, field in zip(piece.columns, target, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=target)
-
-
-def plain(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert a column to ``target``, the storable type of its values."""
-    if isinstance(column, pa.ExtensionArray):
-        return plain(column.storage, target)
-    if pa.types.is_run_end_encoded(column.type):
-        return plain(pc.run_end_decode(column), target)
-    return column if column.type == target else column.cast(target)
+            yield from converter.pieces(batch.slice(start, _BATCH_ROWS))

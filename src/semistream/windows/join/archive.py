@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
+from semistream.keys.plain_types import batch_in, given_back_schema, plain_schema
 from semistream.windows.streams.event_time import SIDES
 from semistream.windows.streams.lengths import WindowLength
 
@@ -132,7 +133,7 @@ class MemoryArchive(Archive):
 
     def read(self, side: int, schema: pa.Schema) -> pa.Table:
         """Return all archived tuples of one stream."""
-        return pa.Table.from_batches(self._batches[side], schema=archived_schema(schema))
+        return _in_types(pa.Table.from_batches(self._batches[side], plain_schema(archived_schema(schema))), schema)
 
 
 class FileArchive(Archive):
@@ -204,9 +205,9 @@ class FileArchive(Archive):
         """Return all archived tuples of one stream."""
         self.close()
         if not self._path(side).exists():
-            return archived_schema(schema).empty_table()
+            return pa.Table.from_batches([], given_back_schema(archived_schema(schema)))
         with pa.OSFile(str(self._path(side))) as source:
-            return pa.ipc.open_stream(source).read_all()
+            return _in_types(pa.ipc.open_stream(source).read_all(), schema)
 
     def close(self) -> None:
         """Close the files."""
@@ -222,6 +223,14 @@ class FileArchive(Archive):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _in_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return archived rows, which are kept in plain types, in the types of their stream."""
+    wanted = given_back_schema(archived_schema(schema))
+    if wanted.types == rows.schema.types:
+        return rows
+    return pa.Table.from_batches([batch_in(batch, wanted) for batch in rows.to_batches()], wanted)
 
 
 def archived_schema(schema: pa.Schema) -> pa.Schema:

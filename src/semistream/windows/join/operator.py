@@ -10,6 +10,13 @@ import pyarrow.compute as pc
 from semistream.datasets.zipf import whole_number
 from semistream.errors import InvalidArgument, JoinFailed, JoinInProgress
 from semistream.kernels.array_types import Int64s
+from semistream.keys.plain_types import (
+    BatchConverter,
+    batch_in,
+    given_back_schema,
+    plain_schema,
+    require_same_values,
+)
 from semistream.windows.join.archive import Archive
 from semistream.windows.join.capacity import Allocation, Memory
 from semistream.windows.join.instants import InstantJoin
@@ -35,6 +42,8 @@ from semistream.windows.streams.result_weight import ResultWeight, Weight
 from semistream.windows.streams.window_match import JoinOn, WindowMatch
 
 Results = Iterator[pa.RecordBatch]
+
+_PIECE_BYTES = 4 << 20  # of results converted at a time
 
 POLICIES: dict[str, type[Policy]] = {policy.name: policy for policy in (Prob, Life, Expected, Random)}
 """Eviction policies by name: the names that ``policy`` of `WindowJoin` takes."""
@@ -68,7 +77,7 @@ class WindowJoin:
     Parameters
     ----------
     left_schema, right_schema : pyarrow.Schema
-        Schemas of the streams R and S.
+        Schemas of the streams R and S, of any Arrow types.
     on : str, sequence of str or mapping, optional
         Equal columns: a name, several, or a mapping from left to right. Null keys match nothing.
     band : Band, optional
@@ -146,7 +155,8 @@ class WindowJoin:
         max_waiting: int = 10_000_000,
         batch_rows: int = 65_536,
     ) -> None:
-        self.schemas = (left_schema, right_schema)
+        self._given_schemas = (given_back_schema(left_schema), given_back_schema(right_schema))
+        self.schemas = left_schema, right_schema = plain_schema(left_schema), plain_schema(right_schema)
         self._condition = WindowMatch.of(left_schema, right_schema, on=on, band=band, where=where, suffix=suffix)
         self._time = EventTime.of(left_schema, right_schema, time)
         self._policy = _policy(policy)
@@ -160,7 +170,8 @@ class WindowJoin:
         )
         value = None if weight is None else ResultWeight.of(weight, self._condition, left_schema, right_schema)
         results = ResultRows(self.schemas, self._condition, value, weight_column)
-        self.schema = results.schema
+        self.schema = self._condition.given_out(*self._given_schemas, results.schema)
+        self._leaving = BatchConverter(self.schema, _PIECE_BYTES)
         self._engine = InstantJoin(
             self.schemas,
             self._condition,
@@ -183,7 +194,7 @@ class WindowJoin:
     def push(self, side: Side, batch: pa.RecordBatch) -> Results:
         """Add a batch of one stream; return the results of all instants complete by now."""
         number = side_number(side)
-        self._check(number, batch)
+        batch = self._plain(number, batch)
         times = None if self._time.names is None else self._time.instants(number, batch)
         waiting = sum(arrivals.waiting for arrivals in self._arrivals)
         if waiting + batch.num_rows > self._max_waiting and self._arrivals[1 - number].watermark <= self.frontier:
@@ -263,9 +274,10 @@ class WindowJoin:
 
     def take_late(self, side: Side) -> list[pa.RecordBatch]:
         """Return and clear the tuples of a stream that came too late since the last call."""
-        late = self._late[side_number(side)]
+        number = side_number(side)
+        late = self._late[number]
         taken, late[:] = list(late), []
-        return taken
+        return [batch_in(batch, self._given_schemas[number]) for batch in taken]
 
     @property
     def stats(self) -> WindowStats:
@@ -315,15 +327,12 @@ class WindowJoin:
         yield from self._engine.arrive(self._arrivals, self.frontier)
         self._engine.archive_rest()
 
-    def _check(self, side: int, batch: pa.RecordBatch) -> None:
-        declared = self.schemas[side]
-        if batch.schema.names != declared.names or batch.schema.types != declared.types:
-            raise InvalidArgument(
-                f"a batch of the {SIDES[side]} stream has the columns ({_describe(batch.schema)}), but the stream was "
-                f"declared with ({_describe(declared)}). Select and cast it first."
-            )
+    def _plain(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of one stream in plain types, if it can be taken."""
+        require_same_values(batch, self.schemas[side], f"a batch of the {SIDES[side]} stream", convertible=True)
         if self._finished:
             raise InvalidArgument("finish() has ended the streams; make a new operator for more.")
+        return batch_in(batch, self.schemas[side])
 
     def _require_idle(self, call: str) -> None:
         if self._failure is not None:
@@ -344,7 +353,8 @@ class WindowJoin:
 
     def _driven(self, results: Results) -> Results:
         try:
-            yield from results
+            for batch in results:
+                yield from self._leaving.pieces(batch)
         except Exception as error:
             self._failure = error
             raise
@@ -357,7 +367,3 @@ def _policy(policy: str | Policy) -> Policy:
     if policy not in POLICIES:
         raise InvalidArgument(f"policy is {policy!r}; give one of {', '.join(map(repr, POLICIES))}, or a Policy.")
     return POLICIES[policy]()
-
-
-def _describe(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)

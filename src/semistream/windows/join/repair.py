@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semistream.keys.plain_types import plain_schema
 from semistream.windows.join.archive import ARRIVAL_COLUMN, NEVER, TIME_COLUMN, UNTIL_COLUMN, Archive, archived_schema
 from semistream.windows.join.operator import WindowJoin
 from semistream.windows.streams.band import Band
@@ -81,7 +82,7 @@ def repair(
     )
     kept = [i for i, name in enumerate(join.schema.names) if name.removesuffix(suffix) not in _OWN]
     order = [(TIME_COLUMN, "ascending"), (ARRIVAL_COLUMN, "ascending")]
-    for side, schema in enumerate((left_schema, right_schema)):
+    for side, schema in enumerate(map(plain_schema, (left_schema, right_schema))):
         for batch in archive.read(side, schema).sort_by(order).to_batches():
             yield from (found.select(kept) for found in join.push(SIDES[side], batch))
     for change in archive.changes[1:]:

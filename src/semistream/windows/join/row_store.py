@@ -123,7 +123,7 @@ Sizes = npt.NDArray[np.int64]
 
 
 def row_bytes(batch: pa.RecordBatch) -> Sizes:
-    """Return the bytes of each row in Arrow's layout, independent of the batch it is in.
+    """Return the bytes of each row of plain types in Arrow's layout, independent of the batch it is in.
 
     >>> row_bytes(pa.record_batch({"k": pa.array([1, 2]), "s": ["a", "long"]})).tolist()
     [15, 18]
@@ -137,40 +137,33 @@ def row_bytes(batch: pa.RecordBatch) -> Sizes:
 def _sizes(array: pa.Array) -> Sizes | int:
     """Return the bytes of each value, including its offsets and its validity bit (counted as one byte)."""
     type_ = array.type
-    if is_a.is_dictionary(type_):
-        return 1 + int(type_.index_type.bit_width) // 8
     if is_a.is_null(type_):
         return 1
     if is_a.is_boolean(type_):
         return 2
     if _is_text(type_):
-        lengths = pc.fill_null(pc.binary_length(_with_offsets(array)), 0).to_numpy(zero_copy_only=False)
+        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
         return 1 + _offset_bytes(type_) + np.asarray(lengths, np.int64)
-    if is_a.is_struct(type_):
+    if is_a.is_struct(type_) or is_a.is_union(type_):  # a union's type code takes as much as a validity bit
         fields = [np.asarray(_sizes(array.field(i)), np.int64) for i in range(type_.num_fields)]
         return np.asarray(sum(fields, np.int64(1)), np.int64)
-    if is_a.is_nested(type_):  # lists, maps and list views: the size of their values
-        lists = array.cast(pa.large_list(pa.struct(list(type_)))) if is_a.is_map(type_) else array
-        lists = lists.cast(pa.large_list(lists.type.value_type))
-        parents = np.asarray(pc.list_parent_indices(lists), np.int64)
-        sizes = np.broadcast_to(np.asarray(_sizes(lists.flatten()), np.int64), parents.size)
-        return 9 + np.bincount(parents, weights=sizes, minlength=len(array)).astype(np.int64)
+    if is_a.is_nested(type_):  # lists and maps: the size of their values
+        if is_a.is_fixed_size_list(type_):
+            ends = (array.offset + np.arange(len(array) + 1)) * type_.list_size
+        else:
+            ends = array.offsets.to_numpy().astype(np.int64)
+        values = array.values.slice(ends[0], ends[-1] - ends[0])
+        sizes = np.broadcast_to(np.asarray(_sizes(values), np.int64), len(values))
+        before = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        total: Sizes = 9 + np.diff(before[ends - ends[0]])
+        return total
     return 1 + -(-int(type_.bit_width) // 8)
 
 
 def _is_text(type_: pa.DataType) -> bool:
-    views = is_a.is_string_view(type_) or is_a.is_binary_view(type_)
     small = is_a.is_string(type_) or is_a.is_binary(type_)
-    return bool(views or small or is_a.is_large_string(type_) or is_a.is_large_binary(type_))
-
-
-def _with_offsets(array: pa.Array) -> pa.Array:
-    views = is_a.is_string_view(array.type) or is_a.is_binary_view(array.type)
-    return array.cast(pa.large_binary()) if views else array
+    return bool(small or is_a.is_large_string(type_) or is_a.is_large_binary(type_))
 
 
 def _offset_bytes(type_: pa.DataType) -> int:
-    if is_a.is_string_view(type_) or is_a.is_binary_view(type_):
-        return 16
-    large = is_a.is_large_string(type_) or is_a.is_large_binary(type_) or is_a.is_large_list(type_)
-    return 8 if large else 4
+    return 8 if is_a.is_large_string(type_) or is_a.is_large_binary(type_) else 4

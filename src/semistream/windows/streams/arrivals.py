@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semistream.kernels.array_types import Floats, Int32s, Int64s
+from semistream.keys.plain_types import empty_batch
 from semistream.windows.kernels.held_rows import WindowRows
 from semistream.windows.streams.event_time import LAST_INSTANT, in_order, running_maximum
 from semistream.windows.streams.window_match import RowCodes
@@ -41,8 +42,7 @@ class ReadyRows:
 
 def no_rows(schema: pa.Schema) -> ReadyRows:
     """Return zero rows with this schema."""
-    arrays = [pa.array([], field.type) for field in schema]
-    return ReadyRows(pa.RecordBatch.from_arrays(arrays, schema=schema), np.empty(0, np.int64))
+    return ReadyRows(empty_batch(schema), np.empty(0, np.int64))
 
 
 class Arrivals:

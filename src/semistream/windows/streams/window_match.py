@@ -116,6 +116,12 @@ class WindowMatch:
             schema=pa.schema([*left, *(right.field(name).with_name(names[name]) for name in given)]),
         )
 
+    def given_out(self, left: pa.Schema, right: pa.Schema, results: pa.Schema) -> pa.Schema:
+        """Return the schema of ``results`` with the columns of both streams in the types of the given schemas."""
+        types = [*left.types, *(right.field(name).type for name in self.right_columns)]
+        own = [field.with_type(type_) for field, type_ in zip(results, types, strict=False)]
+        return pa.schema([*own, *list(results)[len(types) :]])
+
     def codes(self, side: int, batch: pa.RecordBatch) -> RowCodes:
         """Return the codes of a batch of one side, and the bounds of its partners' codes."""
         if self.codec is not None:

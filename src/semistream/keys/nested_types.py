@@ -18,16 +18,23 @@ def map_children(type_: pa.DataType, change: ChangeType, *, number_fields: bool 
     ListType(list<item: string>)
     """
     t = pa.types
-    if t.is_struct(type_):
-        fields = [field.with_type(change(field.type)) for field in type_]
+    if t.is_struct(type_) or t.is_union(type_):
+        fields = [type_.field(i) for i in range(type_.num_fields)]
+        fields = [field.with_type(change(field.type)) for field in fields]
+        if t.is_union(type_):
+            return pa.union(fields, type_.mode, type_.type_codes)
         return pa.struct([f.with_name(f"f{i}") for i, f in enumerate(fields)] if number_fields else fields)
     if t.is_map(type_):
         key, item = type_.key_field, type_.item_field
         changed = (key.with_type(change(key.type)), item.with_type(change(item.type)))
         return pa.map_(*changed, keys_sorted=type_.keys_sorted)
-    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
-        value = type_.value_field.with_type(change(type_.value_type))
-        if t.is_large_list(type_):
-            return pa.large_list(value)
-        return pa.list_(value, type_.list_size if t.is_fixed_size_list(type_) else -1)
+    made: dict[int, Callable[[pa.Field], pa.DataType]] = {
+        pa.lib.Type_LIST: pa.list_,
+        pa.lib.Type_LARGE_LIST: pa.large_list,
+        pa.lib.Type_LIST_VIEW: pa.list_view,
+        pa.lib.Type_LARGE_LIST_VIEW: pa.large_list_view,
+        pa.lib.Type_FIXED_SIZE_LIST: lambda value: pa.list_(value, type_.list_size),
+    }
+    if type_.id in made:
+        return made[type_.id](type_.value_field.with_type(change(type_.value_type)))
     return type_
