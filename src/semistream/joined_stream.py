@@ -68,6 +68,12 @@ class JoinedStream:
         """Counts of the operator's work so far."""
         return self._operator.stats
 
+    def __repr__(self) -> str:
+        operator = self._operator
+        columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
+        terms = f"{operator.name} {operator.spec.how} join with {operator.relation.path}"
+        return f"JoinedStream({terms}, memory {format_bytes(operator.budget.limit)}: {columns})"
+
     def explain(self) -> str:
         """Describe the running operator, the relation, and the bytes charged to each buffer."""
         operator = self._operator

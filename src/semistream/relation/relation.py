@@ -16,8 +16,8 @@ import pyarrow as pa
 from semistream.errors import ColumnNotFound, InvalidArgument
 from semistream.kernels.array_types import Bytes, Int64s
 from semistream.keys import KeyCodec
-from semistream.keys.plain_types import empty_batch
 from semistream.relation.changes import changes_since, pages_kept_from
+from semistream.relation.describe import describe_relation, tabulate_relation
 from semistream.relation.format.manifest import Manifest, get_current, list_versions, read_manifest, require_version
 from semistream.relation.format.page_layout import PageLayout
 from semistream.relation.format.page_table import PageTable
@@ -26,6 +26,7 @@ from semistream.relation.read.disk import Disk, open_disk
 from semistream.relation.read.page_run import PageRun
 from semistream.relation.read.read_plan import Pages
 from semistream.relation.read.run_reader import RunReader
+from semistream.relation.scan_rows import scan_rows
 from semistream.relation.update import Change, Transaction, update_relation
 from semistream.relation.vacuum import vacuum_relation
 from semistream.relation.verify import Verified, verify_relation
@@ -35,7 +36,7 @@ from semistream.relation.write.version_draft import check_whole
 SCAN_RUN_BYTES = 4 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Relation:
     """One version of the relation R on disk, in pages clustered by key. Create it with `build` or `open`.
 
@@ -74,6 +75,9 @@ class Relation:
     groups: tuple[int, ...]
     first_page: int = 0
     _narrowed: dict[tuple[int, ...], Relation] = field(default_factory=dict, repr=False, compare=False)
+
+    __repr__ = describe_relation
+    _repr_html_ = tabulate_relation
 
     clustered: ClassVar[bool] = True
     """True: rows with the same key lie together, so the pages that cover a key's code hold all its rows."""
@@ -291,16 +295,7 @@ class Relation:
         """Read all rows page by page in the order of their codes, then the rows with a null key."""
         names = self.require_columns(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
-        return pa.RecordBatchReader.from_batches(schema, self.reading(names)._scan(names, schema, disk))
-
-    def _scan(self, names: list[str], schema: pa.Schema, disk: str | Disk) -> Iterator[pa.RecordBatch]:
-        for run in self.read_pages(np.arange(len(self.table)), disk=disk):
-            batches = [run.batch(i, names) for i in range(run.pages.size)]
-            yield pa.concat_batches([*batches, empty_batch(schema)])  # a copy, because the reader reuses the buffer
-        for file in self.manifest.null_files:
-            with pa.memory_map(str(check_whole(self.path, file))) as source:
-                for batch in pa.ipc.open_file(source).read_all().select(names).to_batches():
-                    yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        return pa.RecordBatchReader.from_batches(schema, scan_rows(self.reading(names), names, schema, disk))
 
     def lookup(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the rows whose key is among ``keys``, in the order of their codes, reading only the pages they need.

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from semistream.errors import SemistreamError
 from semistream.spark.session import local_session
@@ -49,8 +48,9 @@ def open_session(cores: int, *, log: Path, warehouse: Path) -> Iterator[SparkSes
         yield session
 
 
-def read_orders(spark: SparkSession, folder: Path, schema: StructType) -> DataFrame:
-    """Read the orders that arrive in a folder as a stream, one file per micro-batch."""
+def read_orders(spark: SparkSession, folder: Path, *, like: Path) -> DataFrame:
+    """Read the orders that arrive in a folder as a stream, one file per micro-batch, with the columns of ``like``."""
+    schema = spark.read.parquet(str(like)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 

@@ -8,11 +8,9 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from time import perf_counter, time
+from typing import Any
 
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from semistream.budget import parse_bytes
 from semistream.cli.demo.arriving_files import Arrivals
@@ -143,12 +141,11 @@ def _show(live: LiveBatches, process: PipelineProcess) -> None:
     live.show(process.batches())
 
 
-def _run_own(spark: SparkSession, folder: DemoFolder, orders: Sequence[Path], every_s: float, how: str) -> OwnJoin:
+def _run_own(spark: Any, folder: DemoFolder, orders: Sequence[Path], every_s: float, how: str) -> OwnJoin:
     """Run Spark's own joins on the orders; the first batch warms up, and then the others arrive."""
     own = folder.by_spark / how
     arrivals = Arrivals(orders, own / "orders", every_s)
-    schema = from_arrow_schema(pq.read_schema(orders[0]))
-    df = join_with_spark(read_orders(spark, own / "orders", schema), folder.data, how)
+    df = join_with_spark(read_orders(spark, own / "orders", like=orders[0]), folder.data, how)
     strategy = join_strategy(df)
     arrivals.put(0)
     table_bytes = sum(folder.table(name).stat().st_size for name in KEYS)

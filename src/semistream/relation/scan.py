@@ -1,0 +1,26 @@
+"""Read all rows of a relation, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.relation.read.disk import Disk
+from semistream.relation.write.version_draft import check_whole
+
+if TYPE_CHECKING:
+    from semistream.relation.relation import Relation
+
+
+def scan_rows(relation: Relation, names: list[str], schema: pa.Schema, disk: str | Disk) -> Iterator[pa.RecordBatch]:
+    """Yield all rows in the order of their codes, then those with a null key."""
+    for run in relation.read_pages(np.arange(len(relation.table)), disk=disk):
+        batches = [run.batch(i, names) for i in range(run.pages.size)]
+        yield pa.concat_batches([*batches, empty_batch(schema)])  # a copy, because the reader reuses the buffer
+    for file in relation.manifest.null_files:
+        with pa.memory_map(str(check_whole(relation.path, file))) as source:
+            for batch in pa.ipc.open_file(source).read_all().select(names).to_batches():
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
