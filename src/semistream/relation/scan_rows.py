@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from semistream.keys.plain_types import empty_batch
 from semistream.relation.read.disk import Disk
 from semistream.relation.write.version_draft import check_whole
 
