@@ -212,3 +212,34 @@ def test_where_there_is_no_relation_the_command_that_makes_one_is_named(exists: 
         said = " ".join(answer.err.split())
         assert f"{path} {'is not a relation' if exists else 'does not exist'}" in said
         assert said.endswith("Build one with `semistream relation build SOURCE PATH --key COLUMN`.")
+
+
+def test_no_command_takes_a_path_with_a_scheme(
+    relation: Path, stream: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    url = "s3://bucket/x.parquet"
+    for words in (
+        ["relation", "build", url, "r", "--key", "id"],
+        ["relation", "build", stream, url, "--key", "product"],
+        ["relation", "info", url],
+        ["relation", "update", relation, "--upserts", url],
+        ["relation", "update", relation, "--deletes", url],
+        ["join", url, relation, "--on", "product=id", "--out", "out.csv"],
+        ["join", stream, url, "--on", "product=id", "--out", "out.csv"],
+        ["join", stream, relation, "--on", "product=id", "--memory", "1MB", "--out", url],
+        ["explain", url],
+        ["explain", relation, "--plot", "s3://bucket/x.png"],
+        ["explain", relation, "--sample", url],
+        ["validate", "s3://bucket/x.yaml"],
+        ["status", "s3://bucket/x.yaml"],
+        ["calibrate", "--on", url],
+        ["compile", "--into", url],
+        ["demo", "--out", url],
+    ):
+        answer = run(*words)
+        assert answer.code == 1, words
+        assert "has the scheme 's3'" in answer.err, words
+    assert list(folder.iterdir()) == []

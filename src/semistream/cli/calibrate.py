@@ -24,7 +24,7 @@ def calibrate(
 ) -> None:
     """Measure the disk and operators of this machine in under a minute, and save the profile."""
     if plot is not None:
-        require_drawable(plot)
+        plot = require_drawable(plot)
     from semistream.cli.output import show
     from semistream.cli.progress import step_progress
     from semistream.cli.reports import Calibrated

@@ -12,6 +12,7 @@ from rich.console import RenderableType
 
 from semistream.cli.options import AsJson
 from semistream.cli.output import Report, show
+from semistream.storage.local_paths import local_path
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def compile_kernels(
     from semistream.kernels.compiler.store import FOLDER_VARIABLE, STORE
 
     if into is not None:
-        os.environ[FOLDER_VARIABLE] = str(into.resolve())
+        os.environ[FOLDER_VARIABLE] = str(local_path(into).resolve())
     with counted("compile kernels for this machine, once") as progress:
         done = compile_all(level, progress)
     show(CompiledKernels(done.level, done.kernels, done.seconds, str(STORE.folder)), as_json=as_json)

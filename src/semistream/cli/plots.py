@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from semistream.errors import SemistreamError
+from semistream.storage.local_paths import local_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,14 +22,16 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def require_drawable(plot: Path) -> None:
-    """Raise an error before any work starts if the plot could not be drawn or saved at its end."""
+def require_drawable(plot: Path) -> Path:
+    """Return the local path of a plot; raise an error before any work starts if it could not be drawn or saved."""
+    plot = local_path(plot)
     if not can_draw():
         raise SemistreamError(f"--plot is {str(plot)!r}, but {INSTALL}, or leave --plot out.")
     if not plot.parent.is_dir():
         raise typer.BadParameter(f"--plot is {str(plot)!r}, but there is no folder {str(plot.parent)!r}.")
     if plot.suffix.lower() != ".png":
         raise typer.BadParameter(f"--plot is {str(plot)!r}; give a name that ends in .png.")
+    return plot
 
 
 BLUE, RED, GREY = "#0b6e99", "#c8553d", "#b8c4cc"

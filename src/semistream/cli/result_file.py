@@ -13,6 +13,7 @@ import pyarrow.parquet
 
 from semistream.errors import InvalidArgument
 from semistream.storage.local_files import sync_file, sync_folder
+from semistream.storage.local_paths import local_path
 
 _WRITERS: dict[str, Callable[[Any, pa.Schema], Any]] = {
     ".parquet": pyarrow.parquet.ParquetWriter,
@@ -29,6 +30,7 @@ def write_results(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: Pat
     They go to a temporary file in the same folder, renamed to ``out`` once all of it is on disk. If anything fails, the
     temporary file is removed and an earlier ``out`` stays as it was.
     """
+    out = local_path(out)
     open_writer = _WRITERS.get(out.suffix.lower())
     if open_writer is None:
         raise InvalidArgument(f"out is {str(out)!r}; its name must end in one of {', '.join(_WRITERS)}.")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from semistream.errors import InvalidArgument
+from semistream.storage.local_paths import local_path
 
 MACHINE_ID = Path("/etc/machine-id")
 CPU_INFO = Path("/proc/cpuinfo")
@@ -62,7 +63,7 @@ class _Mount:
 
 def folder_on_disk(path: Path | str) -> Path:
     """Return the folder at ``path``, or the one that contains it, with links resolved: it lies on the same disk."""
-    resolved = Path(path).resolve()
+    resolved = local_path(path).resolve()
     if not resolved.exists():
         raise InvalidArgument(f"{str(path)!r} does not exist; name a folder or a file on the disk that holds R.")
     return resolved if resolved.is_dir() else resolved.parent

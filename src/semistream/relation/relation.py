@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import ColumnNotFound, InvalidArgument
+from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Bytes, Int64s
 from semistream.keys import KeyCodec
 from semistream.relation.changes import changes_since, pages_kept_from
@@ -22,6 +22,7 @@ from semistream.relation.format.manifest import Manifest, get_current, list_vers
 from semistream.relation.format.page_layout import PageLayout
 from semistream.relation.format.page_table import PageTable
 from semistream.relation.lookup import lookup_rows
+from semistream.relation.named_columns import named_columns
 from semistream.relation.read.disk import Disk, open_disk
 from semistream.relation.read.page_run import PageRun
 from semistream.relation.read.read_plan import Pages
@@ -32,6 +33,7 @@ from semistream.relation.vacuum import vacuum_relation
 from semistream.relation.verify import Verified, verify_relation
 from semistream.relation.write.build import Progress, build_relation
 from semistream.relation.write.version_draft import check_whole
+from semistream.storage.local_paths import local_path
 
 SCAN_RUN_BYTES = 4 << 20
 
@@ -127,7 +129,7 @@ class Relation:
         """
         build_relation(
             data,
-            Path(path),
+            local_path(path),
             key=key,
             page_bytes=page_bytes,
             memory=memory,
@@ -141,7 +143,7 @@ class Relation:
     @classmethod
     def open(cls, path: str | Path, version: int | None = None) -> Relation:
         """Open the current version, or the given one."""
-        folder = Path(path)
+        folder = local_path(path)
         number = get_current(folder) if version is None else require_version(folder, version)
         manifest = read_manifest(folder, number)
         groups = tuple(range(manifest.num_groups))
@@ -291,13 +293,13 @@ class Relation:
         finally:
             reader.close()
 
-    def scan(self, columns: Sequence[str] | None = None, *, disk: str | Disk = "auto") -> pa.RecordBatchReader:
+    def scan(self, columns: str | Sequence[str] | None = None, *, disk: str | Disk = "auto") -> pa.RecordBatchReader:
         """Read all rows page by page in the order of their codes, then the rows with a null key."""
         names = self.require_columns(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
         return pa.RecordBatchReader.from_batches(schema, scan_rows(self.reading(names), names, schema, disk))
 
-    def lookup(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+    def lookup(self, keys: Any, columns: str | Sequence[str] | None = None) -> pa.Table:
         """Return the rows whose key is among ``keys``, in the order of their codes, reading only the pages they need.
 
         ``keys`` is a list or Arrow array of values. For several key columns it is a table (or anything pyarrow converts
@@ -381,13 +383,9 @@ class Relation:
         """
         return verify_relation(self)
 
-    def require_columns(self, columns: Sequence[str] | None) -> list[str]:
+    def require_columns(self, columns: str | Sequence[str] | None) -> list[str]:
         """Return ``columns`` as a list, all columns for None; raise `ColumnNotFound` for an unknown name."""
-        names = list(self.schema.names if columns is None else columns)
-        for name in names:
-            if name not in self.schema.names:
-                raise ColumnNotFound(name, self.schema.names, where=f"relation {self.path}")
-        return names
+        return named_columns(self.schema, columns, self.path)
 
 
 def _read_table(folder: Path, manifest: Manifest, groups: Sequence[int]) -> PageTable:

@@ -32,6 +32,7 @@ from semistream.relation.write.version_draft import Draft, new_version
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.key_code import key_code
 from semistream.spark.session import require_classic, worker_interpreter
+from semistream.storage.local_paths import local_path
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def build_relation(
     groups = choose_groups(schema, names, column_groups)
     options = PageOptions(page_bytes, fill_factor, groups=len(groups))
     codec = KeyCodec.of(names, [schema.field(name).type for name in names])
-    folder = Path(path).absolute()
+    folder = local_path(path).absolute()
     with new_version(folder, create=True, overwrite=overwrite) as draft:
         (draft.scratch / DATA).mkdir(parents=True)
         plan = WritePlan(str(draft.scratch), draft.version, schema, names, options.fill_bytes, groups)

@@ -1,5 +1,6 @@
 """Pipeline files: errors name the place and the nearest valid name; secrets come from the environment."""
 
+import copy
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -8,7 +9,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from semistream.errors import PipelineError
+from semistream.errors import InvalidArgument, PipelineError
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.yaml_file import make_spec, read_spec
 from tests.pipelines.specs import PIPELINE, changed, ruled
@@ -250,3 +251,40 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path):
     ):
         with pytest.raises(PipelineError, match=told):
             read_spec(path)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "source.path",
+        "steps.0.join.relation",
+        "steps.0.join.updates.path",
+        "sink.path",
+        "unmatched.path",
+        "quarantine.path",
+        "checkpoint",
+        "overload.archive.path",
+    ],
+)
+def test_a_path_with_a_scheme_is_refused_where_it_stands(place, tmp_path):
+    content = copy.deepcopy(PIPELINE)
+    content["steps"][0]["join"]["updates"] = dict(UPDATES)
+    content["overload"] = {"latency": "30s", "archive": {"path": "archive"}}
+    make_spec(content)
+    *parents, last = [int(part) if part.isdigit() else part for part in place.split(".")]
+    at = content
+    for part in parents:
+        at = at[part]
+    at[last] = "s3a://bucket/x"
+    message = refusal(content)
+    assert f"  {place.replace('.0', '[0]')}: 's3a://bucket/x' has the scheme 's3a'" in message
+    assert "mount the store" in message
+    at[last] = (tmp_path / "y").as_uri()
+    make_spec(content)
+
+
+def test_a_path_with_a_scheme_is_refused_for_a_keyed_step_and_for_the_file():
+    step = {"surrogate_key": {"relation": "gs://b/keys", "key": "id", "into": "n"}}
+    assert "steps[0].surrogate_key.relation: 'gs://b/keys' has the scheme" in refusal(changed("steps.0", step))
+    with pytest.raises(InvalidArgument, match=r"'s3://b/orders\.yaml' has the scheme 's3'"):
+        read_spec("s3://b/orders.yaml")

@@ -13,8 +13,11 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+import semistream
+import semistream.windows
 from semistream.errors import InvalidArgument, RelationError
-from semistream.relation import Relation
+from semistream.relation import ParquetRelation, Relation, open_relation
+from semistream.storage.local_paths import local_path
 from tests.relation.row_sets import row_set, scratch_folder
 
 ROWS = 500
@@ -185,3 +188,50 @@ def test_paths_that_hold_no_rows_are_refused() -> None:
             with pytest.raises(RelationError, match=message):
                 Relation.build(folder / name, folder / "r", key="k")
         assert not (folder / "r").exists()
+
+
+URLS = [
+    "s3://bucket/x",
+    "s3a://bucket/x",
+    "hdfs://host:9000/x",
+    "dbfs:/x",
+    "file://other-host/x",
+    Path("s3://bucket/x"),
+]
+
+
+@pytest.mark.parametrize("url", URLS, ids=str)
+def test_a_path_with_a_scheme_is_refused_before_anything_is_made(
+    url: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    calls: list[Callable[[], Any]] = [
+        lambda: Relation.build(TABLE, url, key="k"),
+        lambda: Relation.build(url, "r", key="k"),
+        lambda: Relation.open(url),
+        lambda: ParquetRelation.open(url),
+        lambda: open_relation(url),
+        lambda: semistream.join(TABLE, url, on="k"),  # type: ignore[arg-type]
+        lambda: semistream.explain(url),
+        lambda: semistream.calibrate(url),
+        lambda: semistream.windows.FileArchive(url),
+        lambda: semistream.windows.FileArchive.open(url),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidArgument, match=r"has the scheme '(s3a?|hdfs|dbfs|file)'.*path of the mount"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_url_of_a_local_file_is_its_path(tmp_path: Path) -> None:
+    folder = tmp_path / "my products"
+    url = folder.as_uri()
+    assert "%20" in url
+    assert Relation.build(TABLE, url, key="k").path == folder
+    for each in (url, url.replace("file:///", "file:/"), url.replace("file:///", "file://localhost/"), Path(url)):
+        assert Relation.open(each).num_rows == ROWS
+
+
+def test_a_drive_and_a_time_are_no_schemes() -> None:
+    for name in ("C:/data", "12:30/x", "a/s3://x", "s3"):
+        assert local_path(name) == Path(name)

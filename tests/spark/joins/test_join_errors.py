@@ -8,7 +8,7 @@ import pytest
 
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError, NotARelation
 from semistream.relation import BufferedDisk, Relation
-from semistream.spark import join
+from semistream.spark import build_relation, explain, join, repair_window_join
 
 pytestmark = pytest.mark.spark
 
@@ -97,3 +97,16 @@ def test_a_key_whose_codes_spark_cannot_compute_can_be_joined_but_not_routed(spa
     assert join(stream, relation, on="k", memory="1MB").collect()[0]["v"] == 2
     with pytest.raises(KeyTypeError, match=r"'k' is decimal256.*route=.none."):
         join(stream, relation, on="k", memory="1MB", route="range")
+
+
+def test_a_path_with_a_scheme_is_refused(spark, stream, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for call in (
+        lambda: build_relation(stream, "s3a://bucket/r", key="k"),
+        lambda: join(stream, "s3a://bucket/r", on="k"),
+        lambda: explain(stream, "s3a://bucket/r", on="k"),
+        lambda: repair_window_join("s3a://bucket/r").__next__(),
+    ):
+        with pytest.raises(InvalidArgument, match="has the scheme 's3a'"):
+            call()
+    assert list(tmp_path.iterdir()) == []

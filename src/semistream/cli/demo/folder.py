@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semistream.errors import InvalidArgument
+from semistream.storage.local_paths import local_path
 
 _MARK = ".semistream-demo"
 
@@ -20,6 +21,7 @@ class DemoFolder:
     @classmethod
     def make(cls, root: Path) -> DemoFolder:
         """Create the folder, or empty it if it holds an earlier demo."""
+        root = local_path(root)
         if root.exists() and not root.is_dir():
             raise InvalidArgument(f"out is {str(root)!r}, a file; name a folder.")
         mark = root / _MARK

@@ -80,7 +80,7 @@ def explain(
     if zipf is not None and sample is not None:
         raise typer.BadParameter("--zipf and --sample both set the key frequencies; give only one of them.")
     if plot is not None:
-        require_drawable(plot)
+        plot = require_drawable(plot)
     pairs = column_pairs(on)
     from semistream.cli.explain.text import Explained
     from semistream.cli.output import show

@@ -147,7 +147,7 @@ def window(
     pairs = column_pairs(on, ("LEFT", "RIGHT")) or {}
     times, span, kept = time_columns(time), window_lengths(length), memory_size(memory)
     if plot is not None:
-        require_drawable(plot)
+        plot = require_drawable(plot)
     if optimal:
         if isinstance(kept, str):
             raise InvalidArgument(

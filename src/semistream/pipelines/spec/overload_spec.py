@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import model_validator
 
 from semistream.pipelines.spec.durations import Duration, parse_duration
-from semistream.pipelines.spec.part import SpecPart
+from semistream.pipelines.spec.part import LocalPath, SpecPart
 
 StrategyName = Literal["keep_w", "sample_w", "top_w", "cluster_sampling"]
 """Shedding strategies for pipelines. None weighs the cost of a row: it depends on the contents of the workers' caches,
@@ -21,7 +20,7 @@ class ArchiveSpec(SpecPart):
     """Table that holds shed rows until they are repaired."""
 
     format: Literal["delta", "parquet"] = "delta"
-    path: Path
+    path: LocalPath
 
 
 class OverloadSpec(SpecPart):

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from semistream.budget import parse_bytes
 from semistream.pipelines.spec.durations import Duration, parse_duration
 from semistream.pipelines.spec.overload_spec import OverloadSpec
-from semistream.pipelines.spec.part import SpecPart, as_value_error
+from semistream.pipelines.spec.part import LocalPath, SpecPart, as_value_error
 from semistream.pipelines.spec.source_spec import FileSource, SourceSpec
 from semistream.pipelines.spec.step_spec import JoinStep, StepSpec
 
@@ -32,7 +32,7 @@ class TableSpec(SpecPart):
     """
 
     format: Literal["delta", "parquet", "kafka", "console"] = "delta"
-    path: Path | None = None
+    path: LocalPath | None = None
     partition_by: tuple[str, ...] = ()
     servers: str | None = None
     topic: str | None = None
@@ -76,7 +76,7 @@ class PipelineSpec(SpecPart):
     unmatched: TableSpec | None = None
     quarantine: TableSpec
     duplicates: TableSpec | None = None
-    checkpoint: Path
+    checkpoint: LocalPath
     memory: str | int = "256MB"
     every: Duration = "1s"
     latency: Duration | None = None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from semistream.pipelines.spec.column_types import column_type
-from semistream.pipelines.spec.part import SpecPart, as_value_error
+from semistream.pipelines.spec.part import LocalPath, SpecPart, as_value_error
 from semistream.pipelines.spec.row_rules import RowRule
 
 RESERVED = "__"
@@ -72,7 +71,7 @@ class FileSource(TypedSource):
     """
 
     format: Literal["parquet", "json", "csv"]
-    path: Path
+    path: LocalPath
     files_per_batch: int = Field(default=64, ge=1)
     snapshots: Literal["files", "folders"] = "files"
     on_schema_change: Literal["quarantine", "stop"] = "quarantine"

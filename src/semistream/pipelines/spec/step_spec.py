@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from semistream.pipelines.spec.durations import Duration
-from semistream.pipelines.spec.part import SpecPart
+from semistream.pipelines.spec.part import LocalPath, SpecPart
 from semistream.pipelines.spec.source_spec import RESERVED
 
 
@@ -31,7 +30,7 @@ class UpdatesSpec(SpecPart):
     """
 
     format: Literal["parquet", "json", "csv", "kafka"]
-    path: Path | None = None
+    path: LocalPath | None = None
     servers: str | None = None
     topic: str | None = None
     op: str | None = None
@@ -57,7 +56,7 @@ class JoinStep(SpecPart):
     ``auto`` where the file system supports it) or through it (``buffered``).
     """
 
-    relation: Path
+    relation: LocalPath
     on: str | tuple[str, ...] | dict[str, str] | None = None
     where: str | tuple[str, ...] | None = None
     how: Literal["inner", "semi", "anti"] = "inner"
@@ -89,7 +88,7 @@ class JoinStep(SpecPart):
 class KeyedStep(SpecPart):
     """Step that looks up the ``key`` columns of a row in a relation of keys, and adds new keys to it."""
 
-    relation: Path
+    relation: LocalPath
     key: tuple[str, ...] = Field(min_length=1)
 
     @field_validator("key", mode="before")

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from semistream.errors import PipelineError
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.source_spec import SourceSpec
+from semistream.storage.local_paths import local_path
 
 _KIND = re.compile(r"|str|int|float|bool|tuple\[.*|dict\[.*|\[key\]")  # parts of pydantic's locations, not in a file
 _MERGE = "tag:yaml.org,2002:merge"  # tag of the key <<
@@ -28,7 +29,7 @@ def read_spec(path: Path | str, environment: Mapping[str, str] = os.environ) -> 
     ``${NAME}`` in a value is replaced by the environment variable, which keeps secrets out of the file; ``$${`` stands
     for a literal ``${``. Only ``true`` and ``false`` are booleans (YAML 1.2), so the key ``on`` stays a string.
     """
-    file = Path(path)
+    file = local_path(path)
     try:
         text = file.read_text()
     except OSError as error:

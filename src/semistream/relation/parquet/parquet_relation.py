@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.budget import parse_bytes
-from semistream.errors import ColumnNotFound, InvalidArgument
+from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.relation.format.page_layout import CODE_COLUMN, PageLayout
+from semistream.relation.named_columns import named_columns
 from semistream.relation.parquet.data_files import DELTA_LOG, ParquetFiles
 from semistream.relation.parquet.reader import ParquetReader
 from semistream.relation.parquet.row_groups import RowGroups, decoder_bytes, read_footers
 from semistream.relation.read.disk import BufferedDisk, Disk
 from semistream.relation.write.page_writer import frame_bytes
+from semistream.storage.local_paths import local_path
 
 PAGE_BYTES = 256 << 10
 _MOST_ROWS = 1 << 16  # per page
@@ -85,7 +87,7 @@ class ParquetRelation:
     @classmethod
     def open(cls, path: str | Path, *, page_bytes: int | str = PAGE_BYTES) -> ParquetRelation:
         """Open the data set in its current state. ``page_bytes`` bounds a page in memory, and thus the widest row."""
-        where = Path(path)
+        where = local_path(path)
         files = ParquetFiles.at(where)
         schema, groups = read_footers(files)
         if CODE_COLUMN in schema.names:
@@ -218,7 +220,7 @@ class ParquetRelation:
         """Create a reader that holds at most ``buffers`` pages, including those read ahead."""
         return ParquetReader(self, self.disk(disk), buffers=buffers)
 
-    def scan(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+    def scan(self, columns: str | Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Read all rows in the order of the files, for example as input of `Relation.build`."""
         read = self.reading(self.require_columns(columns))
         schema = pa.schema([self.schema.field(name) for name in self.require_columns(columns)])
@@ -237,13 +239,9 @@ class ParquetRelation:
         finally:
             reader.close()
 
-    def require_columns(self, columns: Sequence[str] | None) -> list[str]:
+    def require_columns(self, columns: str | Sequence[str] | None) -> list[str]:
         """Return ``columns`` as a list, all columns for None; raise `ColumnNotFound` for an unknown name."""
-        names = list(self.schema.names if columns is None else columns)
-        for name in names:
-            if name not in self.schema.names:
-                raise ColumnNotFound(name, self.schema.names, where=f"relation {self.path}")
-        return names
+        return named_columns(self.schema, columns, self.path)
 
     def refuse(self, operator: str, keys: Sequence[str]) -> InvalidArgument:
         """Return the error for an operator that needs a relation, with the command to build one."""

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 
 from semistream.errors import InvalidArgument, RelationError
 from semistream.keys.plain_types import BatchConverter, plain_schema
+from semistream.storage.local_paths import local_path
 
 _FORMATS = {
     ".parquet": "parquet", ".pq": "parquet",
@@ -35,7 +36,7 @@ def open_source(data: Any) -> pa.RecordBatchReader:
 def open_as_given(data: Any) -> pa.RecordBatchReader:
     """Open ``data``, in any form that `Relation.build` accepts, as a reader of its own types."""
     if isinstance(data, str | Path):
-        return _open_path(Path(data))
+        return _open_path(local_path(data))
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
     if hasattr(data, "__arrow_c_array__"):

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from semistream.pipelines.batch.batch_report import Trigger
+from semistream.storage.local_paths import local_path
 
 _LOG = logging.getLogger(__name__)
 SPARK_METRICS = "spark.jsonl"
@@ -55,7 +56,7 @@ class PipelineListener(StreamingQueryListener):  # type: ignore[misc]
     """
 
     def __init__(self, name: str, file: Path) -> None:
-        self._name, self._file = name, file
+        self._name, self._file = name, local_path(file)
         self._lock = Lock()
         self._triggers: dict[int, Trigger] = {}
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from semistream.errors import InvalidArgument
 from semistream.spark.windows.window_plan import WindowPlan
 from semistream.storage.local_files import replace_file
+from semistream.storage.local_paths import local_path
 from semistream.windows import Archive, MemoryArchive, repair
 from semistream.windows.join.archive import archived_schema
 from semistream.windows.streams.event_time import SIDES
@@ -105,7 +106,7 @@ def repair_window_join(archive: str | Path) -> Iterator[pa.RecordBatch]:
     ----------
     WINDOW 2.2 (archives: semantic load smoothing); docs/windows.md, "On Spark".
     """
-    folder = Path(archive)
+    folder = local_path(archive)
     try:
         noted: dict[str, Any] = json.loads((folder / _PLAN).read_text())
     except FileNotFoundError:

@@ -23,6 +23,7 @@ from semistream.spark.windows.packed_rows import PACKED, pack_rows, unpack_rows
 from semistream.spark.windows.processor import OUTPUT, RESULTS, WindowProcessor
 from semistream.spark.windows.window_metrics import observed
 from semistream.spark.windows.window_plan import WindowPlan, partition_count, share_of
+from semistream.storage.local_paths import local_path
 from semistream.windows import Policy
 from semistream.windows.join.capacity import Allocation, Memory
 from semistream.windows.streams.event_time import SIDES
@@ -138,8 +139,8 @@ def window_join(
         suffix=suffix,
         groups=group_numbers(count),
         max_waiting=whole_number("max_waiting", max_waiting, least=1),
-        archive=None if archive is None else str(Path(archive).absolute()),
-        late=None if late is None else str(Path(late).absolute()),
+        archive=None if archive is None else str(local_path(archive).absolute()),
+        late=None if late is None else str(local_path(late).absolute()),
         secret=_SECRET,
     ).validated(memory)
     if plan.archive is not None:

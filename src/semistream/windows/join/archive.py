@@ -20,6 +20,7 @@ import pyarrow as pa
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.keys.plain_types import batch_in, given_back_schema, plain_schema
+from semistream.storage.local_paths import local_path
 from semistream.windows.streams.event_time import SIDES
 from semistream.windows.streams.lengths import WindowLength
 
@@ -166,7 +167,7 @@ class FileArchive(Archive):
 
     def __init__(self, folder: str | Path) -> None:
         super().__init__()
-        self.folder = Path(folder)
+        self.folder = local_path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         if (self.folder / _WINDOWS).exists():
             raise InvalidArgument(f"{self.folder} has an archive already; give another folder, or remove it.")
@@ -177,7 +178,7 @@ class FileArchive(Archive):
         """Open an existing archive for reading."""
         archive = cls.__new__(cls)
         Archive.__init__(archive)
-        archive.folder, archive._writers = Path(folder), [None, None]
+        archive.folder, archive._writers = local_path(folder), [None, None]
         try:
             changes = json.loads((archive.folder / _WINDOWS).read_text())
         except FileNotFoundError:

@@ -1,0 +1,19 @@
+"""Columns that a caller names: one name, several, or none for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from semistream.errors import ColumnNotFound
+
+
+def named_columns(schema: pa.Schema, columns: str | Sequence[str] | None, relation: Path) -> list[str]:
+    """Return ``columns`` as a list, all columns for None; raise `ColumnNotFound` for an unknown name."""
+    names = list(schema.names if columns is None else [columns] if isinstance(columns, str) else columns)
+    for name in names:
+        if name not in schema.names:
+            raise ColumnNotFound(name, schema.names, where=f"relation {relation}")
+    return names
