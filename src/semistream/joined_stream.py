@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semistream.budget import format_bytes, parse_bytes
+from semistream.budget import format_bytes
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.condition import JoinOn
 from semistream.joins.condition.spec import JoinSpec
@@ -19,7 +19,7 @@ from semistream.joins.resources import SetAside
 from semistream.keys.plain_types import BatchConverter
 from semistream.relation import AnyRelation, open_relation
 from semistream.relation.write.sources import open_as_given
-from semistream.tuning.choose_operator import choose_operator
+from semistream.tuning.choose_operator import choose_operator, join_bytes
 
 _SLICE_ROWS = _SAMPLE_ROWS = 1 << 16
 _SAMPLE_BYTES = 1 << 20
@@ -124,7 +124,7 @@ def join(
     where: Where | None = None,
     how: str = "inner",
     operator: str | type[SemiStreamJoin] = "auto",
-    memory: int | str = "10%",
+    memory: int | str | None = None,
     columns: Sequence[str] | None = None,
     suffix: str = "_right",
     **options: Any,
@@ -145,7 +145,8 @@ def join(
         "auto" (default: the operator that the tuner expects to be fastest), the name of an operator such as "mesh", or
         a subclass of `SemiStreamJoin`.
     memory : int or str
-        Budget of the whole operator: bytes, text such as "64MB", or a share of R's bytes. Default: "10%".
+        Budget of the whole operator: bytes, text such as "64MB", or a share of R's bytes such as "10%". Default: a
+        tenth of R, but at least 1 MB and what the operator needs.
     on, where, how, columns, suffix
         The terms of the join, as in `SemiStreamJoin`.
     **options
@@ -182,12 +183,13 @@ def join(
     schema, stream = _open_stream(batches)
     first = next(stream, None)
     spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
-    memory_bytes = parse_bytes(memory, of=opened.nbytes)
+    memory_bytes = join_bytes(memory, operator, opened, spec, options)
     own_bytes = SetAside(converts=spec.converts).operator_bytes(memory_bytes)
     sample = None if first is None else _sample(first, spec.stream_schema)
     choice = choose_operator(operator, opened, spec, own_bytes, sample=sample)
     choice.kind.require_options(options)
-    started = choice.kind(opened, spec, memory=memory_bytes, **choice.starting_options(options), **options)
+    budget = None if memory is None else memory_bytes  # without a limit of the user's, options may raise it
+    started = choice.kind(opened, spec, memory=budget, **choice.starting_options(options), **options)
     return JoinedStream(started, stream if first is None else chain([first], stream))
 
 

@@ -13,6 +13,7 @@ from semistream.cli.options import How
 from semistream.errors import CorruptRelation
 from semistream.joins.condition.spec import JoinKind
 from semistream.joins.engine.operator import EngineJoin
+from semistream.relation import Relation
 from tests.cli.conftest import read, run, write
 from tests.oracle import batch_join, multiset, sql_join
 
@@ -222,3 +223,14 @@ def test_nested_results_do_not_go_into_a_csv(relation: Path, orders: pa.Table, t
     assert "list" in answer.err
     assert not out.exists()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_small_relation_needs_no_memory_option(stream: Path, tmp_path: Path) -> None:
+    path, out = tmp_path / "small", tmp_path / "out.csv"
+    Relation.build(pa.table({"id": [1, 2], "name": ["tea", "cola"]}), path, key="id")
+    answer = run("join", stream, path, "--on", "product=id", "--out", out, "--json")
+    assert (answer.code, answer.json["stats"]["budget_bytes"]) == (0, 1_000_000)
+    assert run("explain", path, "--json").json["memory_bytes"] == 1_000_000
+    refused = run("join", stream, path, "--on", "product=id", "--out", out, "--memory", "10%")
+    assert refused.code == 1
+    assert "it needs at least" in refused.err

@@ -23,6 +23,7 @@ from semistream.joins.parts.options import anything
 from semistream.joins.sweep.operator import SweepJoin
 from semistream.joins.sweep.stream_buffer import StreamBuffer
 from semistream.keys import KeyCodec
+from semistream.tuning.candidates import OPERATORS
 from semistream.tuning.tuner import Tuner
 from tests.oracle import batch_join, multiset
 
@@ -233,3 +234,40 @@ def test_a_join_is_resolved_chosen_and_opened_once(tmp_path: Path, monkeypatch: 
         "SweepJoin.arrange": 1,
         "StreamBuffer.__init__": 1,
     }
+
+
+def test_without_memory_a_join_gets_a_tenth_of_r_but_at_least_a_megabyte(products: Relation, tmp_path: Path) -> None:
+    assert products.nbytes < 2_000
+    small = semistream.join(ORDERS, products, on={"product": "id"})
+    assert small.read_all().num_rows == 3
+    assert small.stats.budget_bytes == 1_000_000
+    numbers = pa.table({"id": np.arange(2_000_000)})
+    large = Relation.build(numbers, tmp_path / "large", key="id")
+    assert large.nbytes > 10_000_000
+    joined = semistream.join(ORDERS, large, on={"product": "id"})
+    joined.close()
+    assert joined.stats.budget_bytes == large.nbytes // 10
+
+
+@pytest.mark.parametrize("operator", ["auto", *OPERATORS])
+def test_without_memory_every_operator_gets_what_it_needs(operator: str, tmp_path: Path) -> None:
+    wide = pa.table({"id": range(40), "text": ["x" * 300_000] * 40})
+    relation = Relation.build(wide, tmp_path / "wide", key="id", page_bytes=700_000)
+    orders = pa.table({"product": [1, 39, 40]})
+    arguments: dict[str, Any] = {"on": {"product": "id"}, "how": "left", "operator": operator}
+    with pytest.raises(BudgetError, match="it needs at least") as refused:
+        semistream.join(orders, relation, memory="10%", **arguments)
+    joined = semistream.join(orders, relation, **arguments)
+    assert joined.read_all().num_rows == 3
+    assert refused.value.least_bytes is not None
+    assert 1_000_000 < joined.stats.budget_bytes == refused.value.least_bytes
+    ordered = semistream.join(orders, relation, ordered=True, **arguments)
+    assert ordered.read_all().column("product").to_pylist() == [1, 39, 40]
+    assert ordered.stats.budget_bytes > joined.stats.budget_bytes
+
+
+def test_a_share_that_is_too_small_is_refused_with_the_least(products: Relation) -> None:
+    with pytest.raises(
+        BudgetError, match=rf"a budget of {products.nbytes // 10} bytes is too small.*at least \d+ bytes"
+    ):
+        semistream.join(ORDERS, products, on={"product": "id"}, memory="10%")

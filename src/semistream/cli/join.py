@@ -34,7 +34,7 @@ def join(
     ] = None,
     how: HowOption = How.inner,
     operator: Annotated[str, typer.Option(help="Join operator by name, or auto to choose one.")] = "auto",
-    memory: Memory = "10%",
+    memory: Memory = None,
     columns: Columns = None,
     suffix: Annotated[str, typer.Option(help="Suffix for columns of R whose names S also has.")] = "_right",
     as_json: AsJson = False,

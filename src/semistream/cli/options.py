@@ -33,7 +33,13 @@ class How(StrEnum):
 
 HowOption = Annotated[How, typer.Option("--how", help="Kind of join.")]
 Memory = Annotated[
-    str, typer.Option("--memory", help="Memory for the whole join: 64MB, 1GiB, or a share of R such as 10%.")
+    str | None,
+    typer.Option(
+        "--memory",
+        help="Memory for the whole join: 64MB, 1GiB, or a share of R such as 10% (default: 10% of R, but at least 1MB "
+        "and what the join needs).",
+        show_default=False,
+    ),
 ]
 Columns = Annotated[
     str | None,

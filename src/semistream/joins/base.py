@@ -17,7 +17,7 @@ from semistream.joins.parts.deadlines import Clock, DeadlineRule, Deadlines, Dra
 from semistream.joins.parts.emitter import Emitter, PairWatcher, StreamRows
 from semistream.joins.parts.ordered_output import OrderedOutput
 from semistream.joins.parts.stats import JoinStats
-from semistream.joins.requirements import Requirements, carried_schema
+from semistream.joins.requirements import Requirements, carried_schema, usual_bytes
 from semistream.joins.resources import Arrangement, SetAside
 from semistream.kernels.array_types import Bools, Int64s
 from semistream.keys.plain_types import BatchConverter, require_same_values
@@ -57,7 +57,8 @@ class SemiStreamJoin(Requirements, Arrangement):
     suffix : str
         Appended to a column name of R that S has too. Default: "_right".
     memory : int, str or MemoryBudget
-        Budget of the whole operator: bytes, text such as "64MB", or a share of R's bytes. Default: "10%".
+        Budget of the whole operator: bytes, text such as "64MB", or a share of R's bytes such as "10%". Default: a
+        tenth of R, but at least 1 MB and what the operator needs.
     disk : str or Disk
         "direct", "buffered", "auto" (default: direct where the file system supports it), or a disk to read R with.
     ordered : bool
@@ -91,7 +92,7 @@ class SemiStreamJoin(Requirements, Arrangement):
         relation: AnyRelation,
         stream: pa.Schema | JoinSpec,
         *,
-        memory: int | str | MemoryBudget = "10%",
+        memory: int | str | MemoryBudget | None = None,
         disk: str | Disk = "auto",
         ordered: bool = False,
         deadline_s: float | str | None = None,
@@ -110,7 +111,8 @@ class SemiStreamJoin(Requirements, Arrangement):
         self.require_condition(relation, self.spec)
         own = range(len(stream_schema), len(carried))
         self._given_out = [i for i in range(len(self.spec.schema)) if i not in own]
-        self.budget = memory if isinstance(memory, MemoryBudget) else MemoryBudget(memory, of=relation.nbytes)
+        given = usual_bytes(relation) if memory is None else memory
+        self.budget = given if isinstance(given, MemoryBudget) else MemoryBudget(given, of=relation.nbytes)
         self._set_aside = SetAside(ordered=ordered, deadlines=rule is not None, converts=spec.converts)
         self._clock = clock
         self.stats = JoinStats(budget_bytes=self.budget.limit)
@@ -125,7 +127,7 @@ class SemiStreamJoin(Requirements, Arrangement):
         self._lateness = Lateness()
         self._watcher: PairWatcher | None = None
         self._joined_watcher: PairWatcher | None = None
-        self._put_together()
+        self._put_together(may_grow=memory is None)
 
     def push(self, batch: pa.RecordBatch) -> Results:
         """Take a batch, and return the results of the steps that make room for it.

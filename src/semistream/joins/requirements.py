@@ -20,11 +20,14 @@ from semistream.joins.parts.ordered_output import NUMBER_COLUMN
 from semistream.joins.resources import SetAside
 from semistream.relation import AnyRelation, Disk, Relation
 
+_DEFAULT_SHARE = 10  # R's bytes to one of memory
+_LEAST_DEFAULT = 1_000_000  # room for wide rows of the stream, even if R is small
+
 
 class JoinArguments(JoinTerms, total=False):
     """Arguments common to all operators, besides the relation and the stream; see `SemiStreamJoin`."""
 
-    memory: int | str | MemoryBudget
+    memory: int | str | MemoryBudget | None
     disk: str | Disk
     ordered: bool
     deadline_s: float | str | None
@@ -60,6 +63,11 @@ class Requirements(ABC):
         """
         cls.require_options(options)
         relation.disk(options.get("disk", "auto")).close()
+        cls.require_fit(relation, spec, memory_bytes, options)
+
+    @classmethod
+    def require_fit(cls, relation: AnyRelation, spec: JoinSpec, memory_bytes: int, options: Mapping[str, Any]) -> None:
+        """Raise the error that creating the operator would raise over its condition or its memory."""
         ordered, deadline_s = options.get("ordered", False), options.get("deadline_s")
         rule = DeadlineRule.of(deadline_s, spec.stream_schema, options.get("clock", time.monotonic))
         carried = carried_schema(spec.stream_schema, ordered=ordered, deadlines=rule is not None)
@@ -72,6 +80,21 @@ class Requirements(ABC):
             )
         except BudgetError as error:
             raise shares.of_whole(error, memory_bytes) from None
+
+    @classmethod
+    def default_memory(cls, relation: AnyRelation, spec: JoinSpec, options: Mapping[str, Any]) -> int:
+        """Return the bytes to use if the user gives none: `usual_bytes`, or what the operator needs if that is more."""
+        nbytes = usual_bytes(relation)
+        while relation.clustered or cls.takes_unclustered:  # else, creating the operator refuses the relation
+            try:
+                cls.require_fit(relation, spec, nbytes, options)
+            except BudgetError as error:
+                if (error.least_bytes or 0) <= nbytes:
+                    return nbytes  # creating the operator will say what is missing
+                nbytes = error.least_bytes or nbytes
+            else:
+                break
+        return nbytes
 
     @classmethod
     def require_memory(cls, facts: JoinFacts, nbytes: int) -> None:
@@ -95,6 +118,11 @@ class Requirements(ABC):
 
         Charges ``memory`` as the operator would, and raises `BudgetError` if it is too small.
         """
+
+
+def usual_bytes(relation: AnyRelation) -> int:
+    """Return the default memory where that is enough: a tenth of R, but at least 1 MB."""
+    return max(relation.nbytes // _DEFAULT_SHARE, _LEAST_DEFAULT)
 
 
 def carried_schema(stream_schema: pa.Schema, *, ordered: bool, deadlines: bool) -> pa.Schema:

@@ -95,15 +95,25 @@ class Arrangement(JoinLoop):
         self.relation = relation
         self.spec = self.spec.laid_out(relation.layout)
 
-    def _put_together(self) -> None:
-        """Reserve memory for order, deadlines and conversions, and arrange the operator in the rest."""
+    def _put_together(self, *, may_grow: bool = False) -> None:
+        """Reserve memory for order, deadlines and conversions, and arrange the operator in the rest.
+
+        With ``may_grow``, a budget that is too small grows to the least that works.
+        """
         limit, shares = self.budget.limit, self._set_aside
         own = shares.operator_bytes(limit)
         self._memory = self.budget if own == limit else self.budget.part(max(own, 1))
         try:
             self.arrange()
         except BudgetError as error:
-            raise shares.of_whole(error, limit) from None
+            of_whole = shares.of_whole(error, limit)
+            if not may_grow or (of_whole.least_bytes or 0) <= limit:
+                raise of_whole from None
+            self.budget.clear()
+            self.stats.budget_bytes = of_whole.least_bytes or limit
+            self.budget.resize(self.stats.budget_bytes)
+            self._put_together(may_grow=True)
+            return
         if shares.deadlines:
             self.budget.charge("deadlines", Deadlines.memory_bytes(limit))
         self._convert(shares.conversion_bytes(limit) if shares.converts else 0)

@@ -6,10 +6,12 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 
+from semistream.budget import parse_bytes
 from semistream.costs.machine import Machine
 from semistream.costs.prediction import Prediction
 from semistream.costs.profiles import machine_for
@@ -32,6 +34,20 @@ def operator_class(operator: str | type[SemiStreamJoin]) -> type[SemiStreamJoin]
     if operator not in OPERATORS:
         raise InvalidArgument(f"operator is {operator!r}; give 'auto', {', '.join(map(repr, OPERATORS))} or a class.")
     return OPERATORS[operator]
+
+
+def join_bytes(
+    memory: int | str | None,
+    operator: str | type[SemiStreamJoin],
+    relation: AnyRelation,
+    spec: JoinSpec,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> int:
+    """Return the memory of a join in bytes; None is the default of the operator, or of the usual one for "auto"."""
+    if memory is not None:
+        return parse_bytes(memory, of=relation.nbytes)
+    kind = usual_operator(spec) if operator == "auto" else operator_class(operator)
+    return kind.default_memory(relation, spec, options)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def explain(
     on: JoinOn | None = None,
     where: Where | None = None,
     how: str = "inner",
-    memory: int | str = "10%",
+    memory: int | str | None = None,
     rate: float | None = None,
     zipf: float | None = None,
     batch_rows: float | None = None,
@@ -64,7 +64,8 @@ def explain(
     on, where, how, columns, suffix
         The terms of the join, as in `SemiStreamJoin`. Default of ``on``: R's key.
     memory : int or str
-        Budget of the whole operator: bytes, text such as "64MB", or a share of R's bytes. Default: "10%".
+        Budget of the whole operator: bytes, text such as "64MB", or a share of R's bytes such as "10%". Default: a
+        tenth of R, but at least 1 MB and what the operator needs.
     rate : float, optional
         Arrivals in tuples per second. Default: as fast as the operator accepts them.
     zipf : float, optional
@@ -122,7 +123,9 @@ def explain(
     tuner = join_tuner(opened, spec, workload, profile or DEFAULT_MACHINE, rows)
     explanation = Explanation.of(
         tuner,
-        parse_bytes(memory, of=opened.nbytes),
+        usual_operator(spec).default_memory(opened, spec, {})
+        if memory is None
+        else parse_bytes(memory, of=opened.nbytes),
         calibrated=profile is not None,
         most_bytes=opened.nbytes,  # enough to hold all of R
     )

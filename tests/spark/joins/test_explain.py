@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 
 from semistream.costs.machine import Machine
-from semistream.errors import InvalidArgument
+from semistream.errors import BudgetError, InvalidArgument
 from semistream.relation import DiskCosts, Relation
-from semistream.spark import explain
+from semistream.spark import explain, join
 
 pytestmark = pytest.mark.spark
 
@@ -53,3 +53,11 @@ def test_nonsense_is_refused(stream, relation):
         explain(stream, relation, on="k", rate=-5)
     with pytest.raises(InvalidArgument, match=r"batch_rows is .*; give a number above 0"):
         explain(stream, relation, on="k", batch_rows=-1)
+
+
+def test_a_small_relation_needs_no_memory(stream, tmp_path):
+    small = Relation.build(pa.table({"k": [1, 2], "v": ["a", "b"]}), tmp_path / "small", key="k")
+    assert explain(stream, small, on="k").worker.memory_bytes == 1_000_000
+    assert join(stream, small, on="k").count() == 2
+    with pytest.raises(BudgetError, match="it needs at least"):
+        join(stream, small, on="k", memory="10%")

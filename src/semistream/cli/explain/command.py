@@ -44,7 +44,8 @@ def explain(
         str | None,
         typer.Option(
             "--memory",
-            help="Memory for the join: 64MB, 1GiB, or a share of R (default: 10%, or the pipeline's memory).",
+            help="Memory for the join: 64MB, 1GiB, or a share of R (default: 10% of R, but at least 1MB and what the "
+            "join needs; for a pipeline, its own memory).",
         ),
     ] = None,
     columns: Columns = None,
@@ -92,7 +93,7 @@ def explain(
         sample=None if sample is None else _read(sample),
         on=pairs,
         how=how.value,
-        memory="10%" if memory is None else memory,
+        memory=memory,
         rate=rate,
         zipf=zipf,
         batch_rows=batch_rows,

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.budget import parse_bytes
 from semistream.costs.profiles import machine_for
 from semistream.errors import BudgetError, InvalidArgument, RelationError
 from semistream.joins.base import SemiStreamJoin
@@ -23,7 +22,7 @@ from semistream.joins.requirements import JoinArguments
 from semistream.pipelines.carried_types import carried_schema
 from semistream.relation import Relation
 from semistream.tuning.candidates import usual_operator
-from semistream.tuning.choose_operator import choose_operator
+from semistream.tuning.choose_operator import choose_operator, join_bytes
 
 MICRO_BATCH_ROWS = 1_000_000
 """Default number of rows of a micro-batch."""
@@ -64,7 +63,7 @@ class JoinPlan:
         on: JoinOn | None,
         where: Where | None = None,
         how: str,
-        memory: int | str,
+        memory: int | str | None,
         operator: str | type[SemiStreamJoin],
         columns: Sequence[str] | None,
         suffix: str,
@@ -78,7 +77,7 @@ class JoinPlan:
         """
         spec = JoinSpec.of(relation, stream_schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
         machine = machine_for(relation.path)  # the driver's: workers are assumed to be like it
-        memory_bytes = parse_bytes(memory, of=relation.nbytes)
+        memory_bytes = join_bytes(memory, operator, relation, spec, options)
         kind = choose_operator(operator, relation, spec, memory_bytes, machine=machine, batch_rows=_BATCH_ROWS).kind
         if operator == "auto" and kind is ResidentJoin:
             kind = usual_operator(spec)  # for later versions of R that outgrow the memory

@@ -8,15 +8,17 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from semistream.budget import format_bytes, parse_bytes
+from semistream.budget import format_bytes
 from semistream.costs.machine import Machine
 from semistream.costs.prediction import Prediction
 from semistream.joins.condition.condition import JoinOn
+from semistream.joins.condition.spec import JoinSpec
 from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS
 from semistream.pipelines.plan.key_ranges import cut_codes, part_bounds
 from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.session import require_classic
+from semistream.tuning.choose_operator import join_bytes
 from semistream.tuning.explain import explain as explain_join
 from semistream.tuning.explanation import Explanation, require_rate
 from semistream.tuning.wording import rate_text
@@ -100,7 +102,7 @@ def explain(
     *,
     on: JoinOn | None = None,
     how: str = "inner",
-    memory: int | str = "10%",
+    memory: int | str | None = None,
     columns: Sequence[str] | None = None,
     suffix: str = "_right",
     batch_rows: int = MICRO_BATCH_ROWS,
@@ -151,7 +153,9 @@ def explain(
     df = require_classic(df)
     opened = relation.refreshed() if isinstance(relation, Relation) else Relation.open(relation)
     slots = df.sparkSession.sparkContext.defaultParallelism
-    memory_bytes, schema = parse_bytes(memory, of=opened.nbytes), arrow_schema_of(df)
+    schema = arrow_schema_of(df)
+    spec = JoinSpec.of(opened, schema, on=on or list(opened.key), how=how, columns=columns, suffix=suffix)
+    memory_bytes = join_bytes(memory, "auto", opened, spec)
 
     def worker(part: Relation) -> Explanation:
         return explain_join(

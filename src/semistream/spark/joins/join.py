@@ -107,7 +107,7 @@ def join(
     on: JoinOn | None = None,
     where: Where | None = None,
     how: str = "inner",
-    memory: int | str = "10%",
+    memory: int | str | None = None,
     operator: str | type[SemiStreamJoin] = "auto",
     route: str = "none",
     columns: Sequence[str] | None = None,
@@ -140,8 +140,8 @@ def join(
         ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``. Nulls match nothing.
     memory : int or str
         Memory of the operator in each Python worker: bytes, text such as ``"64MB"``, or a share of R such as
-        ``"10%"``. A share is converted to bytes now, and does not grow with R. A worker keeps the operators of up to
-        four joins, each with its own memory.
+        ``"10%"``. By default a tenth of R, but at least 1 MB and what the operator needs. A share is converted to
+        bytes now, and does not grow with R. A worker keeps the operators of up to four joins, each with its own memory.
     operator : str or type
         ``"auto"``, the name of an operator, or its class.
     route : str
