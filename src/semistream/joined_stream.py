@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from semistream.budget import format_bytes
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.condition import JoinOn
-from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.condition.spec import Columns, JoinSpec
 from semistream.joins.condition.where import Where
 from semistream.joins.loop import Results
 from semistream.joins.parts.stats import JoinStats
@@ -125,7 +125,7 @@ def join(
     how: str = "inner",
     operator: str | type[SemiStreamJoin] = "auto",
     memory: int | str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Columns | None = None,
     suffix: str = "_right",
     **options: Any,
 ) -> JoinedStream:

@@ -234,3 +234,19 @@ def test_a_small_relation_needs_no_memory_option(stream: Path, tmp_path: Path) -
     refused = run("join", stream, path, "--on", "product=id", "--out", out, "--memory", "10%")
     assert refused.code == 1
     assert "it needs at least" in refused.err
+
+
+def test_columns_can_be_renamed(stream: Path, relation: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    words = ("join", stream, relation, "--on", "product=id", "--out", out)
+    assert run(*words, "--columns", "price=unit_price, name").code == 0
+    assert read(out).column_names == ["order_id", "product", "price", "unit_price", "name"]
+    assert run("explain", relation, "--columns", "price=unit_price").code == 0
+    for columns, said in (
+        ("price=", "--columns has 'price='; give COLUMN or COLUMN=NAME"),
+        ("=x", "--columns has '=x'"),
+        ("price=a,price=b", "names R's column 'price' twice"),
+    ):
+        answer = run(*words, "--columns", columns)
+        assert answer.code == 2
+        assert said in " ".join(answer.err.replace("│", " ").split())

@@ -43,13 +43,30 @@ Memory = Annotated[
 ]
 Columns = Annotated[
     str | None,
-    typer.Option("--columns", help="Columns of R in the result, separated by commas (default: all but those of --on)."),
+    typer.Option(
+        "--columns",
+        metavar="A,B=NAME,...",
+        help="Columns of R in the result, separated by commas; B=NAME gives column B another name there (default: all "
+        "but those of --on).",
+        show_default=False,
+    ),
 ]
 
 
-def column_names(columns: str | None) -> list[str] | None:
-    """Split the names given to ``--columns``."""
-    return None if columns is None else [name.strip() for name in columns.split(",")]
+def column_names(columns: str | None) -> list[str] | dict[str, str] | None:
+    """Split the names given to ``--columns``; return a mapping to the names in the result if one is renamed."""
+    if columns is None:
+        return None
+    parts = [[part.strip() for part in item.partition("=")] for item in columns.split(",")]
+    names = [name for name, _, _ in parts]
+    if all(not equals for _, equals, _ in parts):
+        return names
+    for name, equals, other in parts:
+        if not name or (equals and not other):
+            raise typer.BadParameter(f"--columns has {name + equals + other!r}; give COLUMN or COLUMN=NAME.")
+        if names.count(name) > 1:
+            raise typer.BadParameter(f"--columns names R's column {name!r} twice.")
+    return {name: other or name for name, _, other in parts}
 
 
 def column_pairs(on: list[str] | None, sides: tuple[str, str] = ("S", "R")) -> dict[str, str] | None:

@@ -52,8 +52,9 @@ class SemiStreamJoin(Requirements, Arrangement):
         Arrow expressions over the joined row.
     how : str
         "inner" (default), "left", "semi" or "anti".
-    columns : sequence of str, optional
-        Columns of R in the result. Default: all columns that ``on`` does not name.
+    columns : str, sequence of str, or mapping of str to str, optional
+        Columns of R in the result. A mapping such as ``{"price": "unit_price"}`` gives them other names there. Default:
+        all columns that ``on`` does not name.
     suffix : str
         Appended to a column name of R that S has too. Default: "_right".
     memory : int, str or MemoryBudget

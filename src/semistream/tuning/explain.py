@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from semistream.costs.workload import Workload
 from semistream.datasets.zipf import MAX_EXPONENT
 from semistream.errors import BUILD_ONE, InvalidArgument, NotARelation
 from semistream.joins.condition.condition import JoinOn, key_pairs
-from semistream.joins.condition.spec import JoinSpec, join_workload
+from semistream.joins.condition.spec import Columns, JoinSpec, join_workload
 from semistream.joins.condition.where import Where
 from semistream.joins.engine.operator import EngineJoin
 from semistream.kernels.array_types import Int64s
@@ -41,7 +40,7 @@ def explain(
     rate: float | None = None,
     zipf: float | None = None,
     batch_rows: float | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Columns | None = None,
     suffix: str = "_right",
     machine: Machine | None = None,
 ) -> Explanation:

@@ -288,3 +288,10 @@ def test_a_path_with_a_scheme_is_refused_for_a_keyed_step_and_for_the_file():
     assert "steps[0].surrogate_key.relation: 'gs://b/keys' has the scheme" in refusal(changed("steps.0", step))
     with pytest.raises(InvalidArgument, match=r"'s3://b/orders\.yaml' has the scheme 's3'"):
         read_spec("s3://b/orders.yaml")
+
+
+def test_columns_are_a_name_names_or_new_names():
+    for columns in ("price", ["price"], {"price": "unit_price"}):
+        found = make_spec(changed("steps.0.join.columns", columns)).steps[0].join.columns
+        assert (list(found) if isinstance(found, tuple) else found) == columns
+    assert "names that begin with '__' are reserved" in refusal(changed("steps.0.join.columns", {"price": "__p"}))

@@ -7,7 +7,7 @@ from pyspark.sql import Row
 from pyspark.sql import functions as sf
 
 from semistream.relation import Relation
-from semistream.spark import join
+from semistream.spark import explain, join
 from tests.oracle import sql_join
 from tests.spark.frames import KEYS, frame, key_names, multiset, r_table, s_table, spark_join
 
@@ -110,3 +110,14 @@ def test_a_relation_opened_before_an_update_is_joined_in_its_current_version(spa
     relation.update(pa.table({"k": [2, 3], "v": ["new", "new"]}))
     joined = join(spark.range(4).withColumnRenamed("id", "k"), relation, on="k", memory=MEMORY)
     assert multiset(joined) == ["(1, 'old')", "(2, 'new')", "(3, 'new')"]
+
+
+def test_columns_are_renamed_in_workers_too(spark, tmp_path):
+    relation = build(tmp_path, pa.table({"k": [1, 2], "v": [10, 20], "w": [3, 4]}), "k")
+    stream = spark.createDataFrame([(1,), (3,)], "k long")
+    for route in ("none", "range"):
+        joined = join(stream, relation, on="k", how="left", columns={"w": "weight", "v": "value"}, route=route)
+        assert joined.columns == ["k", "weight", "value"]
+        assert sorted(map(tuple, joined.collect())) == [(1, 3, 10), (3, None, None)]
+    assert join(stream, relation, on="k", columns="v").columns == ["k", "v"]
+    assert explain(stream, relation, on="k", columns={"w": "weight"}).rate > 0

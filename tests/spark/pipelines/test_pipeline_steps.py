@@ -169,3 +169,19 @@ def test_made_up_rows_are_the_same_whenever_they_are_made(spark, warehouse):
 
     expected = next(Zipf(1.0, 400, seed=3).batches(1200))
     assert rows(warehouse.table("sink"), "key", "seq") == rows(pa.table(expected))
+
+
+@pytest.mark.parametrize("columns", [{"price": "unit_price"}, {"price": "unit_price", "id": "number"}, "price"])
+def test_columns_of_a_join_can_be_renamed(spark, warehouse, columns):
+    stream = orders(50)
+    warehouse.put(stream, "0.parquet")
+    join = {"relation": str(warehouse.folder / "products"), "on": {"product": "id"}, "columns": columns}
+    run(spark, warehouse.spec({"join": join}))
+    joined, unmatched = warehouse.table("sink"), warehouse.table("unmatched")
+    names = list(columns.values()) if isinstance(columns, dict) else [columns]
+    assert joined.column_names == [*stream.column_names, *names]
+    assert joined.num_rows == sum(product % 2 == 0 for product in stream.column("product").to_pylist())
+    assert joined.num_rows + unmatched.num_rows == 50
+    for row in joined.to_pylist():
+        assert row[names[0]] == row["product"] / 4
+        assert row.get("number", row["product"]) == row["product"]

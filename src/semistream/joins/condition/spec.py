@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypedDict, Unpack, get_args
@@ -22,6 +22,9 @@ from semistream.relation.format.row_sizes import fixed_row_bytes
 
 JoinKind = Literal["inner", "left", "semi", "anti"]
 
+Columns = str | Sequence[str] | Mapping[str, str]
+"""Columns of R in a result: one name, several, or a mapping from names to those they get in the result."""
+
 GUESSED_BYTES = 32
 """Expected bytes of a string or nested value before real ones are seen."""
 
@@ -32,7 +35,7 @@ class JoinTerms(TypedDict, total=False):
     on: JoinOn | None
     where: Where | None
     how: str
-    columns: Sequence[str] | None
+    columns: Columns | None
     suffix: str
 
 
@@ -109,8 +112,8 @@ class JoinSpec:
         if how not in get_args(JoinKind):
             raise InvalidArgument(f"how is {how!r}; give one of {', '.join(get_args(JoinKind))}.")
         condition = Condition.of(relation, stream_schema, on=on, where=terms.get("where"), suffix=suffix)
-        named = columns is not None
-        names = relation.require_columns(columns)
+        named, renamed = columns is not None, columns if isinstance(columns, Mapping) else {}
+        names = relation.require_columns(list(columns) if isinstance(columns, Mapping) else columns)
         if how in ("semi", "anti"):
             if named:
                 raise InvalidArgument(f"columns is not allowed with how={how!r}: the result has only stream columns.")
@@ -121,9 +124,9 @@ class JoinSpec:
         fields = [relation.schema.field(name) for name in names]
         if how == "left":
             fields = [field.with_nullable(True) for field in fields]
-        schema = given_schema = _result_schema(stream_schema, fields, suffix)
+        schema = given_schema = _result_schema(stream_schema, fields, suffix, renamed)
         if given is not stream_schema:
-            given_schema = _result_schema(given_back_schema(given), fields, suffix)
+            given_schema = _result_schema(given_back_schema(given), fields, suffix, renamed)
         return cls(
             stream_schema=stream_schema,
             condition=condition,
@@ -135,11 +138,28 @@ class JoinSpec:
         )
 
 
-def _result_schema(stream_schema: pa.Schema, payload: list[pa.Field], suffix: str) -> pa.Schema:
+def _require_names(renamed: Mapping[str, object]) -> None:
+    for column, name in renamed.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidArgument(f"columns maps {column!r} to {name!r}, which is no name; give one.")
+
+
+def _result_schema(
+    stream_schema: pa.Schema, payload: list[pa.Field], suffix: str, renamed: Mapping[str, str]
+) -> pa.Schema:
+    _require_names(renamed)
     taken = set(stream_schema.names)
     fields = list(stream_schema)
     for column in payload:
-        name = column.name + suffix if column.name in taken else column.name
+        if column.name in renamed:
+            name = renamed[column.name]
+            if name in taken:
+                owner = "the stream" if name in stream_schema.names else "another column of R"
+                raise InvalidArgument(
+                    f"columns maps {column.name!r} to {name!r}, a name that {owner} has already; give another."
+                )
+        else:
+            name = column.name + suffix if column.name in taken else column.name
         if name in taken:
             raise InvalidArgument(f"the result would have two columns {name!r}; give another suffix or fewer columns.")
         taken.add(name)

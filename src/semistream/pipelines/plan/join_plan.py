@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from semistream.costs.profiles import machine_for
 from semistream.errors import BudgetError, InvalidArgument, RelationError
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.condition import Access, JoinOn, key_pairs
-from semistream.joins.condition.spec import JoinSpec, JoinTerms
+from semistream.joins.condition.spec import Columns, JoinSpec, JoinTerms
 from semistream.joins.condition.where import Where, where_parts
 from semistream.joins.engine.operator import EngineJoin
 from semistream.joins.lookup.resident import ResidentJoin
@@ -65,7 +65,7 @@ class JoinPlan:
         how: str,
         memory: int | str | None,
         operator: str | type[SemiStreamJoin],
-        columns: Sequence[str] | None,
+        columns: Columns | None,
         suffix: str,
         options: Mapping[str, Any],
         disk: str = "auto",
@@ -88,7 +88,7 @@ class JoinPlan:
             "where": tuple(part if isinstance(part, str) else _Sent.of(part) for part in where_parts(where)),
             "how": how,
             "memory": memory_bytes,
-            "columns": None if columns is None else tuple(columns),
+            "columns": _hashable(columns),
             "suffix": suffix,
             "disk": disk,
             **({"machine": machine} if issubclass(kind, EngineJoin) else {}),
@@ -144,10 +144,17 @@ class JoinPlan:
 
     def spec(self, relation: Relation) -> JoinSpec:
         """Resolve the join against a version of R."""
+        return JoinSpec.of(relation, self.stream_schema, **self.terms)
+
+    @property
+    def terms(self) -> JoinTerms:
+        """The terms of the join as the user wrote them."""
         terms: dict[str, Any] = {name: value for name, value in self.arguments if name in JoinTerms.__annotations__}
         terms["on"] = None if terms["on"] is None else dict(terms["on"])
         terms["where"] = [part if isinstance(part, str) else part.expression for part in terms["where"]]
-        return JoinSpec.of(relation, self.stream_schema, **terms)
+        if isinstance(terms["columns"], _Renamed):
+            terms["columns"] = dict(terms["columns"].names)
+        return cast(JoinTerms, terms)
 
     @property
     def _operator_arguments(self) -> dict[str, Any]:
@@ -164,6 +171,19 @@ class JoinPlan:
             f"({', '.join(f'{field.name}: {field.type}' for field in relation.schema)}), keyed by "
             f"({', '.join(relation.key)}). Stop the query and call join() again."
         )
+
+
+@dataclass(frozen=True)
+class _Renamed:
+    """Columns of R with their names in the result: a mapping that can be hashed."""
+
+    names: tuple[tuple[str, str], ...]
+
+
+def _hashable(columns: Columns | None) -> _Renamed | tuple[str, ...] | None:
+    if isinstance(columns, Mapping):
+        return _Renamed(tuple(columns.items()))
+    return None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ def errors_of_step(number: int, label: str, *, steps: int, memory: int) -> Itera
 
 
 _NEVER_S = float("inf")
+_MARKER = f"{RESERVED}matched"  # R's key column, if only the join needs it and columns are renamed
 _MOST_OWNERS = 8  # the most tasks that each read all rows of a batch and keep their own
 _CACHE_SHARE = 0.5  # share of a join's memory for its cache, if rows with hot keys do not wait
 _COUNTS_SHARE = 1 / 16  # share of the memory for the match counts of keys, if rows may be shed
@@ -253,6 +254,7 @@ def _join(step: JoinStep, stream: pa.Schema, memory: int, *, hot_first: bool) ->
         )
     wanted = [] if step.how != "inner" else _columns(step, relation, equated)
     columns = wanted if marker in wanted else [*wanted, marker]
+    renamed = {**step.columns} if isinstance(step.columns, Mapping) else {}
     cached = hot_first and step.operator == "auto"
     plan = JoinPlan.of(
         relation,
@@ -262,7 +264,7 @@ def _join(step: JoinStep, stream: pa.Schema, memory: int, *, hot_first: bool) ->
         how="left",
         memory=memory,
         operator=EngineJoin if cached else step.operator,
-        columns=columns,
+        columns={name: renamed.get(name, _MARKER) for name in columns} if renamed else columns,
         suffix=step.suffix,
         disk=step.disk,
         options={"cache_share": _CACHE_SHARE, **step.options} if cached else step.options,
@@ -374,5 +376,5 @@ def _on(step: JoinStep) -> str | list[str] | dict[str, str]:
 def _columns(step: JoinStep, relation: Relation, equated: tuple[str, ...]) -> list[str]:
     """Return the columns of R in the result: those requested, or all that are not equated with the stream's."""
     if step.columns is not None:
-        return relation.require_columns(step.columns)
+        return relation.require_columns(list(step.columns) if isinstance(step.columns, Mapping) else step.columns)
     return [name for name in relation.schema.names if name not in equated]

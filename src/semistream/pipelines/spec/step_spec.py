@@ -51,16 +51,17 @@ class JoinStep(SpecPart):
 
     ``unmatched`` decides what happens to rows without a match. With ``null`` they go on, with nulls for R's columns.
     With ``table`` they end in the pipeline's table of unmatched rows. With ``retry`` they wait in durable files, join
-    again when R has a new version, and end in that table if no match appears within ``retry_for``. ``updates`` are
-    applied to R between batches, each exactly once. ``disk`` reads R past the system's page cache (``direct``, or
-    ``auto`` where the file system supports it) or through it (``buffered``).
+    again when R has a new version, and end in that table if no match appears within ``retry_for``. ``columns`` names
+    R's columns in the result, or maps them to the names they get there. ``updates`` are applied to R between batches,
+    each exactly once. ``disk`` reads R past the system's page cache (``direct``, or ``auto`` where the file system
+    supports it) or through it (``buffered``).
     """
 
     relation: LocalPath
     on: str | tuple[str, ...] | dict[str, str] | None = None
     where: str | tuple[str, ...] | None = None
     how: Literal["inner", "semi", "anti"] = "inner"
-    columns: tuple[str, ...] | None = None
+    columns: str | tuple[str, ...] | dict[str, PlainColumn] | None = None
     suffix: str = "_right"
     operator: str = "auto"
     disk: Literal["auto", "direct", "buffered"] = "auto"

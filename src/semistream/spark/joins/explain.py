@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from semistream.budget import format_bytes
 from semistream.costs.machine import Machine
 from semistream.costs.prediction import Prediction
 from semistream.joins.condition.condition import JoinOn
-from semistream.joins.condition.spec import JoinSpec
+from semistream.joins.condition.spec import Columns, JoinSpec
 from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS
 from semistream.pipelines.plan.key_ranges import cut_codes, part_bounds
 from semistream.relation import Relation
@@ -103,7 +103,7 @@ def explain(
     on: JoinOn | None = None,
     how: str = "inner",
     memory: int | str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Columns | None = None,
     suffix: str = "_right",
     batch_rows: int = MICRO_BATCH_ROWS,
     rate: float | None = None,

@@ -5,7 +5,7 @@ Each task joins the rows of its partition in a Python worker, with an operator t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
@@ -22,6 +22,7 @@ from semistream.budget import format_bytes
 from semistream.errors import InvalidArgument
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.condition import JoinOn
+from semistream.joins.condition.spec import Columns
 from semistream.joins.condition.where import Where
 from semistream.pipelines.carried_types import convert_batch
 from semistream.pipelines.plan.join_plan import JoinPlan
@@ -110,7 +111,7 @@ def join(
     memory: int | str | None = None,
     operator: str | type[SemiStreamJoin] = "auto",
     route: str = "none",
-    columns: Sequence[str] | None = None,
+    columns: Columns | None = None,
     suffix: str = "_right",
     disk: str = "auto",
     name: str | None = None,
@@ -148,8 +149,9 @@ def join(
         ``"none"``: rows stay in their partitions, and every worker reads all of R. ``"range"``: a shuffle sends each
         row to the task that owns its range of keys, which reads and caches only its part of R. R is divided into as
         many parts as Spark has task slots. This needs an equality on R's key.
-    columns : sequence of str, optional
-        Columns of R in the result; by default all that ``on`` does not name.
+    columns : str, sequence of str or mapping, optional
+        Columns of R in the result; by default all that ``on`` does not name. A mapping such as
+        ``{"price": "unit_price"}`` gives them other names there.
     suffix : str
         Appended to the names of R's columns that the stream has too.
     disk : str

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from semistream.errors import InvalidArgument
 from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS
@@ -95,21 +94,22 @@ def _explain_step(step: DryStep, slots: int, batch_rows: int, rate: float | None
 def _of_worker(
     step: DryStep, slots: int, batch_rows: int, rate: float | None, zipf: float
 ) -> Callable[[Relation], Explanation]:
-    arguments: dict[str, Any] = dict(step.plan.join.arguments)
+    join = step.plan.join
+    terms = join.terms
 
     def explained(part: Relation) -> Explanation:
         return explain_join(
             part,
-            stream_schema=step.plan.join.stream_schema,
-            on=None if arguments["on"] is None else dict(arguments["on"]),
-            where=[part for part in arguments["where"] if isinstance(part, str)] or None,
-            how=arguments["how"],
-            memory=arguments["memory"],
+            stream_schema=join.stream_schema,
+            on=terms["on"],
+            where=terms["where"] or None,
+            how=terms["how"],
+            memory=join.memory_bytes,
             rate=None if rate is None else rate / slots,
             zipf=zipf,
             batch_rows=batch_rows / slots,
-            columns=arguments["columns"],
-            suffix=arguments["suffix"],
+            columns=terms["columns"],
+            suffix=terms["suffix"],
         )
 
     return explained
