@@ -98,6 +98,10 @@ class JoinFailed(SemistreamError, RuntimeError):
     """An operator was called after an error that left some tuples half joined; that error is the cause."""
 
 
+class ResultsConsumed(SemistreamError, RuntimeError):
+    """The results of a join were asked for again after they had been returned, or after the join was closed."""
+
+
 class CalibrationError(SemistreamError):
     """A machine or disk cannot be measured, or the profile cannot be stored."""
 

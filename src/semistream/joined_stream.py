@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.budget import format_bytes
+from semistream.errors import ResultsConsumed
 from semistream.joins.base import SemiStreamJoin
 from semistream.joins.condition.condition import JoinOn
 from semistream.joins.condition.spec import Columns, JoinSpec
@@ -29,8 +30,9 @@ class JoinedStream:
     """The results of a join: an iterator of record batches, and an Arrow stream (``__arrow_c_stream__``).
 
     `join` returns one. Iterating does the work: it pushes the batches of the stream one after the other, then flushes.
-    The results are exactly those of the batch join. Closing the stream, or dropping the last reference to it, stops the
-    background threads of the join and closes its files.
+    The results are exactly those of the batch join, and are returned once: to iterate again raises `ResultsConsumed`.
+    Closing the stream, or dropping the last reference to it, stops the background threads of the join and closes its
+    files.
 
     Parameters
     ----------
@@ -57,6 +59,7 @@ class JoinedStream:
     def __init__(self, operator: SemiStreamJoin, batches: Iterator[pa.RecordBatch]) -> None:
         self._operator = operator
         self._results = _drive(operator, batches)
+        self._ended: str | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -87,19 +90,32 @@ class JoinedStream:
         )
 
     def read_all(self) -> pa.Table:
-        """Return all remaining results as one table."""
+        """Return all remaining results as one table; raise `ResultsConsumed` if all have been returned already."""
         return pa.Table.from_batches(list(self), self.schema)
 
     def close(self) -> None:
         """Stop the join, and close the operator."""
         self._results.close()  # type: ignore[attr-defined]
         self._operator.close()
+        self._ended = self._ended or "the join was closed"
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if self._ended is not None:
+            raise ResultsConsumed(
+                f"{self._ended}, after {self.stats.outputs} rows: a join returns its results once. Call join() again, "
+                "or keep the table that read_all() returned."
+            )
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        return next(self._results)
+        try:
+            return next(self._results)
+        except StopIteration:
+            self._ended = self._ended or "all results have been returned"
+            raise
+        except Exception as error:
+            self._ended = f"the join failed ({type(error).__name__}: {error})"
+            raise
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         reader = pa.RecordBatchReader.from_batches(self.schema, self)

@@ -16,7 +16,14 @@ import pytest
 import semistream
 from semistream import MeshJoin, Relation
 from semistream.datasets import Zipf
-from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError, NotARelation
+from semistream.errors import (
+    BudgetError,
+    ColumnNotFound,
+    InvalidArgument,
+    KeyTypeError,
+    NotARelation,
+    ResultsConsumed,
+)
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.engine.operator import EngineJoin
 from semistream.joins.parts.options import anything
@@ -271,3 +278,36 @@ def test_a_share_that_is_too_small_is_refused_with_the_least(products: Relation)
         BudgetError, match=rf"a budget of {products.nbytes // 10} bytes is too small.*at least \d+ bytes"
     ):
         semistream.join(ORDERS, products, on={"product": "id"}, memory="10%")
+
+
+def test_results_are_returned_once_and_asking_again_is_an_error(products: Relation) -> None:
+    stream = semistream.join(ORDERS, products, on={"product": "id"})
+    assert stream.read_all().num_rows == 3
+    for again in (stream.read_all, lambda: list(stream), lambda: pa.table(stream), stream.__arrow_c_stream__):
+        with pytest.raises(ResultsConsumed, match=r"all results have been returned, after 3 rows.*Call join\(\) again"):
+            again()
+    assert next(stream, None) is None  # an iterator stays at its end
+
+
+def test_a_closed_or_failed_join_returns_no_empty_results(products: Relation) -> None:
+    closed = semistream.join(ORDERS, products, on={"product": "id"})
+    closed.close()
+    with pytest.raises(ResultsConsumed, match="the join was closed, after 0 rows"):
+        closed.read_all()
+
+    def breaking() -> Any:
+        yield from ORDERS.to_batches()
+        raise OSError("the source is gone")
+
+    failed = semistream.join(breaking(), products, on={"product": "id"})
+    with pytest.raises(OSError, match="the source is gone"):
+        failed.read_all()
+    with pytest.raises(ResultsConsumed, match=r"the join failed \(OSError: the source is gone\)"):
+        failed.read_all()
+
+
+def test_the_rest_can_be_read_after_a_part(products: Relation) -> None:
+    batches = [ORDERS.slice(i, 1).to_batches()[0] for i in range(5)]
+    stream = semistream.join(iter(batches), products, on={"product": "id"}, how="left", operator="mesh")
+    seen = next(iter(stream)).num_rows
+    assert seen + stream.read_all().num_rows == 5
