@@ -11,7 +11,7 @@ import pytest
 
 from semistream.cli.options import How
 from semistream.errors import CorruptRelation
-from semistream.joins.condition.spec import JoinKind
+from semistream.joins.condition.kinds import JoinKind
 from semistream.joins.engine.operator import EngineJoin
 from semistream.relation import Relation
 from tests.cli.conftest import read, run, write
@@ -250,3 +250,12 @@ def test_columns_can_be_renamed(stream: Path, relation: Path, tmp_path: Path) ->
         answer = run(*words, "--columns", columns)
         assert answer.code == 2
         assert said in " ".join(answer.err.replace("│", " ").split())
+
+
+def test_how_takes_sparks_names(stream: Path, relation: Path, tmp_path: Path) -> None:
+    words = ("join", stream, relation, "--on", "product=id", "--out", tmp_path / "out.csv", "--json")
+    assert run(*words, "--how", "left_anti").json["how"] == "anti"
+    assert run("explain", relation, "--how", "leftouter").code == 0
+    refused = run(*words, "--how", "outer")
+    assert refused.code == 2
+    assert "'outer'; give one of inner, left, semi, anti" in " ".join(refused.err.replace("│", " ").split())

@@ -311,3 +311,25 @@ def test_the_rest_can_be_read_after_a_part(products: Relation) -> None:
     stream = semistream.join(iter(batches), products, on={"product": "id"}, how="left", operator="mesh")
     seen = next(iter(stream)).num_rows
     assert seen + stream.read_all().num_rows == 5
+
+
+SPARKS = {
+    "left": ["leftouter", "left_outer", "LEFT"],
+    "semi": ["leftsemi", "left_semi", "semi"],
+    "anti": ["leftanti", "left_anti", "anti"],
+    "inner": ["Inner"],
+}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in SPARKS.items() for name in names])
+def test_kinds_of_join_have_sparks_names_too(products: Relation, kind: str, name: str) -> None:
+    assert joined(products, how=name).equals(joined(products, how=kind))
+    with MeshJoin(products, ORDERS.schema, on={"product": "id"}, how=name) as join:
+        assert join.spec.how == kind
+    assert str(semistream.explain(products, how=name)) == str(semistream.explain(products, how=kind))
+
+
+@pytest.mark.parametrize("how", ["right", "outer", "full_outer", "cross", "", None, 5])
+def test_other_kinds_of_join_are_refused_with_those_there_are(products: Relation, how: Any) -> None:
+    with pytest.raises(InvalidArgument, match=rf"how is {how!r}; give one of inner, left, semi, anti, or Spark's name"):
+        joined(products, how=how)

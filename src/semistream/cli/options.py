@@ -17,7 +17,8 @@ from typing import Annotated
 
 import typer
 
-from semistream.errors import SemistreamError
+from semistream.errors import InvalidArgument, SemistreamError
+from semistream.joins.condition.kinds import join_kind
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON, and nothing else on stdout.")]
 
@@ -31,7 +32,23 @@ class How(StrEnum):
     anti = "anti"
 
 
-HowOption = Annotated[How, typer.Option("--how", help="Kind of join.")]
+def _kind(how: str) -> How:
+    try:
+        return How(join_kind(how))
+    except InvalidArgument as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+HowOption = Annotated[
+    How,
+    typer.Option(
+        "--how",
+        metavar="|".join(How),
+        parser=_kind,
+        help="Kind of join, also by Spark's name of it, such as left_outer (default: inner).",
+        show_default=False,
+    ),
+]
 Memory = Annotated[
     str | None,
     typer.Option(

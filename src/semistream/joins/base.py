@@ -51,7 +51,7 @@ class SemiStreamJoin(Requirements, Arrangement):
         Further conditions: comparisons as text (``"s.at BETWEEN r.since AND r.until"``, ``"abs(s.x - r.k) <= 5"``) or
         Arrow expressions over the joined row.
     how : str
-        "inner" (default), "left", "semi" or "anti".
+        "inner" (default), "left", "semi" or "anti", or Spark's name of one, such as "left_outer".
     columns : str, sequence of str, or mapping of str to str, optional
         Columns of R in the result. A mapping such as ``{"price": "unit_price"}`` gives them other names there. Default:
         all columns that ``on`` does not name.

@@ -295,3 +295,14 @@ def test_columns_are_a_name_names_or_new_names():
         found = make_spec(changed("steps.0.join.columns", columns)).steps[0].join.columns
         assert (list(found) if isinstance(found, tuple) else found) == columns
     assert "names that begin with '__' are reserved" in refusal(changed("steps.0.join.columns", {"price": "__p"}))
+
+
+@pytest.mark.parametrize(("how", "kind"), [("leftsemi", "semi"), ("left_anti", "anti"), ("INNER", "inner")])
+def test_how_takes_sparks_names(how, kind):
+    assert make_spec(changed("steps.0.join.how", how)).steps[0].join.how == kind
+
+
+def test_a_left_join_is_one_that_keeps_rows_without_a_match():
+    for how in ("left", "left_outer"):
+        assert "steps[0].join.how: a join with how: left is one with" in refusal(changed("steps.0.join.how", how))
+    assert "steps[0].join.how: how is 'outer'; give one of" in refusal(changed("steps.0.join.how", "outer"))

@@ -121,3 +121,13 @@ def test_columns_are_renamed_in_workers_too(spark, tmp_path):
         assert sorted(map(tuple, joined.collect())) == [(1, 3, 10), (3, None, None)]
     assert join(stream, relation, on="k", columns="v").columns == ["k", "v"]
     assert explain(stream, relation, on="k", columns={"w": "weight"}).rate > 0
+
+
+def test_how_takes_sparks_names(spark, tmp_path):
+    keys = key_names("int")
+    relation = build(tmp_path, r_table("int"), keys)
+    stream = frame(spark, s_table("int"))
+    for how in ("leftouter", "left_outer", "leftsemi", "left_semi", "semi", "leftanti", "left_anti", "anti"):
+        joined = join(stream, relation, on=keys, how=how, memory=MEMORY)
+        kind = {"outer": "left"}.get(how.removeprefix("left").strip("_"), how.removeprefix("left").strip("_"))
+        assert multiset(joined) == spark_join(spark, s_table("int"), r_table("int"), keys, kind)

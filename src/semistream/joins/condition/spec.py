@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import TypedDict, Unpack
 
 import pyarrow as pa
 
@@ -14,13 +14,12 @@ from semistream.costs.key_frequencies import KeyFrequencies
 from semistream.costs.workload import Workload
 from semistream.errors import InvalidArgument
 from semistream.joins.condition.condition import Condition, JoinOn, key_pairs
+from semistream.joins.condition.kinds import JoinKind, join_kind
 from semistream.joins.condition.where import Where
 from semistream.keys.plain_types import given_back_schema, plain_schema
 from semistream.relation import AnyRelation
 from semistream.relation.format.page_layout import ColumnLayout, PageLayout
 from semistream.relation.format.row_sizes import fixed_row_bytes
-
-JoinKind = Literal["inner", "left", "semi", "anti"]
 
 Columns = str | Sequence[str] | Mapping[str, str]
 """Columns of R in a result: one name, several, or a mapping from names to those they get in the result."""
@@ -107,10 +106,8 @@ class JoinSpec:
         By default the result has all columns of R except those that ``on`` equates.
         """
         given, stream_schema = stream_schema, plain_schema(stream_schema)
-        on, columns, how = terms.get("on"), terms.get("columns"), terms.get("how", "inner")
+        on, columns, how = terms.get("on"), terms.get("columns"), join_kind(terms.get("how", "inner"))
         suffix = terms.get("suffix", "_right")
-        if how not in get_args(JoinKind):
-            raise InvalidArgument(f"how is {how!r}; give one of {', '.join(get_args(JoinKind))}.")
         condition = Condition.of(relation, stream_schema, on=on, where=terms.get("where"), suffix=suffix)
         named, renamed = columns is not None, columns if isinstance(columns, Mapping) else {}
         names = relation.require_columns(list(columns) if isinstance(columns, Mapping) else columns)
@@ -130,7 +127,7 @@ class JoinSpec:
         return cls(
             stream_schema=stream_schema,
             condition=condition,
-            how=how,  # type: ignore[arg-type]
+            how=how,
             payload=tuple(relation.whole_layout.column(name) for name in names),
             schema=schema,
             given_schema=given_schema,

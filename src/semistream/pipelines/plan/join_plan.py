@@ -86,7 +86,7 @@ class JoinPlan:
         arguments: dict[str, Hashable] = {
             "on": None if on is None else tuple(key_pairs(on).items()),
             "where": tuple(part if isinstance(part, str) else _Sent.of(part) for part in where_parts(where)),
-            "how": how,
+            "how": spec.how,
             "memory": memory_bytes,
             "columns": _hashable(columns),
             "suffix": suffix,

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from semistream.joins.condition.kinds import join_kind
 from semistream.pipelines.spec.durations import Duration
 from semistream.pipelines.spec.part import LocalPath, SpecPart
 from semistream.pipelines.spec.source_spec import RESERVED
@@ -69,6 +70,14 @@ class JoinStep(SpecPart):
     retry_for: Duration = "1 day"
     updates: UpdatesSpec | None = None
     options: dict[str, str | int | float | bool] = Field(default_factory=dict)
+
+    @field_validator("how", mode="before")
+    @classmethod
+    def _kind_of_join(cls, how: Any) -> Any:
+        kind = join_kind(how)
+        if kind == "left":
+            raise ValueError("a join with how: left is one with how: inner and unmatched: null. Write these")
+        return kind
 
     @field_validator("unmatched", mode="before")
     @classmethod

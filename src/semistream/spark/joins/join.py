@@ -138,7 +138,8 @@ def join(
         Further conditions, with or without ``on``: ``"s.at BETWEEN r.since AND r.until"``, ``"s.x < r.k"``,
         ``"abs(s.at - r.at) <= 5 minutes"``, several joined by AND, or an Arrow expression over the joined row.
     how : str
-        ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``. Nulls match nothing.
+        ``"inner"``, ``"left"``, ``"semi"`` or ``"anti"``, or Spark's name of one, such as ``"left_outer"``. Nulls
+        match nothing.
     memory : int or str
         Memory of the operator in each Python worker: bytes, text such as ``"64MB"``, or a share of R such as
         ``"10%"``. By default a tenth of R, but at least 1 MB and what the operator needs. A share is converted to
