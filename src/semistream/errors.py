@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class SemistreamError(Exception):
@@ -129,3 +130,28 @@ def require_numbers(model: object, *names: str, least: float | None = None) -> N
         if not (value > 0 if least is None else value >= least) or not math.isfinite(value):
             asked = "above 0" if least is None else f"of at least {least}"
             raise InvalidArgument(f"{name} is {value}; it must be a finite number {asked}.")
+
+
+def require_names(what: str, value: Any) -> list[str]:
+    """Return one name or several as a list; raise `InvalidArgument` for anything else, such as a Spark Column."""
+    if isinstance(value, str):
+        return [value]
+    try:
+        names = list(value)
+    except TypeError:  # Spark's own error for a Column is one too
+        names = [value]
+    for name in names:
+        if not isinstance(name, str):
+            kind = type(value).__name__ if name is value else f"{type(value).__name__} with a {type(name).__name__}"
+            raise InvalidArgument(
+                f"{what} is a {kind}; give the name of a column, several names, or a mapping of names, such as 'id', "
+                "['id', 'day'] or {'product': 'id'}."
+            )
+    return names
+
+
+def require_pairs(what: str, value: Any) -> dict[str, str]:
+    """Return a mapping of names, or names that stand for themselves; raise `InvalidArgument` for anything else."""
+    if not isinstance(value, Mapping):
+        return {name: name for name in require_names(what, value)}
+    return dict(zip(require_names(what, value.keys()), require_names(what, value.values()), strict=True))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 
-from semistream.errors import ColumnNotFound, InvalidArgument
+from semistream.errors import ColumnNotFound, InvalidArgument, require_names
 
 
 def named_columns(schema: pa.Schema, columns: str | Sequence[str] | None, relation: Path) -> list[str]:
@@ -17,12 +17,8 @@ def named_columns(schema: pa.Schema, columns: str | Sequence[str] | None, relati
             "columns is a mapping, but rows of a relation keep the names of its columns; give names, and rename the "
             "columns of the result."
         )
-    if columns is not None and not isinstance(columns, Iterable):
-        raise InvalidArgument(f"columns is a {type(columns).__name__}; give the names of columns of {relation}.")
-    names = list(schema.names if columns is None else [columns] if isinstance(columns, str) else columns)
+    names = list(schema.names) if columns is None else require_names("columns", columns)
     for name in names:
-        if not isinstance(name, str):
-            raise InvalidArgument(f"columns holds a {type(name).__name__}; give the names of columns of {relation}.")
         if name not in schema.names:
             raise ColumnNotFound(name, schema.names, where=f"relation {relation}")
     return names

@@ -105,7 +105,11 @@ def explain(
     rows = None if given is None else plain_batch(given)
     if on is None and where is None:
         on = list(opened.key)
-    schema = given.schema if given is not None else stream_schema or keys_and_number(opened, on or opened.key)
+    schema = (
+        given.schema
+        if given is not None
+        else stream_schema or keys_and_number(opened, opened.key if on is None else on)
+    )
     spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
     if spec.condition.access != "equality":
         raise InvalidArgument(

@@ -74,8 +74,8 @@ def test_one_name_is_one_column(products: Relation) -> None:
         ({"price": "p", "name": "p"}, InvalidArgument, "maps 'name' to 'p', a name that another column of R has"),
         ({"price": ""}, InvalidArgument, "maps 'price' to '', which is no name"),
         ({"price": 5}, InvalidArgument, "maps 'price' to 5, which is no name"),
-        (5, InvalidArgument, "columns is a int; give the names of columns"),
-        ([5], InvalidArgument, "columns holds a int; give the names of columns"),
+        (5, InvalidArgument, "columns is a int; give the name of a column"),
+        ([5], InvalidArgument, "columns is a list with a int; give the name of a column"),
     ],
 )
 def test_columns_that_cannot_be_are_refused(

@@ -1,14 +1,16 @@
 """Errors in a join are raised by join() itself, on the driver, as the library's errors."""
 
 import decimal
+import socket
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import semistream
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError, NotARelation
 from semistream.relation import BufferedDisk, Relation
-from semistream.spark import build_relation, explain, join, repair_window_join
+from semistream.spark import build_relation, explain, join, repair_window_join, window_join
 
 pytestmark = pytest.mark.spark
 
@@ -110,3 +112,44 @@ def test_a_path_with_a_scheme_is_refused(spark, stream, tmp_path, monkeypatch):
         with pytest.raises(InvalidArgument, match="has the scheme 's3a'"):
             call()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_is_refused_where_a_name_is_wanted(spark, stream, relation, tmp_path):
+    column = stream["k"]
+    calls = {
+        "on": [lambda on: join(stream, relation, on=on), lambda on: explain(stream, relation, on=on)],
+        "columns": [lambda columns: join(stream, relation, on="k", columns=columns)],
+        "key": [lambda key: build_relation(stream, tmp_path / "new", key=key)],
+        "where": [lambda where: join(stream, relation, where=where)],
+    }
+    for name, takers in calls.items():
+        for call in takers:
+            for given in (column, [column], column == 1, stream):
+                with pytest.raises(
+                    InvalidArgument, match=rf"{name} is (or contains an object of type|a|a list with a) "
+                ):
+                    call(given)
+    with pytest.raises(InvalidArgument, match="on is a dict_values with a Column"):
+        join(stream, relation, on={"k": column})
+    watched = spark.readStream.format("rate").load().withWatermark("timestamp", "1 second")
+    with pytest.raises(InvalidArgument, match="on is a Column"):
+        window_join(watched, watched, on=watched["value"], window="1 minute", memory="1MB")
+
+
+def test_rows_are_refused_where_a_relation_is_wanted(stream):
+    for call in (join, explain):
+        with pytest.raises(InvalidArgument, match=r"relation is a DataFrame.*spark\.build_relation\(df, path, key="):
+            call(stream, stream, on="k")
+        with pytest.raises(InvalidArgument, match="relation is a Column"):
+            call(stream, stream["k"], on="k")
+    with pytest.raises(InvalidArgument, match=r"relation is a Table.*Relation\.build\(data, path, key="):
+        semistream.join(pa.table({"k": [1]}), pa.table({"k": [1]}), on="k")
+    with pytest.raises(InvalidArgument, match=r"a path is a Column"):
+        build_relation(stream, stream["k"], key="k")
+
+
+def test_a_worker_that_cannot_see_the_relation_names_its_host(stream, relation):
+    joined = join(stream, relation, on="k", memory="1MB")
+    relation.path.rename(relation.path.with_name("moved"))
+    with pytest.raises(Exception, match=rf"the worker on {socket.gethostname()} cannot open .*which the driver could"):
+        joined.collect()

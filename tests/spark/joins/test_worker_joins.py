@@ -1,11 +1,14 @@
 """The worker's side of a join, run without Spark: joins kept, joins dropped, and their cost."""
 
 import pickle
+import re
+import socket
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from semistream.errors import NotARelation
 from semistream.relation import BufferedDisk, Relation
 
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
@@ -180,3 +183,11 @@ def test_an_operator_that_was_named_is_taken_though_all_of_r_fits(relation):
     plan, joins = plan_of(relation, operator="engine", memory="400kB"), WorkerJoins()
     assert run(plan, joins, [1]) == [{"k": 1, "v": 1}]
     assert isinstance(operator_of(joins, plan), EngineJoin)
+
+
+def test_a_worker_without_the_relation_names_its_host(relation):
+    plan = plan_of(relation)
+    relation.path.rename(relation.path.with_name("elsewhere"))
+    message = rf"worker on {re.escape(socket.gethostname())} cannot open {re.escape(plan.path)}, which the driver could"
+    with pytest.raises(NotARelation, match=message):
+        run(plan, WorkerJoins(), [1])

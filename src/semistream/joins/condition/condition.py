@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.errors import ColumnNotFound, InvalidArgument
+from semistream.errors import ColumnNotFound, InvalidArgument, require_pairs
 from semistream.joins.condition.pair_check import PairCheck, PairCheckBuilder, Residual
 from semistream.joins.condition.run_codes import ClusteredCodes, ComputedCodes, RunCodes
 from semistream.joins.condition.where import Compared, Near, Term, Where, read_terms, where_parts
@@ -154,9 +154,7 @@ class Condition:
 
 def key_pairs(on: JoinOn) -> dict[str, str]:
     """Return ``on`` as a mapping from stream columns to relation columns."""
-    if isinstance(on, str):
-        return {on: on}
-    return dict(on) if isinstance(on, Mapping) else {name: name for name in on}
+    return require_pairs("on", on)
 
 
 @dataclass(frozen=True)

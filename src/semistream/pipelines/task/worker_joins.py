@@ -7,6 +7,7 @@ part at a time.
 from __future__ import annotations
 
 import logging
+import socket
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from semistream.errors import NotARelation
 from semistream.joins.base import SemiStreamJoin
 from semistream.pipelines.plan.join_plan import JoinPlan
 from semistream.pipelines.plan.key_ranges import part_bounds, split_rows
@@ -39,7 +41,7 @@ class WorkerJoin:
 
     def __init__(self, plan: JoinPlan) -> None:
         self.plan = plan
-        self.relation = Relation.open(plan.path)
+        self.relation = _open_here(plan.path)
         self._part: int | None = None
         self._operator: SemiStreamJoin | None = None
         self._closed = WorkerJoinCounts()
@@ -98,6 +100,18 @@ class WorkerJoin:
             self._closed = self.counts
             self._operator.close()
             self._operator = None
+
+
+def _open_here(path: str) -> Relation:
+    """Open a relation in a worker; the error names the host, since the driver has opened the relation before."""
+    try:
+        return Relation.open(path)
+    except (NotARelation, OSError) as error:
+        raise NotARelation(
+            f"the worker on {socket.gethostname()} cannot open {path}, which the driver could: {error} Put the "
+            "relation on a file system that the driver and all executors share, mounted at the same path; or build it "
+            "again, if it has been removed since."
+        ) from error
 
 
 class WorkerJoins:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.budget import parse_bytes
-from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument
+from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, require_names
 from semistream.keys import KeyCodec
 from semistream.relation.format.column_groups import choose_groups
 from semistream.relation.format.manifest import Manifest, WholeFile
@@ -127,7 +127,7 @@ class NullKeyRows:
 
 def key_names(key: str | Sequence[str], schema: pa.Schema) -> tuple[str, ...]:
     """Return the names of the key columns, checked against the schema."""
-    names = (key,) if isinstance(key, str) else tuple(key)
+    names = tuple(require_names("key", key))
     if not names:
         raise InvalidArgument("key is empty; name at least one column.")
     if len(set(names)) < len(names):

@@ -17,6 +17,7 @@ from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS
 from semistream.pipelines.plan.key_ranges import cut_codes, part_bounds
 from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
+from semistream.spark.joins.join import open_given
 from semistream.spark.session import require_classic
 from semistream.tuning.choose_operator import join_bytes
 from semistream.tuning.explain import explain as explain_join
@@ -151,10 +152,12 @@ def explain(
     """
     require_rate(rate)
     df = require_classic(df)
-    opened = relation.refreshed() if isinstance(relation, Relation) else Relation.open(relation)
+    opened = open_given(relation)
     slots = df.sparkSession.sparkContext.defaultParallelism
     schema = arrow_schema_of(df)
-    spec = JoinSpec.of(opened, schema, on=on or list(opened.key), how=how, columns=columns, suffix=suffix)
+    spec = JoinSpec.of(
+        opened, schema, on=list(opened.key) if on is None else on, how=how, columns=columns, suffix=suffix
+    )
     memory_bytes = join_bytes(memory, "auto", opened, spec)
 
     def worker(part: Relation) -> Explanation:

@@ -29,6 +29,7 @@ from semistream.pipelines.plan.join_plan import JoinPlan
 from semistream.pipelines.plan.key_ranges import cut_codes
 from semistream.pipelines.task.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoins
 from semistream.relation import Relation
+from semistream.relation.open import no_relation
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.joins.join_metrics import COUNTS, observed, task_counts
 from semistream.spark.joins.routing import quoted, route_rows
@@ -99,6 +100,15 @@ def _join_all(join: RoutedJoin, plan: JoinPlan, batches: Iterator[pa.RecordBatch
 
 
 ROUTES = ("none", "range")
+
+
+def open_given(relation: Relation | str | Path) -> Relation:
+    """Return the current version of a relation that the user gave as such, or by its path."""
+    if isinstance(relation, Relation):
+        return relation.refreshed()
+    if not isinstance(relation, str | Path):
+        raise no_relation(relation, "semistream.spark.build_relation(df, path, key=...)")
+    return Relation.open(relation)
 
 
 def join(
@@ -191,7 +201,7 @@ def join(
     df = require_classic(df)
     if route not in ROUTES:
         raise InvalidArgument(f"route is {route!r}; give one of {', '.join(map(repr, ROUTES))}.")
-    opened = relation.refreshed() if isinstance(relation, Relation) else Relation.open(relation)
+    opened = open_given(relation)
     plan = JoinPlan.of(
         opened,
         arrow_schema_of(df),

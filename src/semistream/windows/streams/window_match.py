@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.errors import ColumnNotFound, InvalidArgument, KeyTypeError
+from semistream.errors import ColumnNotFound, InvalidArgument, KeyTypeError, require_pairs
 from semistream.kernels.array_types import Bools, Int64s
 from semistream.keys import KeyCodec
 from semistream.keys.comparison import Comparison, within
@@ -182,7 +182,7 @@ class WindowMatch:
 
 def on_pairs(on: JoinOn) -> dict[str, str]:
     """Return a mapping of left columns to the right columns that they must equal."""
-    pairs = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {name: name for name in on}
+    pairs = require_pairs("on", on)
     if not pairs or len(set(pairs.values())) < len(pairs):
         raise InvalidArgument(f"on is {on!r}; give at least one pair of columns, and no column twice.")
     return pairs
