@@ -10,7 +10,7 @@ import pytest
 import semistream
 from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, KeyTypeError, NotARelation
 from semistream.relation import BufferedDisk, Relation
-from semistream.spark import build_relation, explain, join, repair_window_join, window_join
+from semistream.spark import build_relation, explain, join, repair_window_join
 
 pytestmark = pytest.mark.spark
 
@@ -131,9 +131,6 @@ def test_a_column_is_refused_where_a_name_is_wanted(spark, stream, relation, tmp
                     call(given)
     with pytest.raises(InvalidArgument, match="on is a dict_values with a Column"):
         join(stream, relation, on={"k": column})
-    watched = spark.readStream.format("rate").load().withWatermark("timestamp", "1 second")
-    with pytest.raises(InvalidArgument, match="on is a Column"):
-        window_join(watched, watched, on=watched["value"], window="1 minute", memory="1MB")
 
 
 def test_rows_are_refused_where_a_relation_is_wanted(stream):

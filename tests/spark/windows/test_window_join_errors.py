@@ -82,3 +82,9 @@ def test_the_archive_of_another_join_is_refused(stream, tmp_path):
         window_join(stream, stream, on="value", window="2 minutes", memory=100, archive=tmp_path / "a")
     with pytest.raises(InvalidArgument, match="has no archive of a window join"):
         next(repair_window_join(tmp_path))
+
+
+def test_a_column_is_refused_where_a_name_is_wanted(stream):
+    for on in (stream["value"], [stream["value"]]):
+        with pytest.raises(InvalidArgument, match=r"on is a (list with a )?Column; give the name of a column"):
+            window_join(stream, stream, on=on, window="1 minute", memory=1000)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from semistream.errors import InvalidArgument
 from semistream.keys.comparison import Order
+from semistream.keys.durations import UNIT_SECONDS, duration_seconds
 
 Where: TypeAlias = str | pc.Expression | Sequence[str | pc.Expression]
 
@@ -28,20 +29,6 @@ _TOKEN = re.compile(
     r"|(?P<string>'[^']*')|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|!=|<>|[<>=(),+\-*/])|(?P<end>$))"
 )
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-_SECONDS = {
-    name: length
-    for length, names in {
-        Fraction(1, 10**9): "ns nanosecond nanoseconds",
-        Fraction(1, 10**6): "us microsecond microseconds",
-        Fraction(1, 10**3): "ms millisecond milliseconds",
-        Fraction(1): "s sec second seconds",
-        Fraction(60): "min minute minutes",
-        Fraction(3600): "h hour hours",
-        Fraction(86_400): "d day days",
-        Fraction(7 * 86_400): "w week weeks",
-    }.items()
-    for name in names.split()
-}
 
 
 @dataclass(frozen=True)
@@ -177,18 +164,18 @@ class _Reader:
         self._token = self._next()
         if not is_duration and (self._token.kind != "word" or self._token.text.upper() == "AND"):
             return number, False
-        if self._token.text.lower() not in _SECONDS:
+        if self._token.text.lower() not in UNIT_SECONDS:
             self._fail("a unit of fixed length, from nanoseconds to weeks")
-        seconds = number * _SECONDS[self._token.text.lower()]
+        seconds = number * UNIT_SECONDS[self._token.text.lower()]
         self._token = self._next()
         return seconds, True
 
     def _duration_of(self, token: _Token) -> Fraction:
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*", token.text[1:-1])
-        if found is None or found[2].lower() not in _SECONDS:
+        seconds = duration_seconds(token.text[1:-1])
+        if seconds is None:
             self._token = token
             self._fail("a number and a unit of fixed length in the quotes, such as '5 minutes'")
-        return Fraction(found[1]) * _SECONDS[found[2].lower()]
+        return seconds
 
     def _compared(self, left: _Column, sign: str, right: _Column) -> Compared:
         stream, relation = self._sides(left, right)

@@ -14,10 +14,10 @@ from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.keys.comparison import Comparison, within
 from semistream.keys.conversion import exact_values
+from semistream.keys.durations import EXAMPLES, duration_seconds
 from semistream.keys.key_types import Family, family_of, value_type
 from semistream.keys.ranges import CodeRanges
 from semistream.keys.values import Codes, Mask, OrderedValues, twist
-from semistream.windows.streams.event_time import duration_seconds
 
 _MOST = 2**62
 
@@ -54,7 +54,9 @@ class Band:
     def __post_init__(self) -> None:
         duration = duration_seconds(self.epsilon)
         if duration is None and (isinstance(self.epsilon, bool | str | timedelta) or not 0 <= self.epsilon < np.inf):
-            raise InvalidArgument(f"epsilon is {self.epsilon!r}; give a non-negative number or duration.")
+            raise InvalidArgument(
+                f"epsilon is {self.epsilon!r}; give a non-negative number, or a duration such as {EXAMPLES}."
+            )
 
     @property
     def is_duration(self) -> bool:

@@ -6,7 +6,6 @@ Also defines the two sides of a window join, by name and by number.
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 from semistream.errors import ColumnNotFound, InvalidArgument, KeyTypeError
 from semistream.kernels.array_types import Int64s
 from semistream.keys.conversion import exact_values
+from semistream.keys.durations import EXAMPLES, duration_seconds
 from semistream.keys.key_types import UNITS_PER_SECOND, Family, comparable, family_of, value_type
 from semistream.keys.values import OrderedValues
 
@@ -50,12 +50,6 @@ LONGEST = 2**61
 """Longest window and lateness, in instants."""
 
 _DAY_S = 86_400
-_SECONDS = {
-    "ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "ms": Fraction(1, 1000), "s": Fraction(1),
-    "second": Fraction(1), "min": Fraction(60), "minute": Fraction(60), "h": Fraction(3600), "hour": Fraction(3600),
-    "d": Fraction(_DAY_S), "day": Fraction(_DAY_S), "week": Fraction(7 * _DAY_S),
-}  # fmt: skip
-_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,7 @@ class EventTime:
         seconds = duration_seconds(value)
         if seconds is None:
             raise InvalidArgument(
-                f"{name} is {value!r}, but times are of type {self.type_}; give a timedelta or text like '5 minutes'."
+                f"{name} is {value!r}, but times are of type {self.type_}; give a timedelta or text like {EXAMPLES}."
             )
         per_second = Fraction(1, _DAY_S) if pa.types.is_date32(self.type_) else UNITS_PER_SECOND[self.type_.unit]
         exact = seconds * per_second
@@ -162,17 +156,6 @@ def _common_type(names: tuple[str, str], left: pa.DataType, right: pa.DataType) 
     if families[0] is Family.DATE:
         return pa.date32()
     return max(left, right, key=lambda type_: UNITS_PER_SECOND[type_.unit])
-
-
-def duration_seconds(value: object) -> Fraction | None:
-    """Return a duration in seconds, or None if ``value`` is not a duration."""
-    if isinstance(value, timedelta):
-        return Fraction(value.days * _DAY_S + value.seconds) + Fraction(value.microseconds, 10**6)
-    found = _WRITTEN.fullmatch(value.strip().lower()) if isinstance(value, str) else None
-    if found is None:
-        return None
-    unit = _SECONDS.get(found[2], _SECONDS.get(found[2].removesuffix("s")))
-    return None if unit is None else Fraction(found[1]) * unit
 
 
 def in_order(times: Int64s) -> bool:
