@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+import pwd
+import tempfile
 from collections.abc import Callable
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from platformdirs.macos import MacOS
+from platformdirs.unix import Unix
 
 from semistream import __version__
 from semistream.costs import profiles
@@ -21,6 +25,7 @@ from semistream.costs.identity import MachineIdentity, disk_identity
 from semistream.costs.machine import DEFAULT_MACHINE, Machine, OperatorCosts
 from semistream.costs.profiles import cache_folder, load_profile, save_profile, stored_profile
 from semistream.errors import CalibrationError, ProfileRefused
+from semistream.kernels.compiler.store import KernelStore
 from semistream.relation import DiskCosts
 
 MACHINE = Machine("this one", DiskCosts(1e-4, 3e-10), {"mesh": OperatorCosts(9e-8, 1e-8)})
@@ -160,8 +165,8 @@ def test_the_cache_folder_follows_the_environment(tmp_path: Path, monkeypatch: p
     for unset in (lambda: monkeypatch.delenv("SEMISTREAM_CACHE"), lambda: monkeypatch.setenv("SEMISTREAM_CACHE", "")):
         unset()
         assert cache_folder() == tmp_path / "xdg" / "semistream"
-    for system, folder in (("linux", ".cache"), ("darwin", "Library/Caches")):
-        monkeypatch.setattr(sys, "platform", system)
+    for system, folder in ((Unix, ".cache"), (MacOS, "Library/Caches")):
+        monkeypatch.setattr(platformdirs, "PlatformDirs", system)
         monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")
         assert cache_folder() == tmp_path / "home" / folder / "semistream"
         monkeypatch.delenv("XDG_CACHE_HOME")
@@ -177,6 +182,8 @@ def test_without_a_home_there_is_no_profile_and_the_variable_is_named(
     monkeypatch.delenv("SEMISTREAM_CACHE")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", dict[int, str]().__getitem__)
     assert load_profile(tmp_path) is None
     with pytest.raises(CalibrationError, match="set SEMISTREAM_CACHE"):
         save_profile(MACHINE, tmp_path)
@@ -193,3 +200,15 @@ def test_the_defaults_are_those_of_a_solid_state_disk() -> None:
     assert DEFAULT_MACHINE.name == "defaults"
     assert 1e-5 < DEFAULT_MACHINE.disk.seek_s < 1e-3
     assert {"engine", "sweep", "mesh"} <= set(DEFAULT_MACHINE.operators)
+
+
+def test_without_a_home_kernels_are_kept_in_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(*_: object, **__: object) -> Path:
+        raise RuntimeError("could not determine the home directory")
+
+    monkeypatch.setattr(platformdirs, "user_cache_path", homeless)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("SEMISTREAM_KERNELS", raising=False)
+    assert KernelStore().folder.is_relative_to(tmp_path)
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda *_, **__: Path("~/.cache"))
+    assert KernelStore().folder.is_relative_to(tmp_path)

@@ -19,6 +19,7 @@ from semistream.errors import InvalidArgument, PipelineError
 from semistream.pipelines.spec.pipeline_spec import TableSpec
 from semistream.pipelines.tables import writer as table_writer
 from semistream.pipelines.tables.delta import DeltaSink
+from semistream.pipelines.tables.outbox import as_text
 from semistream.pipelines.tables.parquet import ParquetSink
 from semistream.pipelines.tables.table import Owner
 from semistream.pipelines.tables.writer import TableLayout, TableWriter
@@ -331,3 +332,12 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
     writer = TableWriter(TableLayout(str(tmp_path / "file"), pa.schema([("id", pa.int64())])), "x")
     with pytest.raises(PipelineError, match="cannot be written"):
         writer.write(pa.record_batch({"id": [1]}))
+
+
+def test_the_console_aligns_wide_letters_and_keeps_long_values_and_brackets():
+    text = as_text(pa.table({"name": ["茶", "[bold]tea[/bold]", "x" * 500], "id": [1, 2, 3]}))
+    header, tea, plain, long = text.split("\n")
+    assert header == "name" + " " * 498 + "id"
+    assert tea == "茶" + " " * 500 + "1"
+    assert plain.startswith("[bold]tea[/bold] ")
+    assert long == "x" * 500 + "  3"

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from typing import Any, TypeVar
 from semistream.costs.identity import MachineIdentity, disk_identity, short_hash
 from semistream.costs.machine import DEFAULT_MACHINE, Machine, OperatorCosts
 from semistream.errors import CalibrationError, ProfileRefused
+from semistream.kernels.compiler.user_cache import user_cache
 from semistream.relation.read.disk_costs import DiskCosts
 from semistream.storage.local_files import replace_file
 
@@ -46,18 +46,11 @@ class MachineProfile:
 def cache_folder() -> Path | None:
     """Return the folder of the profiles; None if the user has no home folder.
 
-    It is ``$SEMISTREAM_CACHE`` if set, else ``semistream`` in ``$XDG_CACHE_HOME`` or in the system's cache folder.
+    It is ``$SEMISTREAM_CACHE`` if set, else ``semistream`` in the user's cache folder of this system (by platformdirs).
     """
     if own := os.environ.get("SEMISTREAM_CACHE"):
         return Path(own)
-    shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if shared.is_absolute():  # the XDG specification ignores relative paths
-        return shared / "semistream"
-    try:
-        home = Path.home()
-    except RuntimeError:
-        return None
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "semistream"
+    return user_cache()
 
 
 def writable_cache_folder() -> Path:

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-import platformdirs
 from filelock import FileLock, Timeout
+
+from semistream.kernels.compiler.user_cache import user_cache
 
 logger = logging.getLogger("semistream.kernels.compiler")
 
@@ -42,17 +43,18 @@ class KernelStore:
         if wanted and _is_writable(Path(wanted)):
             return Path(wanted)
         user = os.getuid() if hasattr(os, "getuid") else "user"
-        cache = Path(platformdirs.user_cache_path("semistream")) / "kernels"
+        own = user_cache()
+        cache = None if own is None else own / "kernels"
         private = Path(tempfile.gettempdir()) / f"semistream-{user}" / "kernels"
         for folder in (cache, private):
-            if _is_writable(folder) and _is_private(folder):
+            if folder is not None and _is_writable(folder) and _is_private(folder):
                 break
         else:
             folder = Path(tempfile.mkdtemp(prefix="semistream-"))
         if wanted or folder != cache:
             logger.warning(
                 "%s is not this user's own folder; compiled kernels are kept in %s. Set %s to one that is.",
-                wanted or cache,
+                wanted or cache or "the user's cache folder",
                 folder,
                 FOLDER_VARIABLE,
             )

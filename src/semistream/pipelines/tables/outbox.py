@@ -6,15 +6,21 @@ import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from semistream.pipelines.ledger.entries import WrittenFile
 from semistream.pipelines.ledger.faults import reached
-from semistream.pipelines.tables.table import Table
+from semistream.pipelines.tables.table import Table as TargetTable
 from semistream.pipelines.tables.writer import TableLayout
+
+_WIDEST = 1 << 20  # columns of text: lines are never cut or folded
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class OutboxFile:
     first_row: int
 
 
-class OutboxTable(Table):
+class OutboxTable(TargetTable):
     """Table that hands over the rows of each batch at least once: a batch killed midway is handed over again.
 
     A row has the same number within its batch each time. The files of a batch are removed once all of its rows have
@@ -89,8 +95,12 @@ def as_text(table: pa.Table) -> str:
     1   tea
     20
     """
-    cells = [["" if value is None else str(value) for value in column.to_pylist()] for column in table.columns]
-    columns = [[name, *values] for name, values in zip(table.column_names, cells, strict=True)]
-    widths = [max(map(len, column)) for column in columns]
-    lines = zip(*columns, strict=True)
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+    lines = Table(box=None, pad_edge=False, padding=(0, 1))
+    for name in table.column_names:
+        lines.add_column(Text(name), no_wrap=True)
+    for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        lines.add_row(*(Text("" if value is None else str(value)) for value in row))
+    console = Console(file=StringIO(), width=_WIDEST, color_system=None)
+    with console.capture() as captured:
+        console.print(lines)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
