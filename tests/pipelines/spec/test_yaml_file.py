@@ -306,3 +306,37 @@ def test_a_left_join_is_one_that_keeps_rows_without_a_match():
     for how in ("left", "left_outer"):
         assert "steps[0].join.how: a join with how: left is one with" in refusal(changed("steps.0.join.how", how))
     assert "steps[0].join.how: how is 'outer'; give one of" in refusal(changed("steps.0.join.how", "outer"))
+
+
+def test_what_is_no_yaml_is_said_with_file_and_line(tmp_path):
+    for text, said in [
+        ("name: orders\nsource:\n  path: a\n   format: csv\n", "line 4, column 10: mapping values are not allowed"),
+        ("name: orders\nname: others\n", "line 2, column 1: the key 'name' appears twice"),
+        ("name: [orders\nsource: x\n", r"line 2, column 7: expected ',' or ']', but got ':'"),
+        ("name: a\x00b\n", "special characters are not allowed (at position 7)"),
+    ]:
+        with pytest.raises(PipelineError) as refused:
+            written(tmp_path, text)
+        assert str(refused.value).startswith(f"{tmp_path / 'pipeline.yaml'} is not YAML: ")
+        assert said in str(refused.value)
+        assert "unicode string" not in str(refused.value)
+
+
+def test_an_invalid_setting_is_said_with_its_line(tmp_path):
+    lines = yaml.safe_dump(PIPELINE, sort_keys=False).splitlines()
+    on = next(i for i, line in enumerate(lines) if "'on': id" in line)
+    lines[on] += "\n    hov: semi\n    unmatched: retri"
+    lines[0] = "name: or/ders"
+    lines += ["latency: ${SOON}"]
+    with pytest.raises(PipelineError) as refused:
+        written(tmp_path, "\n".join(lines), {"SOON": "soon"})
+    said = str(refused.value)
+    assert "  line 1, name: 'or/ders' is not a valid pipeline name" in said
+    assert f"  line {on + 2}, steps[0].join.hov: unknown setting" in said
+    assert f"  line {on + 3}, steps[0].join.unmatched: " in said
+    assert f"  line {len(lines) + 2}, latency: 'soon' is not a duration" in said
+    with pytest.raises(PipelineError, match=rf"has no SOON\. Set it.* in line {len(lines) + 2}\."):
+        written(tmp_path, "\n".join(lines))
+    del lines[on]
+    with pytest.raises(PipelineError, match=rf"line {on - 1}, steps\[0\]\.join: a join needs `on`"):
+        written(tmp_path, "\n".join(lines), {"SOON": "soon"})

@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from semistream.errors import PipelineError
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.source_spec import SourceSpec
+from semistream.pipelines.spec.yaml_lines import line_of, syntax_error
 from semistream.storage.local_paths import local_path
 
 _KIND = re.compile(r"|str|int|float|bool|tuple\[.*|dict\[.*|\[key\]")  # parts of pydantic's locations, not in a file
@@ -39,18 +40,20 @@ def read_spec(path: Path | str, environment: Mapping[str, str] = os.environ) -> 
     try:
         content = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
-        raise PipelineError(f"{file} is not YAML: {error}") from error
+        raise PipelineError(f"{file} is not YAML: {syntax_error(error)}") from error
     try:
-        settings = _with_variables(content, environment, str(file))
+        settings = _with_variables(content, environment, str(file), text)
     except RecursionError:
         raise PipelineError(f"{file} has an alias that contains itself. Write the value out.") from None
-    return make_spec(settings, where=str(file), folder=file.absolute().parent)
+    return make_spec(settings, where=str(file), folder=file.absolute().parent, text=text)
 
 
-def make_spec(content: Any, *, where: str = "the pipeline", folder: Path | None = None) -> PipelineSpec:
+def make_spec(
+    content: Any, *, where: str = "the pipeline", folder: Path | None = None, text: str | None = None
+) -> PipelineSpec:
     """Build the pipeline of nested mappings; a single error lists every invalid setting.
 
-    Relative paths are resolved against ``folder``, if given.
+    Relative paths are resolved against ``folder``, if given. Errors name the lines in ``text``, if given.
     """
     if not isinstance(content, Mapping):
         raise PipelineError(f"{where} has no settings; a pipeline has {', '.join(_names(PipelineSpec))}.")
@@ -58,11 +61,11 @@ def make_spec(content: Any, *, where: str = "the pipeline", folder: Path | None 
         spec = PipelineSpec.model_validate(content)
         return spec if folder is None else spec.below(folder)
     except ValidationError as error:
-        lines = [f"  {line}" for line in _lines(error.errors(include_url=False))]
+        lines = [f"  {line}" for line in _lines(error.errors(include_url=False), text)]
         raise PipelineError("\n".join([f"{where} is not a valid pipeline:", *lines])) from None
 
 
-def _lines(errors: Sequence[ErrorDetails]) -> list[str]:
+def _lines(errors: Sequence[ErrorDetails], text: str | None) -> list[str]:
     """Return one line for each invalid setting.
 
     A value that fits none of several types has one error for each type; they are merged into one line. A list that is
@@ -73,7 +76,7 @@ def _lines(errors: Sequence[ErrorDetails]) -> list[str]:
         within = [other for other in errors if len(other["loc"]) > len(each["loc"])]
         if each["type"] == "too_short" and any(other["loc"][: len(each["loc"])] == each["loc"] for other in within):
             continue
-        messages = listed.setdefault(_place(each["loc"]), [])
+        messages = listed.setdefault(_place(each["loc"], text), [])
         if (message := _message(each)) not in messages:
             messages.append(message)
     return [f"{place}: {', or '.join(messages)}" for place, messages in listed.items()]
@@ -102,13 +105,12 @@ def _nearest(wrong: str, known: Sequence[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def _place(location: tuple[int | str, ...]) -> str:
-    text = ""
-    for part, _ in _walk(location):
-        if isinstance(part, str) and _KIND.fullmatch(part):
-            continue
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text or "the pipeline"
+def _place(location: tuple[int | str, ...], text: str | None) -> str:
+    """Return the name of a setting as in the file, with its line."""
+    parts = [part for part, _ in _walk(location) if isinstance(part, int) or not _KIND.fullmatch(part)]
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+    line = None if text is None else line_of(text, _Loader, parts)
+    return (place or "the pipeline") if line is None else f"line {line}, {place}"
 
 
 def _model_at(location: tuple[int | str, ...]) -> type[BaseModel]:
@@ -155,23 +157,25 @@ def _names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _with_variables(value: Any, environment: Mapping[str, str], where: str) -> Any:
+def _with_variables(value: Any, environment: Mapping[str, str], where: str, text: str) -> Any:
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable(found, environment, where), value)
+        return _VARIABLE.sub(lambda found: _variable(found, environment, where, text), value)
     if isinstance(value, Mapping):
-        return {name: _with_variables(each, environment, where) for name, each in value.items()}
+        return {name: _with_variables(each, environment, where, text) for name, each in value.items()}
     if isinstance(value, list):
-        return [_with_variables(each, environment, where) for each in value]
+        return [_with_variables(each, environment, where, text) for each in value]
     return value
 
 
-def _variable(found: re.Match[str], environment: Mapping[str, str], where: str) -> str:
+def _variable(found: re.Match[str], environment: Mapping[str, str], where: str, text: str) -> str:
     escaped, name = found[1], found[2]
     if escaped:
         return found[0][1:]
     if name not in environment:
+        line = text.partition(found[0])[0].count("\n") + 1
         raise PipelineError(
-            f"{where} uses ${{{name}}}, but the environment has no {name}. Set it, or write $${{ for a literal '${{'."
+            f"{where} uses ${{{name}}}, but the environment has no {name}. Set it, or write $${{ for a literal '${{' "
+            f"in line {line}."
         )
     return environment[name]
 
@@ -182,8 +186,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key for key, _ in node.value if key.tag != _MERGE]
         names = [self.construct_object(key, deep=True) for key in keys]
-        for name, at in zip(names, keys, strict=True):
-            if names.count(name) > 1:
+        for i, (name, at) in enumerate(zip(names, keys, strict=True)):
+            if name in names[:i]:
                 raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} appears twice", at.start_mark)
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
