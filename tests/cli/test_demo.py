@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -168,6 +170,7 @@ def test_the_whole_demo_at_a_small_scale(tmp_path: Path) -> None:
         text=True,
         check=False,
         cwd=tmp_path,
+        env={**os.environ, "FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "160"},  # as on a terminal, with bars
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -190,3 +193,8 @@ def test_the_whole_demo_at_a_small_scale(tmp_path: Path) -> None:
     assert (out / "spark.log").stat().st_size > 0
     assert "Traceback" not in done.stderr
     assert "WARN" not in done.stderr
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", done.stderr).replace("\r", "\n")
+    counted = re.findall(r"^ \S.*? +(\d+)/(\d+) +[\d,]+ orders", shown, re.MULTILINE)
+    assert len(counted) >= len(ours["batches"]) + 2
+    assert all(int(count) <= int(total) for count, total in counted)
+    assert [line[:3] for line in shown.splitlines() if re.search(r"\d/5  ", line)] == [f"{i}/5" for i in range(1, 6)]

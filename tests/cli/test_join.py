@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
+from semistream.cli import options
 from semistream.cli.options import How
 from semistream.errors import CorruptRelation
 from semistream.joins.condition.kinds import JoinKind
 from semistream.joins.engine.operator import EngineJoin
 from semistream.relation import Relation
+from semistream.tuning.candidates import OPERATORS
 from tests.cli.conftest import read, run, write
 from tests.oracle import batch_join, multiset, sql_join
 
@@ -259,3 +267,99 @@ def test_how_takes_sparks_names(stream: Path, relation: Path, tmp_path: Path) ->
     refused = run(*words, "--how", "outer")
     assert refused.code == 2
     assert "'outer'; give one of inner, left, semi, anti" in " ".join(refused.err.replace("│", " ").split())
+
+
+def piped(content: bytes, *words: object) -> subprocess.CompletedProcess[bytes]:
+    """Run ``python -m semistream`` with bytes on standard input."""
+    line = [sys.executable, "-m", "semistream", *map(str, words)]
+    return subprocess.run(line, input=content, capture_output=True, check=False)
+
+
+def in_format(table: pa.Table, format: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    if format == "arrow":
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    elif format == "csv":
+        pa.csv.write_csv(table, sink)
+    else:
+        pa.parquet.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+def from_format(content: bytes, format: str) -> pa.Table:
+    source = pa.BufferReader(content)
+    if format == "arrow":
+        return pa.ipc.open_stream(source).read_all()
+    return pa.csv.read_csv(source) if format == "csv" else pa.parquet.read_table(source)
+
+
+@pytest.mark.parametrize("format", ["arrow", "csv", "parquet"])
+def test_rows_come_from_stdin_and_go_to_stdout(
+    orders: pa.Table, products: pa.Table, relation: Path, format: str
+) -> None:
+    words = ("join", "-", relation, "--on", "product=id", "--columns", "name", "--out", "-", "--json")
+    done = piped(in_format(orders, format), *words, *(() if format == "arrow" else ("--format", format)))
+    assert done.returncode == 0, done.stderr
+    expected = batch_join(orders, products, {"product": "id"}, "inner", ["name"])
+    assert multiset(from_format(done.stdout, format)) == multiset(expected)
+    report = json.loads(done.stderr)  # the report does not mix with the rows
+    assert (report["stream"], report["out"], report["out_bytes"]) == ("-", "-", len(done.stdout))
+
+
+def test_one_side_can_be_a_file(orders: pa.Table, stream: Path, relation: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    words = ("--on", "product=id", "--how", "semi")
+    assert piped(in_format(orders, "csv"), "join", "-", relation, *words, "--out", out, "--format", "csv").stdout
+    done = piped(b"", "join", stream, relation, *words, "--out", "-", "--format", "csv")
+    assert multiset(from_format(done.stdout, "csv")) == multiset(read(out))
+    assert b"standard output" in done.stderr
+
+
+def test_rows_in_another_format_are_refused_with_the_option(orders: pa.Table, relation: Path) -> None:
+    words = ("join", "-", relation, "--on", "product=id", "--out", "-")
+    for content in (in_format(orders, "csv"), b""):
+        done = piped(content, *words)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert b"standard input is not an Arrow IPC stream" in done.stderr
+        assert b"by --format: arrow, csv, parquet" in done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+def test_operators_are_listed_in_help_and_in_the_error(stream: Path, relation: Path, tmp_path: Path) -> None:
+    assert ["auto", *OPERATORS] == sorted(options.OPERATORS, key=["auto", *OPERATORS].index)
+    shown = " ".join(run("join", "--help").out.replace("│", " ").split())
+    assert ", ".join(options.OPERATORS) in shown
+    refused = run("join", stream, relation, "--on", "product=id", "--out", tmp_path / "o.csv", "--operator", "swep")
+    said = " ".join(refused.err.split())
+    assert refused.code == 1
+    assert f"--operator is 'swep'; give one of {', '.join(options.OPERATORS)}. Did you mean sweep?" in said
+
+
+def test_errors_name_options_and_not_arguments(
+    stream: Path, relation: Path, products: pa.Table, tmp_path: Path
+) -> None:
+    parquet, out = write(products, tmp_path / "products.parquet"), tmp_path / "out.csv"
+    on = ("--on", "product=id")
+    for words, said in (
+        (["join", stream, relation, *on, "--memory", "1kB"], "Raise --memory to that."),
+        (["join", stream, relation, *on, "--memory", "1x"], "--memory is '1x'; give"),
+        (["join", stream, relation], "neither --on nor --where; give equal columns (--on), a condition (--where)"),
+        (["join", stream, relation, "--where", "s.x ~ 3"], "--where cannot be parsed at character 5"),
+        (["join", stream, relation, "--where", "s.price < r.price", "--operator", "engine"], "--operator mesh)"),
+        (["join", stream, relation, *on, "--columns", "name=price"], "--columns maps 'name' to 'price'"),
+        (["join", stream, relation, *on, "--columns", "price", "--suffix", ""], "another --suffix or fewer --columns"),
+        (["join", stream, relation, *on, "--how", "semi", "--columns", "name"], "is not allowed with --how semi"),
+        (["join", stream, parquet, *on, "--operator", "hybrid"], "use MeshJoin (--operator mesh)"),
+        (["join", stream, relation, *on, "--out", "x.txt"], "--out is 'x.txt'; its name must end in"),
+        (["explain", relation, "--memory", "1kB"], "Raise --memory to that."),
+        (["explain", relation, "--rate", "-1"], "--rate is -1.0; give"),
+        (["relation", "build", stream, relation, "--key", "product"], "Give --overwrite to publish"),
+        (["relation", "build", stream, tmp_path / "n", "--key", "product", "--fill-factor", "3"], "--fill-factor is 3"),
+        (["relation", "build", stream, tmp_path / "n", "--key", "product", "--memory", "1"], "--memory is '1'"),
+    ):
+        answer = run(*words, *(["--out", out] if words[0] == "join" and "--out" not in words else []))
+        text = " ".join(answer.err.split())
+        assert answer.code == 1, (words, text)
+        assert said in text, (words, text)
+        assert not re.search(r"\b(memory|on|where|how|columns|suffix|operator|overwrite|key)=", text), text

@@ -20,12 +20,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from semistream.pipelines.ledger.ledger import Ledger
 from semistream.relation import Relation
 from tests.cli.conftest import Answer, run
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run these")
 
+LEDGER = ("lock", "pipeline.json")
 LINE = "from semistream.cli.main import run; run()"
 
 
@@ -231,3 +233,15 @@ def test_a_terminal_shows_progress_and_control_c_ends_it_well(folder: Path) -> N
     assert (folder / "checkpoint" / "spark.log").stat().st_size > 0
     assert Relation.open(folder / "keys").num_rows == 7
     assert not (folder / "spark-warehouse").exists()
+
+
+def test_a_second_run_is_refused_before_spark_starts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("semistream.spark.session.session_for", lambda *_, **__: pytest.fail("Spark starts"))
+    before = entries(folder)
+    with Ledger.open(folder / "checkpoint", "orders"):
+        for command in (("run", "--once"), ("reconcile",)):
+            said = refused(run(command[0], folder / "p.yaml", *command[1:]))
+            assert re.search(
+                rf"'orders' already runs in process {os.getpid()}, with the checkpoint .*Stop it first", said
+            )
+    assert entries(folder).keys() - before.keys() == {str(folder / "checkpoint" / name) for name in LEDGER}

@@ -86,3 +86,8 @@ def test_the_installed_command_reports_errors_without_a_traceback() -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("semistream: does/not/exist does not exist.")
     assert "Traceback" not in done.stderr
+
+
+def test_python_runs_the_package() -> None:
+    done = subprocess.run([sys.executable, "-m", "semistream", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"semistream {semistream.__version__}\n"

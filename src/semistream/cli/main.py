@@ -16,12 +16,15 @@ from semistream.cli.calibrate import calibrate
 from semistream.cli.compile import compile_kernels
 from semistream.cli.demo.command import demo
 from semistream.cli.explain.command import explain
-from semistream.cli.join import join
+from semistream.cli.join.command import join
+from semistream.cli.options import with_option_names
 from semistream.cli.pipeline.commands import reconcile, status, vacuum, validate
 from semistream.cli.pipeline.commands import run as run_pipeline
 from semistream.cli.relation import app as relation
 from semistream.cli.window.command import window
 from semistream.errors import BUILD_ONE, NotARelation, SemistreamError
+
+_TAKE_ARGUMENTS = ("join", "explain", "relation", "window")  # others read a pipeline file, which has its own names
 
 
 class _Commands(TyperGroup):
@@ -37,6 +40,8 @@ class _Commands(TyperGroup):
             message = _with_command(str(error))
         except SemistreamError as error:
             message = str(error)
+            if ctx.invoked_subcommand in _TAKE_ARGUMENTS:
+                message = with_option_names(message)
         except OSError as error:
             if isinstance(error, BrokenPipeError):
                 raise

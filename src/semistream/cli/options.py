@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from difflib import get_close_matches
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +40,28 @@ def _kind(how: str) -> How:
         raise typer.BadParameter(str(error)) from error
 
 
+OPERATORS = ["auto", "engine", "mesh", "adaptive_mesh", "cmesh", "hybrid", "index", "sweep", "nested_loop", "resident"]
+"""Names of operators, listed here because importing the operators takes a while."""
+
+
+def _operator(name: str) -> str:
+    if name not in OPERATORS:
+        near = get_close_matches(name, OPERATORS, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise SemistreamError(f"--operator is {name!r}; give one of {', '.join(OPERATORS)}.{hint}")
+    return name
+
+
+OperatorOption = Annotated[
+    str,
+    typer.Option(
+        "--operator",
+        metavar="NAME",
+        parser=_operator,
+        help=f"Join operator: {', '.join(OPERATORS)} (default: auto, which chooses one).",
+        show_default=False,
+    ),
+]
 HowOption = Annotated[
     How,
     typer.Option(
@@ -136,3 +159,37 @@ def require_java() -> None:
             f"{java} is Java {found[1]}; Spark needs {LEAST_JAVA} or newer. {_INSTALL_JAVA}, "
             "and set JAVA_HOME to its folder."
         )
+
+
+_NAMES = (
+    *("on", "where", "how", "operator", "memory", "columns", "suffix"),
+    *("key", "page_bytes", "fill_factor", "overwrite"),
+    *("rate", "zipf", "batch_rows", "machine", "sample"),
+    *("window", "time", "policy", "allocation"),
+)
+_NAME = "|".join(_NAMES)
+_RULES: tuple[tuple[str, str], ...] = (
+    (r" or `Relation\.build\([^`]*\)`", ""),  # beside the command that does the same
+    (r"\. Write anything else as a pyarrow\.compute expression", ""),
+    (rf"\b({_NAME})=(True|\.\.\.)", r"--\1"),
+    (rf"\b({_NAME})='([^']*)'", r"--\1 \2"),
+    (rf"\b({_NAME})=", r"--\1 "),
+    (rf"^({_NAME}) (is|names|maps|has|pairs|cannot)\b", r"--\1 \2"),
+    (r"\b([Rr]aise) memory\b", r"\1 --memory"),
+    (r"\bneither on nor where\b", "neither --on nor --where"),
+    (r"\((on|where)\)", r"(--\1)"),
+    (r"\bgive another suffix or fewer columns\b", "give another --suffix or fewer --columns"),
+)
+
+
+def with_option_names(message: str) -> str:
+    """Return an error's text with the options of a command in place of arguments.
+
+    >>> with_option_names("fill_factor is 2.0; give a number between 0.1 and 1.0.")
+    '--fill-factor is 2.0; give a number between 0.1 and 1.0.'
+    >>> with_option_names("it needs at least 5 bytes. Raise memory to that, or use MeshJoin (operator='mesh').")
+    'it needs at least 5 bytes. Raise --memory to that, or use MeshJoin (--operator mesh).'
+    """
+    for pattern, replacement in _RULES:
+        message = re.sub(pattern, replacement, message)
+    return re.sub(rf"--({_NAME})\b", lambda found: found[0].replace("_", "-"), message)

@@ -6,6 +6,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.bar import Bar
@@ -32,18 +33,24 @@ class Report(ABC):
         return asdict(cast("DataclassInstance", self))
 
 
-def show(report: Report, *, as_json: bool) -> None:
-    """Print a report on stdout, as one JSON object or as text."""
+def show(report: Report, *, as_json: bool, on_stderr: bool = False) -> None:
+    """Print a report on stdout, or on stderr if stdout has results, as one JSON object or as text."""
+    file = sys.stderr if on_stderr else sys.stdout
     if as_json:
-        print(json.dumps(report.plain(), indent=2))
+        print(json.dumps(report.plain(), indent=2), file=file)
     else:
         # Table cells fold at the console's width; a pipe has no width, so give it a generous one.
-        console = Console(width=None if sys.stdout.isatty() else 160, highlight=False, markup=False, emoji=False)
+        width = None if file.isatty() else 160
+        console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
         console.print(report.text(), soft_wrap=True)
 
 
+@cache
 def messages() -> Console:
-    """Return the console for progress and messages: stderr, since stdout is for reports."""
+    """Return the console for progress and messages: stderr, since stdout is for reports.
+
+    There is one, so that a message printed while a bar is shown goes above the bar and not into it.
+    """
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 

@@ -228,6 +228,8 @@ class Joined(Report):
 
     def text(self) -> RenderableType:
         stats = self.stats
+        stream = "standard input" if self.stream == "-" else self.stream
+        out = "standard output" if self.out == "-" else self.out
         return facts(
             ("rows in", stats["rows_in"]),
             ("  matched", stats["matched"]),
@@ -237,8 +239,8 @@ class Joined(Report):
             ("bytes read", format_bytes(stats["bytes_read"])),
             ("budget", f"{format_bytes(stats['budget_bytes'])}, peak {format_bytes(stats['peak_bytes'])}"),
             ("time", f"{self.seconds:.2f} s ({self.rows_per_s:,} rows/s)"),
-            ("written", f"{self.out} ({format_bytes(self.out_bytes)})"),
-            title=f"{self.stream} {self.how} join {self.relation} (version {self.relation_version})",
+            ("written", f"{out} ({format_bytes(self.out_bytes)})"),
+            title=f"{stream} {self.how} join {self.relation} (version {self.relation_version})",
         )
 
 

@@ -24,24 +24,30 @@ _GROUP_ROWS = 1 << 17
 _GROUP_BYTES = 32 << 20
 
 
+def require_writable(out: Path) -> tuple[Path, Callable[[Any, pa.Schema], Any]]:
+    """Return the local path of a result file and its writer; raise `InvalidArgument` if it could not be written."""
+    out = local_path(out)
+    open_writer = _WRITERS.get(out.suffix.lower())
+    if open_writer is None:
+        raise InvalidArgument(f"--out is {str(out)!r}; its name must end in one of {', '.join(_WRITERS)}.")
+    if out.is_dir():
+        raise InvalidArgument(f"--out is {str(out)!r}, a folder; name a file in it.")
+    if not out.parent.is_dir():
+        raise InvalidArgument(f"--out is {str(out)!r}, but there is no folder {str(out.parent)!r}. Create it first.")
+    return out, open_writer
+
+
 def write_results(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: Path) -> int:
     """Write ``batches`` to ``out`` in the format of its suffix, and return the file's size in bytes.
 
     They go to a temporary file in the same folder, renamed to ``out`` once all of it is on disk. If anything fails, the
     temporary file is removed and an earlier ``out`` stays as it was.
     """
-    out = local_path(out)
-    open_writer = _WRITERS.get(out.suffix.lower())
-    if open_writer is None:
-        raise InvalidArgument(f"out is {str(out)!r}; its name must end in one of {', '.join(_WRITERS)}.")
-    if out.is_dir():
-        raise InvalidArgument(f"out is {str(out)!r}, a folder; name a file in it.")
-    if not out.parent.is_dir():
-        raise InvalidArgument(f"out is {str(out)!r}, but there is no folder {str(out.parent)!r}. Create it first.")
+    out, open_writer = require_writable(out)
     temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as sink, open_writer(sink, schema) as writer:
-            for batch in _regroup(batches):
+            for batch in regroup(batches):
                 writer.write_batch(batch)
         sync_file(temporary)
         nbytes = temporary.stat().st_size
@@ -53,7 +59,7 @@ def write_results(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: Pat
     return nbytes
 
 
-def _regroup(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def regroup(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Merge small batches into large ones, since each becomes a row group of the file."""
     held: list[pa.RecordBatch] = []
     rows = nbytes = 0

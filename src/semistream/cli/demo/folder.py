@@ -23,10 +23,12 @@ class DemoFolder:
         """Create the folder, or empty it if it holds an earlier demo."""
         root = local_path(root)
         if root.exists() and not root.is_dir():
-            raise InvalidArgument(f"out is {str(root)!r}, a file; name a folder.")
+            raise InvalidArgument(f"--out is {str(root)!r}, a file; name a folder.")
         mark = root / _MARK
         if root.exists() and not mark.exists() and any(root.iterdir()):
-            raise InvalidArgument(f"out is {str(root)!r}, which holds other files than a demo's; name another folder.")
+            raise InvalidArgument(
+                f"--out is {str(root)!r}, which holds other files than a demo's; name another one."
+            )
         root.mkdir(parents=True, exist_ok=True)
         mark.touch()
         for path in root.iterdir():

@@ -81,13 +81,15 @@ def _on_spark(
     from semistream.cli.output import show
     from semistream.cli.pipeline.batch_progress import PipelineProgress, stop_requests
     from semistream.cli.pipeline.pipeline_reports import PipelineRun
+    from semistream.pipelines.ledger.ledger import Ledger
     from semistream.spark.pipelines.pipeline import Pipeline
     from semistream.spark.planning.validate import check_without_spark
     from semistream.spark.session import session_for
 
     pipeline = Pipeline.from_yaml(file)
     spec = pipeline.spec
-    check_without_spark(spec)  # fail before starting Spark, which takes a while
+    Ledger.require_free(spec.checkpoint, spec.name)  # fail before starting Spark, which takes a while
+    check_without_spark(spec)
     if calibrate:
         _calibrate(spec)
     log = prepare_log(spec.checkpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,18 +59,29 @@ class Ledger:
                 f"the checkpoint {folder} cannot be created: {error.strerror}. Give a writable folder."
             ) from error
 
-        def refusal(owner: str) -> PipelineRunning:
-            return PipelineRunning(
-                f"the pipeline {name!r} already runs in process {owner}, with the checkpoint {folder}. Stop it first."
-            )
-
-        with process_lock(folder / _LOCK, refusal):
+        with cls._locked(folder, name):
             ledger = cls(folder, name)
             ledger._identify()
             for part in (_BATCHES, _UPDATES, _ARCHIVED):
                 for left in leftovers(folder / part / "*"):
                     left.unlink()
             yield ledger
+
+    @classmethod
+    def require_free(cls, folder: Path, name: str) -> None:
+        """Raise `PipelineRunning` if a process runs the pipeline now. Writes nothing if it has never run."""
+        if (folder / _LOCK).exists():
+            with cls._locked(folder, name):
+                pass
+
+    @staticmethod
+    def _locked(folder: Path, name: str) -> AbstractContextManager[None]:
+        def refusal(owner: str) -> PipelineRunning:
+            return PipelineRunning(
+                f"the pipeline {name!r} already runs in process {owner}, with the checkpoint {folder}. Stop it first."
+            )
+
+        return process_lock(folder / _LOCK, refusal)
 
     @classmethod
     def read(cls, folder: Path, name: str) -> Ledger:

@@ -1,0 +1,1 @@
+"""``semistream join``: its options, and rows on standard input and output."""
