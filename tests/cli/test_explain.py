@@ -206,7 +206,7 @@ def test_a_plot_without_matplotlib_is_refused_and_the_text_is_not(
         (["--rate", "nan"], "rate is nan"),
         (["--zipf", "-1"], "zipf is -1.0"),
         (["--zipf", "nan"], "zipf is nan"),
-        (["--batch-rows", "0"], "batch_rows is 0.0"),
+        (["--batch-rows", "0"], "--batch-rows is 0.0"),
         (["--memory", "0"], "it must be more than zero"),
         (["--memory", "1kB"], "a budget of 1,000 bytes is too small for any operator"),
         (["--memory", "lots"], "memory is 'lots'"),

@@ -125,3 +125,29 @@ def test_snapshot_changes(tmp_path: Path, spark: Any) -> None:
 def test_the_demo_runs_the_orders_example() -> None:
     demo = EXAMPLES.parent / "src" / "semistream" / "cli" / "demo" / "orders.yaml"
     assert demo.read_text() == (EXAMPLES / "orders" / "orders.yaml").read_text()
+
+
+def test_validate_explain_and_the_run_name_the_same_operators(tmp_path: Path, spark: Any) -> None:
+    from semistream.pipelines.spec.yaml_file import read_spec
+    from semistream.spark.planning.explain import explain_pipeline
+    from semistream.spark.planning.validate import dry_plan, validate_pipeline
+
+    for name in ("orders", "dedup", "snapshot_changes"):
+        example = Example(name, tmp_path, spark)
+        spec = read_spec(example.file)
+        for has_run in (False, True):
+            if has_run:
+                example.run()
+            validated = [each["operator"] for each in validate_pipeline(example.file).relations]
+            explained = explain_pipeline(spec, slots=1)
+            assert [step.operator for step in explained.steps] == validated
+            predicted = [explained.worker(i) for i in range(len(validated))]
+            assert all(each is not None for each in predicted) or not has_run
+            assert all(
+                each is None or each.choice.operator == own for each, own in zip(predicted, validated, strict=True)
+            )
+            with dry_plan(spec) as plan:
+                opened = [step.plan.join.open_operator(step.relation) for step in plan.steps]
+                for operator in opened:
+                    operator.close()
+            assert [operator.name for operator in opened] == validated

@@ -116,14 +116,24 @@ def _takes(kind: type[SemiStreamJoin], relation: AnyRelation, spec: JoinSpec) ->
 
 
 def join_tuner(
-    relation: AnyRelation, spec: JoinSpec, workload: Workload, machine: Machine, sample: pa.RecordBatch | None = None
+    relation: AnyRelation,
+    spec: JoinSpec,
+    workload: Workload,
+    machine: Machine,
+    sample: pa.RecordBatch | None = None,
+    *,
+    holds_small: bool = False,
 ) -> Tuner:
-    """Return a tuner over all operators that support a join; ``sample`` has rows of its stream."""
+    """Return a tuner over all operators that support a join; ``sample`` has rows of its stream.
+
+    With ``holds_small``, an R that fits in the memory is held there, as on Spark.
+    """
     return Tuner(
         workload,
         machine,
         candidates(relation, spec, sample),
         usual=usual_operator(spec).name,
         last_resort=last_resorts(relation),
+        first=ResidentJoin.name if holds_small else None,
         akin=AKIN,
     )

@@ -99,8 +99,6 @@ def explain(
     _require_clustered(opened)
     if zipf is not None and sample is not None:
         raise InvalidArgument("zipf and sample both describe the key frequencies; give only one of them.")
-    if zipf is not None and not 0 <= zipf <= MAX_EXPONENT:
-        raise InvalidArgument(f"zipf is {zipf}; give a number from 0 (all keys equally frequent) to {MAX_EXPONENT:g}.")
     given = None if sample is None else _one_batch(sample)
     rows = None if given is None else plain_batch(given)
     if on is None and where is None:
@@ -111,26 +109,52 @@ def explain(
         else stream_schema or keys_and_number(opened, opened.key if on is None else on)
     )
     spec = JoinSpec.of(opened, schema, on=on, where=where, how=how, columns=columns, suffix=suffix)
-    if spec.condition.access != "equality":
-        raise InvalidArgument(
-            f"predictions cover joins on equality with R's whole key ({', '.join(opened.key)}), but the "
-            f"condition is {spec.condition.text}. Such a join always runs as operator "
-            f"{usual_operator(spec).name!r}, in any memory."
-        )
+    _require_equality(opened, spec, f"always runs as operator {usual_operator(spec).name!r}, in any memory")
     if rows is not None:
         _require_keys(rows, spec)
-    codes = None if rows is None else spec.condition.ranges(rows).asked
-    every_batch = math.inf if batch_rows is None else batch_rows
-    workload = _workload(opened, spec, _frequencies(opened, codes, zipf), rate, every_batch)
-    profile = machine or load_profile(opened.path)
-    tuner = join_tuner(opened, spec, workload, profile or DEFAULT_MACHINE, rows)
-    explanation = Explanation.of(
-        tuner,
+    memory_bytes = (
         usual_operator(spec).default_memory(opened, spec, {})
         if memory is None
-        else parse_bytes(memory, of=opened.nbytes),
+        else parse_bytes(memory, of=opened.nbytes)
+    )
+    every_batch = math.inf if batch_rows is None else batch_rows
+    return explain_spec(
+        opened, spec, memory_bytes, sample=rows, zipf=zipf, rate=rate, batch_rows=every_batch, machine=machine
+    )
+
+
+def explain_spec(
+    relation: AnyRelation,
+    spec: JoinSpec,
+    memory_bytes: int,
+    *,
+    sample: pa.RecordBatch | None = None,
+    zipf: float | None = None,
+    rate: float | None = None,
+    batch_rows: float = math.inf,
+    machine: Machine | None = None,
+    operator: str | None = None,
+    holds_small: bool = False,
+) -> Explanation:
+    """Explain a resolved equality join on R's key; with ``operator``, one whose operator is chosen already.
+
+    With ``holds_small``, an R that fits in the memory is held there, as on Spark.
+    """
+    require_rate(rate)
+    _require_clustered(relation)
+    _require_equality(relation, spec, f"runs as operator {operator!r} in this memory")
+    if zipf is not None and not 0 <= zipf <= MAX_EXPONENT:
+        raise InvalidArgument(f"zipf is {zipf}; give a number from 0 (all keys equally frequent) to {MAX_EXPONENT:g}.")
+    codes = None if sample is None else spec.condition.ranges(sample).asked
+    workload = _workload(relation, spec, _frequencies(relation, codes, zipf), rate, batch_rows)
+    profile = machine or load_profile(relation.path)
+    tuner = join_tuner(relation, spec, workload, profile or DEFAULT_MACHINE, sample, holds_small=holds_small)
+    explanation = Explanation.of(
+        tuner,
+        memory_bytes,
         calibrated=profile is not None,
-        most_bytes=opened.nbytes,  # enough to hold all of R
+        most_bytes=relation.nbytes,  # enough to hold all of R
+        operator=operator,
     )
     engine = next(candidate for candidate in tuner.candidates if candidate.name == EngineJoin.name)
     memories = [point.memory_bytes for point in explanation.curve]
@@ -175,6 +199,15 @@ def _require_clustered(relation: AnyRelation) -> None:
         )
     if not relation.num_pages:
         raise InvalidArgument(f"{relation.path} has no rows: there is nothing to plan for.")
+
+
+def _require_equality(relation: AnyRelation, spec: JoinSpec, runs: str) -> None:
+    """Raise an error for a join without predictions, which says how it ``runs``."""
+    if spec.condition.access != "equality":
+        raise InvalidArgument(
+            f"predictions cover joins on equality with R's whole key ({', '.join(relation.key)}), but the "
+            f"condition is {spec.condition.text}. Such a join {runs}."
+        )
 
 
 def _one_batch(sample: pa.RecordBatch | pa.Table) -> pa.RecordBatch:

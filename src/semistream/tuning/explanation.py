@@ -100,9 +100,14 @@ class Explanation:
     cache_curve: tuple[CachePoint, ...] = ()
 
     @classmethod
-    def of(cls, tuner: Tuner, memory_bytes: int, *, calibrated: bool, most_bytes: int) -> Explanation:
-        """Explain the choice of ``tuner`` for a memory; bytes beyond ``most_bytes`` are of no use."""
-        choice = tuner.chosen(memory_bytes)
+    def of(
+        cls, tuner: Tuner, memory_bytes: int, *, calibrated: bool, most_bytes: int, operator: str | None = None
+    ) -> Explanation:
+        """Explain the choice of ``tuner`` for a memory; bytes beyond ``most_bytes`` are of no use.
+
+        With ``operator``, the choice is already made.
+        """
+        choice = (operator and tuner.best_of(operator, memory_bytes)) or tuner.chosen(memory_bytes)
         choices = tuner.choices(memory_bytes)
         candidates = {candidate.name: candidate for candidate in tuner.candidates}
         able = {each.operator for each in choices}
@@ -113,7 +118,7 @@ class Explanation:
             memory_bytes=memory_bytes,
             rate=tuner.workload.rate,
             choice=choice,
-            reason=_reason(choice, choices[0], len(choices)),
+            reason=_reason(choice, choices[0], len(choices), holds=tuner.first),
             parts=candidates[choice.operator].arranged(memory_bytes, choice.options).parts,
             alternatives=tuple(each for each in choices if each.operator != choice.operator),
             refused={name: tuner.least_of(each) for name, each in candidates.items() if name not in able},
@@ -194,7 +199,9 @@ def require_rate(rate: float | None) -> float | None:
     return rate
 
 
-def _reason(choice: Prediction, fastest: Prediction, operators: int) -> str:
+def _reason(choice: Prediction, fastest: Prediction, operators: int, *, holds: str | None) -> str:
+    if choice.operator == holds:
+        return "all of R fits in this memory"
     if operators == 1:
         return "the only operator that fits in this memory"
     if choice is fastest:

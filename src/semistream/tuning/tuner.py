@@ -62,8 +62,9 @@ class Tuner:
     sufficient memory that becomes insufficient again with a few more bytes.
 
     `chosen` returns the ``usual`` operator, if there is one, unless another is clearly faster. An operator of
-    ``last_resort`` is chosen only if the memory is too small for all others. Operators ``akin`` to the usual one run
-    the same code, so their models have the same errors; all others must be predicted to be much faster.
+    ``last_resort`` is chosen only if the memory is too small for all others. The operator ``first``, if given, is
+    chosen wherever it fits: it holds all of R, and so does not depend on the stream. Operators ``akin`` to the usual
+    one run the same code, so their models have the same errors; all others must be predicted to be much faster.
     """
 
     workload: Workload
@@ -71,6 +72,7 @@ class Tuner:
     candidates: Sequence[Candidate]
     usual: str | None = None
     last_resort: frozenset[str] = frozenset()
+    first: str | None = None
     akin: frozenset[str] = frozenset()
     _tried: dict[tuple[str, int], list[Prediction]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -90,6 +92,8 @@ class Tuner:
 
         The fastest is returned if it is clearly faster, or if only it sustains the rate of the workload.
         """
+        if self.first is not None and (held := self.best_of(self.first, memory_bytes)) is not None:
+            return held
         choices = self._contenders(memory_bytes) or [self.best_rate(memory_bytes)]
         choices = [choice for choice in choices if choice.operator not in self.last_resort] or choices
         usual = next((choice for choice in choices if choice.operator == self.usual), None)
@@ -99,6 +103,11 @@ class Tuner:
         if usual.rate < (self.workload.rate or 0.0) <= choices[0].rate:
             return choices[0]
         return faster[0] if faster else usual
+
+    def best_of(self, operator: str, memory_bytes: int) -> Prediction | None:
+        """Return the best setting of an operator in a memory; None if it does not fit, or is no candidate."""
+        found = next((each for each in self.candidates if each.name == operator), None)
+        return None if found is None else self._best(found, memory_bytes)
 
     def _contenders(self, memory_bytes: int) -> list[Prediction]:
         """Return the choices without operators that cannot beat the usual one by their margin even without reads.

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from semistream.errors import PipelineError, RelationLocked
 from semistream.pipelines.ledger.entries import WaitingFile
+from semistream.pipelines.plan.step_memory import share_steps
 from semistream.pipelines.steps.duplicates import SeenKeys
 from semistream.pipelines.steps.key_relation import change_shared
 from semistream.pipelines.steps.surrogate_keys import NUMBER, SurrogateKeys
-from semistream.relation import Change, Transaction
+from semistream.relation import Change, Relation, Transaction
 from semistream.storage.locks import writer_lock
 
 KEY = pa.schema([("code", pa.string())])
@@ -122,3 +124,18 @@ def test_another_writer_is_waited_for_and_not_for_ever(tmp_path):
     with writer_lock(tmp_path / "r"), pytest.raises(RelationLocked, match="is being written by process"):
         change_shared(keys.relation, lambda _: Change(), Transaction("p", 2), patience_s=0.3, sleep=waits.append)
     assert len(waits) == 6
+
+
+def test_a_small_relation_leaves_memory_to_those_it_helps(tmp_path):
+    sizes = {"stores": 19, "customers": 450, "products": 300_000}
+    for name, rows in sizes.items():
+        columns = {"id": np.arange(rows), "name": [f"{name} {i}" for i in range(rows)]}
+        Relation.build(pa.table(columns), tmp_path / name, key="id")
+    stores, customers, products = share_steps([tmp_path / name for name in sizes], 8_000_000)
+    assert stores <= customers < products
+    assert stores < 2_000_000
+    assert products > 4_000_000
+    alike = share_steps([tmp_path / "stores", tmp_path / "customers", tmp_path / "keys"], 32_000_000)
+    assert alike[0] <= alike[1] < alike[2], "keys do not exist yet, and will be many"
+    both = share_steps([tmp_path / "stores", tmp_path / "customers"], 32_000_000)
+    assert both[0] <= both[1]

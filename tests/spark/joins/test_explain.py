@@ -5,8 +5,10 @@ import pytest
 
 from semistream.costs.machine import Machine
 from semistream.errors import BudgetError, InvalidArgument
+from semistream.pipelines.plan.join_plan import JoinPlan
 from semistream.relation import DiskCosts, Relation
 from semistream.spark import explain, join
+from semistream.spark.arrow_types import arrow_schema_of
 
 pytestmark = pytest.mark.spark
 
@@ -61,3 +63,25 @@ def test_a_small_relation_needs_no_memory(stream, tmp_path):
     assert join(stream, small, on="k").count() == 2
     with pytest.raises(BudgetError, match="it needs at least"):
         join(stream, small, on="k", memory="10%")
+
+
+@pytest.mark.parametrize("memory", ["1MB", "8MB"])
+def test_the_operator_is_the_one_that_joins(stream, relation, memory):
+    plan = JoinPlan.of(
+        relation,
+        arrow_schema_of(stream),
+        on="k",
+        how="inner",
+        memory=memory,
+        operator="auto",
+        columns=None,
+        suffix="_right",
+        options={},
+    )
+    operator = plan.open_operator(relation)
+    operator.close()
+    assert operator.name == ("resident" if memory == "8MB" else "engine")
+    for zipf in (0.0, 1.0):
+        found = explain(stream, relation, on="k", memory=memory, zipf=zipf)
+        assert found.worker.choice.operator == operator.name
+        assert ("all of R fits in this memory" in str(found)) == (memory == "8MB")

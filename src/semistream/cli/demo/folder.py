@@ -26,9 +26,7 @@ class DemoFolder:
             raise InvalidArgument(f"--out is {str(root)!r}, a file; name a folder.")
         mark = root / _MARK
         if root.exists() and not mark.exists() and any(root.iterdir()):
-            raise InvalidArgument(
-                f"--out is {str(root)!r}, which holds other files than a demo's; name another one."
-            )
+            raise InvalidArgument(f"--out is {str(root)!r}, which holds other files than a demo's; name another one.")
         root.mkdir(parents=True, exist_ok=True)
         mark.touch()
         for path in root.iterdir():

@@ -58,10 +58,11 @@ class ExplainedPipeline(Report):
             "",
             _steps(found),
         ]
-        for step in found.steps:
-            if step.explanation is not None and step.explanation.worker.changes:
+        for number, step in enumerate(found.steps):
+            worker = found.worker(number)
+            if worker is not None and worker.changes:
                 title = f"what would change the choice for {step.step}, in each worker"
-                shown += ["", Text(title, style="bold"), *step.explanation.worker.changes]
+                shown += ["", Text(title, style="bold"), *worker.changes]
         return Group(*shown)
 
 
@@ -70,6 +71,7 @@ def _plain_step(step: StepExplanation) -> dict[str, Any]:
     return {
         "step": step.step,
         "relation": str(step.relation),
+        "operator": step.operator,
         "note": step.note,
         "rows_per_s": None if found is None else _number(found.rate),
         "rows_per_s_with_route_range": None if found is None else _number(found.routed_rate),
@@ -106,16 +108,16 @@ def _steps(found: PipelineExplanation) -> Table:
         steps.add_column(header)
     for header in ("rate", "bound by", "hit rate"):
         steps.add_column(header, justify="right")
-    for step in found.steps:
-        if step.explanation is None:
-            steps.add_row(step.step, step.note)
+    for number, step in enumerate(found.steps):
+        worker = found.worker(number)
+        if worker is None or step.explanation is None:
+            steps.add_row(step.step, f"{step.operator}: {step.note}")
             continue
-        worker = step.explanation.worker
         steps.add_row(
             step.step,
             f"{described(worker.choice)}: {worker.reason}",
             format_bytes(worker.memory_bytes),
-            rate_text(step.explanation.rate),
+            rate_text(step.explanation.routed_rate if worker is step.explanation.routed else step.explanation.rate),
             worker.choice.bound_by,
             f"{worker.choice.hit_rate:.1%}",
         )

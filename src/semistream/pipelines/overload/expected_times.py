@@ -46,8 +46,7 @@ def _row_s(plan: JoinPlan, slots: int) -> float | None:
     workload = workload_of(part, spec, zipf=0.0, batch_rows=MICRO_BATCH_ROWS / slots)
     tuner = join_tuner(part, spec, workload, machine_for(relation.path))
     try:
-        name = tuner.chosen(plan.memory_bytes).operator if plan.holds_small else plan.operator.name
-        found = next((each for each in tuner.choices(plan.memory_bytes) if each.operator == name), None)
+        found = tuner.best_of(plan.operator_for(part).name, plan.memory_bytes)
     except BudgetError:
         return None
     return None if found is None else max(found.disk_s, found.processor_s / slots)

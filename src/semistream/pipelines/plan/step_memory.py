@@ -17,7 +17,7 @@ from semistream.tuning.memory_shares import TupleSeconds, share_memory
 
 _SKEW = 1.0  # assumed Zipf exponent of a stream not seen yet
 _BATCH_ROWS = 500_000
-_SPARE = 0.02  # penalty, as a share of a tuple's time, for holding none of R: spare memory goes to the largest R
+_SPARE = 0.02  # penalty, as a share of a tuple's time, for memory far below R's size: larger relations get the spare
 _LEAST = 8  # a step gets at least 1/8 of an equal share
 _EMPTY_S, _EMPTY_BYTES = 2e-7, 16 << 20  # assumed cost of a tuple, in this memory, for an empty R that will grow
 
@@ -52,13 +52,13 @@ def _seconds(path: Path, version: int | None) -> TupleSeconds:
     stream = keys_and_number(relation, list(relation.key))
     spec = JoinSpec.of(relation, stream, on=list(relation.key), how="left")
     workload = workload_of(relation, spec, zipf=_SKEW, batch_rows=_BATCH_ROWS)
-    tuner = join_tuner(relation, spec, workload, machine_for(relation.path))
+    tuner = join_tuner(relation, spec, workload, machine_for(relation.path), holds_small=True)
 
     def seconds(nbytes: int) -> float:
         try:
             taken_s = 1 / tuner.chosen(nbytes).rate
         except BudgetError:
             return math.inf
-        return taken_s * (1 + _SPARE * max(1 - nbytes / relation.nbytes, 0.0))
+        return taken_s * (1 + _SPARE * relation.nbytes / (relation.nbytes + nbytes))
 
     return seconds

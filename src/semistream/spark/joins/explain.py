@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -12,15 +13,14 @@ from semistream.budget import format_bytes
 from semistream.costs.machine import Machine
 from semistream.costs.prediction import Prediction
 from semistream.joins.condition.condition import JoinOn
-from semistream.joins.condition.spec import Columns, JoinSpec
-from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS
+from semistream.joins.condition.spec import Columns
+from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS, JoinPlan
 from semistream.pipelines.plan.key_ranges import cut_codes, part_bounds
 from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.joins.join import open_given
 from semistream.spark.session import require_classic
-from semistream.tuning.choose_operator import join_bytes
-from semistream.tuning.explain import explain as explain_join
+from semistream.tuning.explain import explain_spec
 from semistream.tuning.explanation import Explanation, require_rate
 from semistream.tuning.wording import rate_text
 
@@ -154,38 +154,61 @@ def explain(
     df = require_classic(df)
     opened = open_given(relation)
     slots = df.sparkSession.sparkContext.defaultParallelism
-    schema = arrow_schema_of(df)
-    spec = JoinSpec.of(
-        opened, schema, on=list(opened.key) if on is None else on, how=how, columns=columns, suffix=suffix
+    plan = JoinPlan.of(
+        opened,
+        arrow_schema_of(df),
+        on=list(opened.key) if on is None else on,
+        how=how,
+        memory=memory,
+        operator="auto",
+        columns=columns,
+        suffix=suffix,
+        options={},
     )
-    memory_bytes = join_bytes(memory, "auto", opened, spec)
+    predict = partial(explain_plan, plan, slots=slots, batch_rows=batch_rows, rate=rate, zipf=zipf, machine=machine)
+    return explain_workers(opened, predict, slots, batch_rows)
 
-    def worker(part: Relation) -> Explanation:
-        return explain_join(
-            part,
-            stream_schema=schema,
-            on=on,
-            how=how,
-            memory=memory_bytes,
-            rate=None if rate is None else rate / slots,
-            zipf=zipf,
-            batch_rows=batch_rows / slots,
-            columns=columns,
-            suffix=suffix,
-            machine=machine,
-        )
 
-    return explain_workers(opened, worker, slots, batch_rows)
+def explain_plan(
+    plan: JoinPlan,
+    part: Relation,
+    *,
+    slots: int,
+    batch_rows: int,
+    rate: float | None,
+    zipf: float,
+    machine: Machine | None = None,
+) -> Explanation:
+    """Predict the operator with which a plan joins ``part`` in one of ``slots`` workers.
+
+    The operator is the one that runs, unless the costs of another ``machine`` are assumed.
+    """
+    runs = plan.operator_for(part).name
+    return explain_spec(
+        part,
+        plan.spec(part),
+        plan.memory_bytes,
+        zipf=zipf,
+        rate=None if rate is None else rate / slots,
+        batch_rows=batch_rows / slots,
+        machine=machine,
+        operator=runs if machine is None else None,
+        holds_small=plan.holds_small,
+    )
+
+
+def owned_part(relation: Relation, cuts: tuple[int, ...]) -> Relation:
+    """Return the part of R that one worker owns if R is divided by ``cuts``; all of R without cuts."""
+    return relation.part(*part_bounds(cuts, 0)) if cuts else relation
 
 
 def explain_workers(
     relation: Relation, worker: Callable[[Relation], Explanation], slots: int, batch_rows: int
 ) -> SparkExplanation:
     """Combine the predictions that ``worker`` makes for all of R, and for the part of R that one worker would own."""
-    cuts = cut_codes(relation, slots)
     return SparkExplanation(
         worker=worker(relation),
-        routed=worker(relation.part(*part_bounds(cuts, 0)) if cuts else relation),
+        routed=worker(owned_part(relation, cut_codes(relation, slots))),
         slots=slots,
         batch_rows=batch_rows,
     )

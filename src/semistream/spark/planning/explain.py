@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from semistream.errors import InvalidArgument
 from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
-from semistream.relation import Relation
-from semistream.spark.joins.explain import SparkExplanation, explain_workers
+from semistream.spark.joins.explain import SparkExplanation, explain_plan, explain_workers, owned_part
 from semistream.spark.planning.validate import DryStep, dry_plan
-from semistream.tuning.explain import explain as explain_join
 from semistream.tuning.explanation import Explanation, require_rate
 
 
 @dataclass(frozen=True)
 class StepExplanation:
-    """Prediction for a joining step; if there is none, ``note`` says why."""
+    """Operator that runs a joining step in each worker, and its prediction; if there is none, ``note`` says why."""
 
     step: str
     relation: Path
+    operator: str
     explanation: SparkExplanation | None
     note: str = ""
 
@@ -44,6 +43,13 @@ class PipelineExplanation:
     def total_memory_bytes(self) -> int:
         """Bytes of all workers together."""
         return self.slots * self.memory_bytes
+
+    def worker(self, number: int) -> Explanation | None:
+        """Return the prediction for one worker in a step, as the pipeline is routed."""
+        found = self.steps[number].explanation
+        if found is None:
+            return None
+        return found.routed if self.route == "range" and number == 0 else found.worker
 
     @property
     def rate(self) -> float | None:
@@ -81,38 +87,17 @@ def explain_pipeline(
 
 
 def _explain_step(step: DryStep, slots: int, batch_rows: int, rate: float | None, zipf: float) -> StepExplanation:
-    label = step.plan.link.label
+    label, plan = step.plan.link.label, step.plan.join
+    part = owned_part(step.relation, plan.cuts)
+    runs = plan.operator_for(part).name
     if not step.relation.num_pages:
-        return StepExplanation(label, step.path, None, "the relation has no rows yet, so nothing is read")
+        return StepExplanation(label, step.path, runs, None, "the relation has no rows yet, so nothing is read")
+    predict = partial(explain_plan, plan, slots=slots, batch_rows=batch_rows, rate=rate, zipf=zipf)
     try:
-        found = explain_workers(step.relation, _of_worker(step, slots, batch_rows, rate, zipf), slots, batch_rows)
+        found = explain_workers(step.relation, predict, slots, batch_rows)
     except InvalidArgument as error:
-        return StepExplanation(label, step.path, None, str(error))
-    return StepExplanation(label, step.path, found)
-
-
-def _of_worker(
-    step: DryStep, slots: int, batch_rows: int, rate: float | None, zipf: float
-) -> Callable[[Relation], Explanation]:
-    join = step.plan.join
-    terms = join.terms
-
-    def explained(part: Relation) -> Explanation:
-        return explain_join(
-            part,
-            stream_schema=join.stream_schema,
-            on=terms["on"],
-            where=terms["where"] or None,
-            how=terms["how"],
-            memory=join.memory_bytes,
-            rate=None if rate is None else rate / slots,
-            zipf=zipf,
-            batch_rows=batch_rows / slots,
-            columns=terms["columns"],
-            suffix=terms["suffix"],
-        )
-
-    return explained
+        return StepExplanation(label, step.path, runs, None, str(error))
+    return StepExplanation(label, step.path, runs, found)
 
 
 def _in_a_row(rates: list[float]) -> float | None:
