@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+_WINDOWS = os.name == "nt"
+
 
 def sync_file(path: Path) -> None:
     """Force a file's bytes to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR if _WINDOWS else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-sync_folder = sync_file  # fsync on a folder makes the names in it durable
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable, where folders can be synced: not on Windows."""
+    if not _WINDOWS:
+        sync_file(path)
 
 
 def leftovers(path: Path) -> set[Path]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from semistream.errors import RelationLocked, SemistreamError
 
@@ -16,20 +17,28 @@ def process_lock(path: Path, refusal: Callable[[str], SemistreamError]) -> Itera
     """Hold the lock file ``path`` for the duration of the context.
 
     If another process holds it, raise the error that ``refusal`` builds from that process's id. The kernel releases
-    the lock when the process ends, however it ends.
+    the lock when the process ends, however it ends. The file stays, with the id of its last owner.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    lock: BaseFileLock = FileLock(path, thread_local=False)  # a SoftFileLock where the system has no locks
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            raise refusal(owner) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise refusal(_owner(path)) from None
+    try:
+        if not isinstance(lock, SoftFileLock):  # which writes an id of its own
+            with suppress(OSError):  # on Windows, where the locked file may not be written to
+                path.write_text(f"{os.getpid()}\n")
         yield
     finally:
-        os.close(descriptor)
+        lock.release()
+
+
+def _owner(path: Path) -> str:
+    """Return the id of the process that holds a lock file."""
+    try:
+        return (path.read_text(errors="replace").split() or ["unknown"])[0]
+    except OSError:
+        return "unknown"
 
 
 @contextmanager

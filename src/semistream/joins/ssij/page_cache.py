@@ -6,6 +6,7 @@ The pages are in the frames of a `FrameArena`, one memory mapping that returns m
 from __future__ import annotations
 
 import mmap
+import sys
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +20,8 @@ from semistream.kernels.array_types import Bools, Bytes, Int64s
 from semistream.relation import PageRun, Relation
 
 BLOCK = mmap.PAGESIZE
-_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # a name in Python only since 3.12
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)  # a name since Python 3.12
+_GIVES_BACK = hasattr(mmap, "MADV_DONTNEED")  # else a frame keeps its memory until it is used again
 
 Frames = npt.NDArray[np.integer]
 N = TypeVar("N", int, Int64s)
@@ -28,6 +30,16 @@ N = TypeVar("N", int, Int64s)
 def blocks_bytes(nbytes: N) -> N:
     """Round ``nbytes`` up to whole blocks."""
     return -(-nbytes // BLOCK) * BLOCK
+
+
+def _reserved(nbytes: int) -> mmap.mmap:
+    """Reserve addresses; memory is taken when it is written."""
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return mmap.mmap(-1, nbytes)
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return memory
 
 
 class FrameArena:
@@ -41,9 +53,7 @@ class FrameArena:
     def __init__(self, frames: int, frame_bytes: int) -> None:
         self.frames = frames
         self.frame_bytes = frame_bytes
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-        self._memory = mmap.mmap(-1, max(frames * frame_bytes, BLOCK), flags=flags)
-        self._memory.madvise(mmap.MADV_NOHUGEPAGE)
+        self._memory = _reserved(max(frames * frame_bytes, BLOCK))
         self.buffer: Bytes = np.frombuffer(self._memory, np.uint8)
 
     def starts(self, frames: Frames) -> Int64s:
@@ -59,6 +69,8 @@ class FrameArena:
 
     def give_back(self, frames: Frames) -> None:
         """Return the memory of these frames to the system, adjacent frames in one call."""
+        if not _GIVES_BACK:
+            return
         frames = np.sort(frames)
         begins = np.flatnonzero(np.diff(frames, prepend=-2) > 1)
         ends = np.append(begins[1:], frames.size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from semistream.kernels.compiler.processor_levels import LEVELS, numba_environme
 from semistream.kernels.compiler.signatures import dispatcher_of, read_signatures, type_of
 from semistream.kernels.compiler.store import STORE
 
+_LINUX_ONLY = "semistream.relation.read.kernels.serve_reads:"  # it calls eventfd
 Progress = Callable[[int, int], None]
 """Called with the numbers of kernels compiled so far and in all."""
 
@@ -80,6 +82,8 @@ def compile_all(level: str | None = None, progress: Progress | None = None) -> C
 def _known_signatures() -> Iterator[tuple[str, list[Any]]]:
     """Signatures that fit a kernel, the longest first, as they take longest to compile."""
     for kernel, signatures in sorted(read_signatures().items(), key=lambda item: -len(str(item[1][0]))):
+        if kernel.startswith(_LINUX_ONLY) and sys.platform != "linux":
+            continue
         dispatcher = dispatcher_of(kernel)
         if dispatcher is not None:
             arguments = dispatcher.py_func.__code__.co_argcount

@@ -28,6 +28,8 @@ from semistream.relation.read.disk_costs import DiskCosts
 
 _HUGE = 2 << 20  # bytes of a huge page
 ALIGNMENT = 4096  # alignment that O_DIRECT requires of offsets, lengths and memory on every file system we know
+_DIRECT: int | None = getattr(os, "O_DIRECT", None)  # macOS and Windows have no direct reads
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 SOLID_STATE = DiskCosts(seek_s=80e-6, transfer_s_per_byte=1 / 3e9)
 """Default costs of real disks: an NVMe drive that serves one request at a time."""
 
@@ -147,7 +149,7 @@ class Disk(ABC):
         view = into.data[:length]
         done = 0
         while done < length:
-            got = os.preadv(descriptor, [view[done:]], start + done)
+            got = self._read_at(descriptor, view[done:], start + done)
             done += got
             if got == 0 or (done >= offset - start + nbytes):
                 break
@@ -157,6 +159,16 @@ class Disk(ABC):
                 "The file is truncated: restore it or build the relation again."
             )
         return offset - start
+
+    def _read_at(self, descriptor: int, view: memoryview, offset: int) -> int:
+        """Read bytes at an offset into ``view``, and return their number."""
+        if hasattr(os, "preadv"):
+            return os.preadv(descriptor, [view], offset)
+        with self._opening:  # the position in the file is shared by all threads
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            content = os.read(descriptor, len(view))
+        view[: len(content)] = content
+        return len(content)
 
     def _descriptor(self, path: Path) -> int:
         with self._opening:
@@ -187,14 +199,14 @@ class BufferedDisk(Disk):
     """A disk that reads through the operating system's page cache."""
 
     def _open(self, path: Path) -> int:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(path, _READ)
 
 
 class DirectDisk(Disk):
     """A disk that bypasses the page cache (O_DIRECT), reading whole blocks around the requested range."""
 
     def _open(self, path: Path) -> int:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+        return os.open(path, _READ | (_DIRECT or 0))
 
     def _range(self, offset: int, nbytes: int) -> tuple[int, int]:
         start = offset // ALIGNMENT * ALIGNMENT
@@ -229,6 +241,8 @@ def open_disk(disk: str | Disk, path: Path) -> Disk:
         return disk
     if disk == "buffered":
         return BufferedDisk()
+    if disk == "direct" and _DIRECT is None:
+        raise InvalidArgument("disk is 'direct', but this system has no direct reads; give 'auto' or 'buffered'.")
     if disk == "direct" or (disk == "auto" and _takes_direct(path)):
         return DirectDisk()
     if disk == "auto":
@@ -237,8 +251,10 @@ def open_disk(disk: str | Disk, path: Path) -> Disk:
 
 
 def _takes_direct(path: Path) -> bool:
+    if _DIRECT is None or not hasattr(os, "preadv"):
+        return False
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECT)
+        descriptor = os.open(path, _READ | _DIRECT)
     except OSError:
         return False
     try:

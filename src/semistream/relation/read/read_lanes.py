@@ -7,6 +7,7 @@ that together read one run after the other.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -47,7 +48,7 @@ class ReadLane:
     @staticmethod
     def supported() -> bool:
         """True if this system supports lanes (has eventfd)."""
-        return hasattr(os, "eventfd")
+        return hasattr(os, "eventfd") and sys.platform == "linux"  # the kernel calls pread64
 
     def start(self, reads: Sequence[Read]) -> None:
         """Start a group of reads, after all groups before. Keep the memory allocated until `wait` returns for it."""
