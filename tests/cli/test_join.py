@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -20,12 +22,21 @@ from semistream.cli.options import How
 from semistream.errors import CorruptRelation
 from semistream.joins.condition.kinds import JoinKind
 from semistream.joins.engine.operator import EngineJoin
+from semistream.kernels.compiler.stored_code import compiled_here
 from semistream.relation import Relation
 from semistream.tuning.candidates import OPERATORS
 from tests.cli.conftest import read, run, write
 from tests.oracle import batch_join, multiset, sql_join
 
 MEMORY = ("--memory", "500kB")
+UNSHIPPED = """
+from pathlib import Path
+from semistream.kernels.compiler.store import STORE, KernelStore
+STORE.shipped = Path("nowhere")
+KernelStore._folders = lambda self: iter([self.folder])
+from semistream.cli.main import run
+run()
+"""
 
 
 def test_kinds_of_join_are_those_of_the_library() -> None:
@@ -363,3 +374,44 @@ def test_errors_name_options_and_not_arguments(
         assert answer.code == 1, (words, text)
         assert said in text, (words, text)
         assert not re.search(r"\b(memory|on|where|how|columns|suffix|operator|overwrite|key)=", text), text
+
+
+def test_a_join_that_compiles_says_so_and_its_rate_leaves_that_out(
+    stream: Path, relation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("join", stream, relation, "--on", "product=id", "--memory", "1MB", "--out", tmp_path / "out.csv")
+    report = run(*words, "--json").json
+    assert (report["compiled_kernels"], report["compile_seconds"]) == (0, 0)
+    assert report["rows_per_s"] == pytest.approx(3000 / report["seconds"], rel=0.2)
+    assert "without compiling" not in run(*words).out
+    push = EngineJoin.push
+
+    def compiling(self: EngineJoin, batch: pa.RecordBatch) -> Any:
+        time.sleep(0.3)
+        monkeypatch.setattr(compiled_here, "kernels", compiled_here.kernels + 2)
+        monkeypatch.setattr(compiled_here, "seconds", compiled_here.seconds + 0.3)
+        return push(self, batch)
+
+    monkeypatch.setattr(EngineJoin, "push", compiling)
+    report = run(*words, "--json").json
+    assert (report["compiled_kernels"], report["compile_seconds"]) == (2, 0.3)
+    assert report["seconds"] > 0.3
+    assert report["rows_per_s"] == pytest.approx(3000 / (report["seconds"] - 0.3), rel=0.05)
+    text = run(*words).out
+    assert "2 kernels in 0.30 s, once" in text
+    assert "rows/s without compiling)" in text
+
+
+def test_a_first_join_in_an_empty_cache_reports_its_compiling(stream: Path, relation: Path, tmp_path: Path) -> None:
+    line = [sys.executable, "-c", UNSHIPPED, "join", stream, relation, "--on", "product=id", "--json", "--out"]
+    settings = {**os.environ, "SEMISTREAM_KERNELS": str(tmp_path / "kernels"), "NUMBA_OPT": "0"}
+    done = subprocess.run(
+        [*map(str, line), str(tmp_path / "out.csv"), "--operator", "resident"],
+        capture_output=True,
+        check=True,
+        env=settings,
+    )
+    report = json.loads(done.stdout)
+    assert report["compiled_kernels"] > 0
+    assert 0 < report["compile_seconds"] < report["seconds"]
+    assert report["rows_per_s"] > 3000 / report["seconds"]

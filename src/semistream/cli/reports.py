@@ -209,7 +209,10 @@ class Vacuumed(Report):
 
 @dataclass(frozen=True)
 class Joined(Report):
-    """A join written to ``out``; ``stats`` holds the counts of `JoinStats` and ``pages_read``."""
+    """A join written to ``out``; ``stats`` holds the counts of `JoinStats` and ``pages_read``.
+
+    ``compiled_kernels`` were compiled meanwhile, once for this machine. The rate leaves ``compile_seconds`` out.
+    """
 
     stream: str
     relation: str
@@ -219,6 +222,8 @@ class Joined(Report):
     out_bytes: int
     seconds: float
     rows_per_s: int
+    compiled_kernels: int
+    compile_seconds: float
     stats: dict[str, Any]
 
     @staticmethod
@@ -238,10 +243,21 @@ class Joined(Report):
             ("pages read", f"{stats['pages_read']:,} in {stats['requests']:,} requests"),
             ("bytes read", format_bytes(stats["bytes_read"])),
             ("budget", f"{format_bytes(stats['budget_bytes'])}, peak {format_bytes(stats['peak_bytes'])}"),
-            ("time", f"{self.seconds:.2f} s ({self.rows_per_s:,} rows/s)"),
+            *self._compiled(),
+            ("time", f"{self.seconds:.2f} s ({self.rows_per_s:,} rows/s{' without compiling' * self._has_compiled})"),
             ("written", f"{out} ({format_bytes(self.out_bytes)})"),
             title=f"{stream} {self.how} join {self.relation} (version {self.relation_version})",
         )
+
+    @property
+    def _has_compiled(self) -> bool:
+        return self.compiled_kernels > 0
+
+    def _compiled(self) -> list[tuple[str, object]]:
+        if not self._has_compiled:
+            return []
+        kernels = "1 kernel" if self.compiled_kernels == 1 else f"{self.compiled_kernels} kernels"
+        return [("compiled", f"{kernels} in {self.compile_seconds:.2f} s, once: the next join starts at once")]
 
 
 @dataclass(frozen=True)
