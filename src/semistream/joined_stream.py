@@ -24,6 +24,7 @@ from semistream.tuning.choose_operator import choose_operator, join_bytes
 
 _SLICE_ROWS = _SAMPLE_ROWS = 1 << 16
 _SAMPLE_BYTES = 1 << 20
+_ALL_RETURNED = "all results have been returned"
 
 
 class JoinedStream:
@@ -91,6 +92,7 @@ class JoinedStream:
 
     def read_all(self) -> pa.Table:
         """Return all remaining results as one table; raise `ResultsConsumed` if all have been returned already."""
+        self._require_results()
         return pa.Table.from_batches(list(self), self.schema)
 
     def close(self) -> None:
@@ -100,24 +102,30 @@ class JoinedStream:
         self._ended = self._ended or "the join was closed"
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if self._ended == _ALL_RETURNED:
+            self._require_results()
+        return self
+
+    def _require_results(self) -> None:
+        """Raise `ResultsConsumed` if there are no results, which are not the same as no rows."""
         if self._ended is not None:
             raise ResultsConsumed(
                 f"{self._ended}, after {self.stats.outputs} rows: a join returns its results once. Call join() again, "
                 "or keep the table that read_all() returned."
             )
-        return self
 
     def __next__(self) -> pa.RecordBatch:
         try:
             return next(self._results)
         except StopIteration:
-            self._ended = self._ended or "all results have been returned"
+            self._ended = self._ended or _ALL_RETURNED
             raise
         except Exception as error:
             self._ended = f"the join failed ({type(error).__name__}: {error})"
             raise
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        self._require_results()
         reader = pa.RecordBatchReader.from_batches(self.schema, self)
         return reader.__arrow_c_stream__(requested_schema)
 
