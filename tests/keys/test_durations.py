@@ -13,7 +13,7 @@ import pytest
 from semistream.cli.window.command import window_lengths
 from semistream.errors import InvalidArgument, PipelineError
 from semistream.joins.condition.where import Near, read_terms
-from semistream.keys.durations import duration_seconds
+from semistream.keys.duration_text import duration_seconds
 from semistream.pipelines.spec.durations import parse_duration
 from semistream.pipelines.spec.yaml_file import make_spec
 from semistream.windows import Band, WindowJoin

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from semistream.errors import InvalidArgument
 from semistream.keys.comparison import Order
-from semistream.keys.durations import UNIT_SECONDS, duration_seconds
+from semistream.keys.duration_text import UNIT_SECONDS, duration_seconds
 
 Where: TypeAlias = str | pc.Expression | Sequence[str | pc.Expression]
 

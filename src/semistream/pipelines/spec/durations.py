@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from semistream.errors import InvalidArgument
-from semistream.keys.durations import EXAMPLES, duration_seconds
+from semistream.keys.duration_text import EXAMPLES, duration_seconds
 from semistream.pipelines.spec.part import as_value_error
 
 _MOST_S = 100 * 365 * 86400

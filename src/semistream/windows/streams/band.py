@@ -14,7 +14,7 @@ from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.keys.comparison import Comparison, within
 from semistream.keys.conversion import exact_values
-from semistream.keys.durations import EXAMPLES, duration_seconds
+from semistream.keys.duration_text import EXAMPLES, duration_seconds
 from semistream.keys.key_types import Family, family_of, value_type
 from semistream.keys.ranges import CodeRanges
 from semistream.keys.values import Codes, Mask, OrderedValues, twist

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from semistream.errors import ColumnNotFound, InvalidArgument, KeyTypeError
 from semistream.kernels.array_types import Int64s
 from semistream.keys.conversion import exact_values
-from semistream.keys.durations import EXAMPLES, duration_seconds
+from semistream.keys.duration_text import EXAMPLES, duration_seconds
 from semistream.keys.key_types import UNITS_PER_SECOND, Family, comparable, family_of, value_type
 from semistream.keys.values import OrderedValues
 
