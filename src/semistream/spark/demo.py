@@ -43,6 +43,7 @@ def open_session(cores: int, *, log: Path, warehouse: Path) -> Iterator[SparkSes
         "spark.sql.shuffle.partitions": str(cores),  # Spark's default of 200 would slow its own join down
         "spark.sql.streaming.numRecentProgressUpdates": "1000000",
         "spark.sql.warehouse.dir": str(warehouse),
+        "spark.executor.heartbeatInterval": "1s",  # memory is sampled as often
     }
     with local_session("semistream demo", cores, log=log, settings=settings) as session:
         yield session
@@ -105,6 +106,7 @@ class OwnQuery:
                 watch()
                 if self._query.awaitTermination(_POLL_S):
                     break
+            watch()
         except StreamingQueryException as error:
             raise SemistreamError(
                 f"the query in {self._folder} failed: {_reason(error)}. The full error is in {self._log}."
