@@ -16,14 +16,14 @@ BENCHMARKS = {
     "auto": "benchmarks.auto",
     "build": "benchmarks.build",
     "pages": "benchmarks.pages",
-    "spark": "benchmarks.spark_join",
-    "pipeline": "benchmarks.pipeline",
+    "spark": "benchmarks.spark.spark_join",
+    "pipeline": "benchmarks.spark.pipeline",
     "window": "benchmarks.window",
     "window-optimum": "benchmarks.window_optimum",
-    "overload": "benchmarks.overload",
+    "overload": "benchmarks.spark.overload",
     "walk": "benchmarks.walk",
     "start": "benchmarks.start",
-    "small": "benchmarks.small",
+    "small": "benchmarks.spark.small",
 }
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from semistream.cli.plots import BLUE, GREY, plain_axes
+
 _BARS = {
     "semistream, memory for 10 % of R": "semistream (auto), Zipf {exponent}, 10 %",
     "semistream, memory for 1 % of R": "semistream (auto), Zipf {exponent}, 1 %",
@@ -18,7 +20,6 @@ _BARS = {
     "LMDB look-ups, page cache warm": "LMDB look-ups (nested_loop), Zipf {exponent}",
 }
 _STREAMS = {"1": "Zipf 1 keys", "0": "uniform keys"}
-_OURS, _OTHERS = "#1f5fbf", "#b9bec7"
 
 
 def draw(record: dict[str, object]) -> Figure:
@@ -28,7 +29,7 @@ def draw(record: dict[str, object]) -> Figure:
     for axes, (exponent, title) in zip(figure.subplots(1, 2, width_ratios=[1, 1]), _STREAMS.items(), strict=True):
         rates = {label: medians.get(name.format(exponent=exponent)) for label, name in _BARS.items()}
         shown = {label: rate for label, rate in rates.items() if rate is not None}
-        colours = [_OURS if label.startswith("semistream") else _OTHERS for label in shown]
+        colours = [BLUE if label.startswith("semistream") else GREY for label in shown]
         bars = axes.barh(list(shown), list(shown.values()), color=colours, height=0.7)
         axes.bar_label(bars, [f"{rate / 1e6:.2f} M" for rate in shown.values()], padding=4, fontsize=9)
         axes.invert_yaxis()
@@ -36,7 +37,8 @@ def draw(record: dict[str, object]) -> Figure:
         axes.set_title(title, fontsize=10, loc="left")
         axes.xaxis.set_major_formatter(EngFormatter())
         axes.tick_params(labelsize=8.5, length=0)
-        axes.spines[["top", "right", "left"]].set_visible(False)
+        plain_axes(axes, "x")
+        axes.spines["left"].set_visible(False)
     size = f"R of {10 * float(record['scale']):g} M rows x 120 bytes on disk"  # type: ignore[arg-type]
     figure.supxlabel(f"rows joined per second; {size}, {record['environment']['cores']} cores", fontsize=9)  # type: ignore[index]
     return figure

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks import spark_window
 from benchmarks.harness.report import Report
+from benchmarks.spark import spark_window
 from semistream.datasets import Zipf
 from semistream.windows import Expected, GivenProbabilities, Life, Policy, Prob, Random, WindowJoin
 

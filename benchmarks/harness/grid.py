@@ -16,6 +16,7 @@ from rich.table import Table
 
 from benchmarks.harness.report import environment
 from semistream.budget import format_bytes
+from semistream.cli.plots import plain_axes
 
 _COLOURS = (
     "#0b6e99",
@@ -178,9 +179,7 @@ def _label(axis: Axes, title: str) -> None:
     axis.set_yscale("log")
     axis.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
     axis.yaxis.set_major_formatter(EngFormatter(sep=" "))
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.grid(color="#e6e9ec")
-    axis.set_axisbelow(True)
+    plain_axes(axis, "both")
 
 
 def _record(cell: Cell) -> dict[str, object]:

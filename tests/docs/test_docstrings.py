@@ -6,9 +6,9 @@ import doctest
 import importlib
 import pkgutil
 
-import experiments
 import pytest
 
+import experiments
 import semistream
 
 WITHOUT_SPARK = [

@@ -26,7 +26,7 @@ from tests.joins.cases import Case
 from tests.joins.conformance import checks
 from tests.joins.conformance.operators import Maker, every_operator
 from tests.oracle import multiset
-from tests.relation.read.test_run_reader import FailingDisk
+from tests.relation.read.test_run_reader_faults import FailingDisk
 
 KINDS = ["inner", "left", "semi", "anti"]
 

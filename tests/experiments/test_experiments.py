@@ -6,6 +6,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from experiments.__main__ import EXPERIMENTS
+
 from experiments import (
     cost_aware_shedding,
     mesh_fig11,
@@ -17,7 +19,6 @@ from experiments import (
     window_fig15,
     window_fig17,
 )
-from experiments.__main__ import EXPERIMENTS
 
 WINDOW_FIGURES = [window_fig7, window_fig9, window_fig10, window_fig12, window_fig13, window_fig15, window_fig17]
 

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from benchmarks.harness.local_spark import CORES, start_spark
 from benchmarks.harness.report import Report
 from benchmarks.harness.workload import batch_rows, relation, relation_parquet, relation_rows
-from benchmarks.spark_join import SETTINGS, WORKER_MEMORY, Effort, batch_rates, link_files, write_stream
+from benchmarks.spark.spark_join import SETTINGS, WORKER_MEMORY, Effort, batch_rates, link_files, write_stream
 from semistream import Relation
 from semistream.pipelines.plan.join_plan import JoinPlan
 from semistream.pipelines.task.worker_joins import WORKER_JOINS

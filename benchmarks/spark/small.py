@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from benchmarks.harness.local_spark import CORES, start_spark
 from benchmarks.harness.report import Report
 from benchmarks.harness.workload import relation, relation_rows
-from benchmarks.spark_join import link_files, write_stream
+from benchmarks.spark.spark_join import link_files, write_stream
 from semistream import Relation
 from semistream.pipelines.batch.batch_report import BatchReport, Trigger
 from semistream.spark import Pipeline

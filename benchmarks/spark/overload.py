@@ -35,8 +35,9 @@ from benchmarks.harness.local_spark import CORES, start_spark
 from benchmarks.harness.report import Report
 from benchmarks.harness.running_pipeline import RunningPipeline, python_seconds
 from benchmarks.harness.workload import relation, relation_parquet, relation_rows, stream_batches
-from benchmarks.spark_join import SETTINGS, WORKER_MEMORY
+from benchmarks.spark.spark_join import SETTINGS, WORKER_MEMORY
 from semistream import Relation
+from semistream.cli.plots import plain_axes
 from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.spark.pipelines.pipeline import Pipeline
 
@@ -279,5 +280,7 @@ def _plot(loads: list[Load], sparks: SparksRun, path: Path) -> None:
     below.set_ylabel("rows shed (share)")
     below.set_ylim(0, 1)
     below.set_xlabel("seconds")
+    plain_axes(above, "y")
+    plain_axes(below, "y")
     figure.legend(title="source over capacity", loc="outside right upper", frameon=False)
     figure.savefig(path, dpi=120)

@@ -1,0 +1,1 @@
+"""Benchmarks of joins and pipelines on local Spark."""

@@ -1,0 +1,1 @@
+"""Tests of the experiments: figures of the papers, and their published models."""
