@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.cost_aware_top_w import CostAwareTopW
+from semistream.cli.plots import plain_axes
 from semistream.datasets import Zipf
 from semistream.shedding import StreamPart, TopW
 
@@ -114,7 +115,8 @@ def plot(result: Rows, path: Path) -> None:
             (line,) = axes.plot(ratios, [row["CostAwareTopW loses"] for row in rows], label=f"cost-aware, skew {skew}")
             axes.plot(ratios, [row["TOPW loses"] for row in rows], "--", color=line.get_color(), label="TOPW")
         axes.set(title=f"hot keys of R: {hot}", xlabel="speed of the stream / speed of the join")
-        axes.legend(loc="upper left")
+        plain_axes(axes, "y")
+        axes.legend(loc="upper left", frameon=False)
     halves[0].set_ylabel("share of results lost")
     figure.tight_layout()
     figure.savefig(path, dpi=120)

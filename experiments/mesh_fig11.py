@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.mesh_loop import top_w_loss
+from semistream.cli.plots import plain_axes
 from semistream.datasets import Zipf
 from semistream.shedding import OptimalOffline
 
@@ -116,7 +117,8 @@ def plot(result: Rows, path: Path) -> None:
             (line,) = axes.plot(ratios, [row["TOPW"] for row in rows], label=f"TOPW, skew of R {skew}")
             axes.plot(ratios, [row["optimum"] for row in rows], "x", color=line.get_color())
         axes.set(title=f"R {made}; x: optimum", xlabel="speed of the stream / speed of the join", ylim=(0.4, 1.02))
-        axes.legend(loc="lower left")
+        plain_axes(axes, "y")
+        axes.legend(loc="lower left", frameon=False)
     halves[0].set_ylabel("fraction of results")
     figure.tight_layout()
     figure.savefig(path, dpi=120)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.cli.plots import plain_axes
 from semistream.windows import (
     Expected,
     GivenProbabilities,
@@ -124,7 +125,8 @@ def plot_lines(result: Rows, path: Path, *, by: str, x: str, names: Sequence[str
             axes.plot([row[x] for row in rows], heights, "--" if name == "EXPECTED" else "-", marker=".", label=name)
         axes.set(title=f"{by} {value}", xlabel=x, ylabel=f"results / {of}" if of else "results")
         axes.set_ylim(bottom=0)
-        axes.legend(loc="lower right", fontsize=8)
+        plain_axes(axes, "y")
+        axes.legend(loc="lower right", fontsize=8, frameon=False)
     figure.suptitle(title, fontsize=10)
     figure.tight_layout()
     figure.savefig(path, dpi=120)

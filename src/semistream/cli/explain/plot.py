@@ -76,7 +76,7 @@ def _mark_answer(axes: Axes, rate: float, curve: list[CurvePoint]) -> None:
             share = math.log(rate / low.rate) / math.log(high.rate / low.rate)
             memory = low.memory_bytes * (high.memory_bytes / low.memory_bytes) ** share
             axes.plot(memory, rate, "D", color=RED, markersize=7, zorder=3)
-            _name(axes, f"from {format_bytes(round(memory))}", memory, rate, RED, below=True)
+            _name(axes, f"from {format_bytes(round(memory))}", memory, rate, RED, gap=-4)
             return
 
 
@@ -94,10 +94,12 @@ def _draw_hit_rate(axes: Axes, explanation: Explanation) -> None:
         sampled = [point.sampled or 0.0 for point in caches]
         if caches[0].sampled is not None:
             axes.plot(sizes, sampled, ":", color=_AT_HAND, linewidth=2)
-            _name(axes, "the same, by reuse in the sample", sizes[-1], sampled[-1], _AT_HAND, below=True, left=True)
-    best = max(range(len(curve)), key=rates.__getitem__)
-    if rates[best] > 0:
-        _name(axes, "the chosen operator", memories[best], rates[best], BLUE, below=True)
+            _name(axes, "the same, by reuse in the sample", sizes[-1], sampled[-1], _AT_HAND, left=True, gap=-22)
+    cached = [point for point in curve if point.hit_rate > 0]
+    if cached:
+        last = cached[-1]
+        ends = last is curve[-1]
+        _name(axes, "the chosen operator", last.memory_bytes, last.hit_rate, BLUE, left=ends, gap=-14 if ends else 1)
     for number, (before, after) in enumerate(pairwise(rates)):
         if before > 0 and after == 0:
             _name(
@@ -108,18 +110,19 @@ def _draw_hit_rate(axes: Axes, explanation: Explanation) -> None:
     axes.set_ylabel("hit rate")
 
 
-def _name(axes: Axes, text: str, x: float, y: float, colour: str, *, below: bool = False, left: bool = False) -> None:
-    """Write beside a line what it is."""
+def _name(axes: Axes, text: str, x: float, y: float, colour: str, *, left: bool = False, gap: int = 4) -> None:
+    """Write beside a line what it is, ``gap`` points above it."""
     axes.annotate(
         text,
         (x, y),
-        xytext=(-6 if left else 6, -4 if below else 4),
+        xytext=(-6 if left else 6, gap),
         textcoords="offset points",
         ha="right" if left else "left",
-        va="top" if below else "bottom",
+        va="top" if gap < 0 else "bottom",
         color=colour,
         fontsize=9,
         zorder=4,
+        bbox={"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 0.5},  # where a line passes behind it
     )
 
 
