@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 File = Annotated[Path, typer.Argument(metavar="FILE.yaml", help="Pipeline file.", show_default=False)]
 Master = Annotated[str, typer.Option(help="Spark master: local[N], spark://host:port, yarn, ...")]
-Conf = Annotated[list[str] | None, typer.Option("--conf", help="Spark setting NAME=VALUE; repeat for several.")]
+_CONF = "Spark setting NAME=VALUE; repeat for several. A local run has no Spark UI unless spark.ui.enabled=true is set."
+Conf = Annotated[list[str] | None, typer.Option("--conf", help=_CONF)]
 SPARK_LOG = "spark.log"
 """File in the checkpoint folder with everything that Spark and its workers print."""
 
