@@ -184,7 +184,9 @@ def test_the_whole_demo_at_a_small_scale(tmp_path: Path) -> None:
     assert "killed in batch" in done.stderr
     for own in (left, inner):
         assert [batch["rows"] for batch in own["batches"]] == [batch["rows"] for batch in ours["batches"][:2]]
-        assert all(batch["lag_s"] >= batch["seconds"] for batch in own["batches"])
+        arrivals = [batch["at"] - batch["lag_s"] for batch in own["batches"]]
+        assert arrivals == sorted(arrivals), "an order's file arrives after the one before it, during a batch or not"
+        assert all(batch["lag_s"] > 0 < batch["seconds"] for batch in own["batches"])
     assert 0 < ours["peak_bytes"] <= report["memory_bytes"]
     assert all(batch["bytes_moved"] > 0 for batch in ours["batches"])
     plot = Path(tmp_path / report["files"]["picture"])
