@@ -31,6 +31,12 @@ class BatchCommitter:
         self._steps, self._tables, self._ledger = steps, tables, ledger
         self._rows_folder, self._writer, self._overload = rows_folder, writer, overload
 
+    def restore(self) -> None:
+        """Publish done batches again that a power cut has taken from a table."""
+        done = [manifest for manifest in self._ledger.manifests() if self._ledger.is_done(manifest.batch)]
+        for outcome, table in self._tables.items():
+            table.restore([(manifest.batch, manifest.work.files.get(outcome, [])) for manifest in done])
+
     def commit(self, plan: Plan, manifest: BatchManifest, *, resumed: bool) -> None:
         """Commit every table, the snapshot and the archive, then mark the batch done.
 

@@ -49,7 +49,7 @@ def vacuum_relations(spec: PipelineSpec, kept: int) -> None:
     for part in parts:
         if isinstance(part, KeyedStep) or (part is not None and part.updates is not None):
             try:
-                Relation.open(part.relation).vacuum(kept)
+                Relation.open(part.relation).vacuum(kept, wait_s=0)
             except RelationLocked:
                 _LOG.info("another process is writing %s; its old versions are kept", part.relation)
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from semistream.errors import PipelineError, PipelineRunning
 from semistream.pipelines.ledger.entries import ArchivedBatch, BatchManifest, Plan, ShedPlan, TaskResult, WaitingFile
 from semistream.pipelines.ledger.faults import reached
-from semistream.storage.local_files import leftovers, replace_file
+from semistream.storage.local_files import leftovers, make_folder, replace_file
 from semistream.storage.locks import process_lock
 
 FORMAT = 1
@@ -53,7 +53,7 @@ class Ledger:
         """Open the ledger for writing, by one process at a time; create it if it is missing."""
         try:
             for part in (_BATCHES, _UPDATES):
-                (folder / part).mkdir(parents=True, exist_ok=True)
+                make_folder(folder / part)
         except OSError as error:
             raise PipelineError(
                 f"the checkpoint {folder} cannot be created: {error.strerror}. Give a writable folder."
@@ -187,6 +187,10 @@ class Ledger:
         """Return the manifest of a batch, or None if it is not prepared."""
         return self._entry(batch, "prepared", BatchManifest.from_json)
 
+    def manifests(self) -> list[BatchManifest]:
+        """Return the manifests of the prepared batches that the ledger still has, oldest first."""
+        return [found for number in self._entries("prepared") if (found := self.prepared(number)) is not None]
+
     def is_done(self, batch: int) -> bool:
         """True if all tables show the results of a batch."""
         return self._path(batch, "done").exists()
@@ -217,7 +221,7 @@ class Ledger:
     def write_archived(self, archived: ArchivedBatch) -> None:
         """Record the rows of a batch left to repair; remove its entry if there are none."""
         folder = self.folder / _ARCHIVED
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         path = folder / f"{archived.batch:012d}.json"
         reached("before archived")
         if archived.files:

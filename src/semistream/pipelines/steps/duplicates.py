@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from semistream.pipelines.ledger.entries import WaitingFile
 from semistream.pipelines.ledger.faults import reached
-from semistream.pipelines.steps.key_relation import change_shared, open_key_relation, stalled_keys, unknown_keys
+from semistream.pipelines.steps.key_relation import open_key_relation, stalled_keys, unknown_keys
 from semistream.relation import Change, Relation, Transaction
-from semistream.storage.local_files import sync_file, sync_folder
+from semistream.storage.local_files import whole_file
 
 ACCEPTED_IN = "batch_id"
 """Column with the batch in which a key first appeared."""
@@ -48,7 +48,7 @@ class SeenKeys:
             return Change(upserts=new.append_column(ACCEPTED_IN, pa.repeat(pa.scalar(batch, pa.int64()), new.num_rows)))
 
         reached("before keys")
-        current = change_shared(self.relation, accepted, transaction)
+        current = self.relation.change(accepted, transaction)
         reached("after keys")
         made = current.made_by(transaction)
         assert made is not None
@@ -67,11 +67,8 @@ def _write_flags(
     for file in files:
         name = f"{file.path}.first"
         table = pa.table({"first": first[begin : begin + file.rows]})
-        temporary = folder / f".{name}.tmp"
-        pq.write_table(table, temporary)
-        sync_file(temporary)
-        temporary.rename(folder / name)
+        with whole_file(folder / name) as sink:
+            pq.write_table(table, sink)
         names.append(name)
         begin += file.rows
-    sync_folder(folder)
     return names

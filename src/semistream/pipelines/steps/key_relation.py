@@ -1,19 +1,16 @@
-"""Relations of keys that a pipeline adds to: create them empty, find new keys, and change them beside other writers."""
+"""Relations of keys that a pipeline adds to: create them empty, and find new keys."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from semistream.errors import PipelineError, RelationLocked
+from semistream.errors import PipelineError, RelationError
 from semistream.pipelines.ledger.entries import WaitingFile
-from semistream.relation import Change, Relation, Transaction
-
-_PATIENCE_S, _AGAIN_S = 60.0, 0.1
+from semistream.relation import Relation
 
 
 def open_key_relation(path: Path, key: pa.Schema, value: pa.Field) -> Relation:
@@ -23,7 +20,11 @@ def open_key_relation(path: Path, key: pa.Schema, value: pa.Field) -> Relation:
     """
     schema = key.append(value)
     if not (path / "CURRENT").exists():
-        return Relation.build(schema.empty_table(), path, key=key.names)
+        try:
+            return Relation.build(schema.empty_table(), path, key=key.names)
+        except RelationError:
+            if not (path / "CURRENT").exists():  # another pipeline was faster
+                raise
     relation = Relation.open(path)
     found = relation.schema
     if (*relation.key, value.name) != tuple(found.names) or found.types != schema.types:
@@ -33,26 +34,6 @@ def open_key_relation(path: Path, key: pa.Schema, value: pa.Field) -> Relation:
             "one is created."
         )
     return relation
-
-
-def change_shared(
-    relation: Relation,
-    change: Callable[[Relation], Change],
-    transaction: Transaction,
-    *,
-    patience_s: float = _PATIENCE_S,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Relation:
-    """Call `Relation.change`, and retry for ``patience_s`` seconds while another pipeline holds the writer lock."""
-    waited_s = 0.0
-    while True:
-        try:
-            return relation.change(change, transaction)
-        except RelationLocked:
-            if waited_s >= patience_s:
-                raise
-            sleep(_AGAIN_S)
-            waited_s += _AGAIN_S
 
 
 def stalled_keys(folder: Path, files: Sequence[WaitingFile], key: Sequence[str]) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from semistream.pipelines.ledger.entries import WaitingFile
 from semistream.pipelines.ledger.faults import reached
-from semistream.pipelines.steps.key_relation import change_shared, open_key_relation, stalled_keys, unknown_keys
+from semistream.pipelines.steps.key_relation import open_key_relation, stalled_keys, unknown_keys
 from semistream.relation import Change, Relation, Transaction
 
 NUMBER = "surrogate_key"
@@ -40,7 +40,7 @@ class SurrogateKeys:
         """
         stalled = stalled_keys(folder, files, columns).rename_columns(list(self.relation.key))
         reached("before keys")
-        current = change_shared(self.relation, lambda current: _numbered(current, stalled), transaction)
+        current = self.relation.change(lambda current: _numbered(current, stalled), transaction)
         reached("after keys")
         self.relation = Relation.open(current.path, current.made_by(transaction))
         return self.relation

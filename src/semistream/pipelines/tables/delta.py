@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -17,9 +17,12 @@ from semistream.errors import InvalidArgument, PipelineError
 from semistream.pipelines.ledger.entries import WrittenFile
 from semistream.pipelines.ledger.faults import reached
 from semistream.pipelines.spec.pipeline_spec import TableSpec
+from semistream.pipelines.tables.delta_log import DeltaLog
 from semistream.pipelines.tables.table import Owner, Table, require_same_columns
 from semistream.pipelines.tables.writer import TableLayout
+from semistream.storage.local_files import make_folder
 
+_LOG = logging.getLogger(__name__)
 _WRITTEN_BY = "semistream"
 
 
@@ -29,11 +32,15 @@ class DeltaSink(Table):
     Each commit carries two application transactions (Delta's ``txn`` action) with the batch number as version. The one
     named after the checkpoint prevents a second commit of the same batch. The one named after the pipeline reveals a
     table that the same pipeline wrote from another checkpoint, where every row would be added twice.
+
+    A commit returns when the log entry is durable, so that a batch called done survives a power cut.
     """
 
     def __init__(self, spec: TableSpec, schema: pa.Schema, owner: Owner, outbox: Path) -> None:
         super().__init__(spec, schema, owner, outbox)
         self._table: DeltaTable | None = None
+        self._log = DeltaLog(self.path)
+        self._lost_all = False  # a power cut has torn the whole log
         self.schema = pa.schema([field.with_type(_delta_type(field)) for field in self.schema])
 
     @property
@@ -42,13 +49,18 @@ class DeltaSink(Table):
         return TableLayout(str(self.path), self.schema, self.partition_by, owner=self.owner.prefix, takes_copies=True)
 
     def open(self) -> None:
-        """Create the table if it is missing; refuse one with other columns, other partitions or another checkpoint."""
+        """Create the table if it is missing; refuse one with other columns, other partitions or another checkpoint.
 
+        Entries of the log that a power cut has torn are moved aside first: nobody could read the table with them.
+        """
         try:
+            make_folder(self._log.folder)
+            self._lost_all = self._log.mend()
             DeltaTable.create(
                 str(self.path), schema=self.schema, mode="ignore", partition_by=list(self.partition_by) or None
             )
             table = DeltaTable(str(self.path))
+            self._log.sync(table.version())
         except (DeltaError, OSError) as error:
             raise PipelineError(f"the Delta table {self.path} cannot be opened or created: {error}") from error
         require_same_columns(self.path, _plain(pa.schema(table.schema().to_arrow())), _plain(self.schema))
@@ -64,15 +76,17 @@ class DeltaSink(Table):
             )
 
     def commit(self, batch: int, files: Sequence[WrittenFile]) -> None:
-        """Add the files of a batch in one transaction, unless the table already has that batch."""
-
+        """Add the files of a batch in one transaction, unless the table already has that batch; sync the log."""
         if not files:
             return
         try:
             table = self._current()
-            last = table.transaction_version(self._checkpoint)
-            if last is not None and last >= batch:
-                return
+            if self._has(table, batch):
+                if not self._log.withdraw(self._checkpoint, batch, {file.path for file in files}):
+                    self._log.sync(table.version())
+                    return
+                table = self._table = DeltaTable(str(self.path))
+            self._log.sync(table.version())  # other writers' entries: none before this one is torn alone
             now_ms = int(time.time() * 1000)
             added = [
                 AddAction(f.path, f.nbytes, f.partition, now_ms, True, json.dumps(f.stats, allow_nan=False))
@@ -88,12 +102,44 @@ class DeltaSink(Table):
                 added, "append", self.schema, list(self.partition_by) or None, commit_properties=properties
             )
             reached("after delta commit")
+            self._log.sync(self._current().version())
+            reached("after delta sync")
         except (DeltaError, OSError) as error:
             self._table = None
             raise PipelineError(
                 f"batch {batch} cannot be committed to the Delta table {self.path}: {error}. Its files are written; "
                 "make the table writable and start the pipeline again."
             ) from error
+
+    def restore(self, done: Sequence[tuple[int, Sequence[WrittenFile]]]) -> None:
+        """Commit ``done`` batches again that the table has lost, oldest first, with their files."""
+        table = self._current()
+        lost = [(batch, files) for batch, files in done if files and not self._has(table, batch)]
+        if not lost:
+            return
+        if self._lost_all and done[0][0] > 0:
+            raise PipelineError(
+                f"a power cut has destroyed the whole log of the Delta table {self.path}, and the ledger has only the "
+                f"batches from {done[0][0]} on. Restore the folder _delta_log from a copy, or give the pipeline a new "
+                "table and a new checkpoint."
+            )
+        named = set(self._log.added())
+        for batch, files in lost:
+            if all(file.path in named for file in files):  # the table has forgotten old transactions, not the rows
+                continue
+            if missing := [file.path for file in files if not (self.path / file.path).exists()]:
+                raise PipelineError(
+                    f"the Delta table {self.path} has no rows of batch {batch}, which the ledger calls done, and its "
+                    f"file {missing[0]} is missing. Restore the table from a copy, or give the pipeline a new table "
+                    "and a new checkpoint."
+                )
+            _LOG.warning("the log of the Delta table %s has lost batch %d; it is committed again", self.path, batch)
+            self.commit(batch, files)
+
+    def _has(self, table: DeltaTable, batch: int) -> bool:
+        """True if the table has the batch, or a later one, of this checkpoint."""
+        last = table.transaction_version(self._checkpoint)
+        return last is not None and last >= batch
 
     def _current(self) -> DeltaTable:
         """Return the table's latest version; only the log's new entries are read."""
@@ -109,18 +155,11 @@ class DeltaSink(Table):
         Files of other checkpoints stay: their owner may be about to commit them.
         """
         named = {Path(name).resolve() for name in DeltaTable(str(self.path)).file_uris()}
-        known = named | {(self.path / name).resolve() for name in {*in_use, *self._logged()}}
+        known = named | {(self.path / name).resolve() for name in {*in_use, *self._log.added()}}
         removed = [path for path in self.path.rglob(f"{self.owner.prefix}*.parquet") if path.resolve() not in known]
         for path in removed:
             path.unlink()
         return removed
-
-    def _logged(self) -> Iterator[str]:
-        """Yield the files that the Delta log has added, including those that a later version removed."""
-        for path in (self.path / "_delta_log").glob("*.json"):
-            for line in path.read_text().splitlines():
-                if added := json.loads(line).get("add"):
-                    yield unquote(added["path"])
 
     @property
     def _app(self) -> str:

@@ -19,6 +19,7 @@ from semistream.pipelines.ledger.entries import WrittenFile
 from semistream.pipelines.ledger.faults import reached
 from semistream.pipelines.tables.table import Table as TargetTable
 from semistream.pipelines.tables.writer import TableLayout
+from semistream.storage.local_files import make_folder
 
 _WIDEST = 1 << 20  # columns of text: lines are never cut or folded
 
@@ -46,7 +47,7 @@ class OutboxTable(TargetTable):
 
     def open(self) -> None:
         """Create the folder that rows wait in."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
 
     def commit(self, batch: int, files: Sequence[WrittenFile]) -> None:
         """Hand over the rows of a batch that have not been handed over yet."""

@@ -13,7 +13,7 @@ from semistream.pipelines.ledger.entries import WrittenFile
 from semistream.pipelines.ledger.faults import reached
 from semistream.pipelines.tables.table import Table, require_same_columns
 from semistream.pipelines.tables.writer import TableLayout
-from semistream.storage.local_files import sync_folder
+from semistream.storage.local_files import make_folder, sync_folder
 
 _STAGING = "_staging"  # readers skip folders that begin with an underscore
 _KNOWN = 1  # existing files to compare with the pipeline's columns
@@ -34,7 +34,7 @@ class ParquetSink(Table):
     def open(self) -> None:
         """Create the folder if it is missing; refuse one with other columns or files of another checkpoint."""
         try:
-            (self.path / _STAGING).mkdir(parents=True, exist_ok=True)
+            make_folder(self.path / _STAGING)
         except OSError as error:
             raise PipelineError(
                 f"the table {self.path} cannot be created: {error.strerror}. Give a writable folder."
@@ -50,9 +50,11 @@ class ParquetSink(Table):
             )
 
     def commit(self, batch: int, files: Sequence[WrittenFile]) -> None:
-        """Rename the staged files of a batch to their final names; skip those already renamed."""
+        """Rename the staged files of a batch to their final names; skip those already renamed. Sync the folders."""
+        folders: set[Path] = set()
         for file, shown in zip(files, self.shown(batch, files), strict=True):
             staged, final = self.path / file.path, self.path / shown
+            folders.add(final.parent)
             if final.exists():
                 continue
             if not staged.exists():
@@ -62,16 +64,22 @@ class ParquetSink(Table):
                 )
             reached("before parquet rename")
             try:
-                final.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(final.parent)
                 staged.rename(final)
-                for folder in (final.parent, *final.parent.parents[: len(Path(shown).parts) - 1]):
-                    sync_folder(folder)
             except OSError as error:
-                raise PipelineError(
-                    f"batch {batch} cannot be committed to the table {self.path}: {error}. Its files are written; "
-                    "make the table writable and start the pipeline again."
-                ) from error
+                raise self._refused(batch, error) from error
             reached("after parquet rename")
+        try:
+            for folder in sorted(folders):  # those of files already renamed as well: nothing tells if they are synced
+                sync_folder(folder)
+        except OSError as error:
+            raise self._refused(batch, error) from error
+
+    def _refused(self, batch: int, error: OSError) -> PipelineError:
+        return PipelineError(
+            f"batch {batch} cannot be committed to the table {self.path}: {error}. Its files are written; make the "
+            "table writable and start the pipeline again."
+        )
 
     def shown(self, batch: int, files: Sequence[WrittenFile]) -> list[str]:
         """Return the final names of the files of a batch, fixed by the batch and each file's position in it."""

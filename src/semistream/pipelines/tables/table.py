@@ -64,6 +64,12 @@ class Table(ABC):
         """Return the paths of a batch's files after the commit, relative to the table's folder."""
         return [file.path for file in files]
 
+    def restore(self, done: Sequence[tuple[int, Sequence[WrittenFile]]]) -> None:  # noqa: B027
+        """Publish batches again, oldest first, that the ledger calls done and a power cut has taken from the table.
+
+        A table whose `commit` is durable by itself has nothing to do.
+        """
+
     @abstractmethod
     def vacuum(self, in_use: set[str]) -> list[Path]:
         """Remove unpublished files, except those ``in_use``, and return their paths."""

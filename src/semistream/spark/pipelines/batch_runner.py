@@ -29,6 +29,7 @@ from semistream.spark.pipelines.warm_up import warm_up
 from semistream.spark.planning.computed_columns import ComputedColumns
 from semistream.spark.sources.base import BatchSource
 from semistream.spark.updates.relation_updates import all_updates
+from semistream.storage.local_files import make_folder
 
 ROWS = "rows"
 """Folder of waiting rows in the checkpoint."""
@@ -55,7 +56,7 @@ class BatchRunner:
         self.source = source
         self._spec, self._steps, self._ledger = spec, steps, ledger
         rows_folder = ledger.folder / ROWS
-        rows_folder.mkdir(exist_ok=True)
+        make_folder(rows_folder)
         writer = f"{spec.name}/{ledger.token}"
         overload = None if spec.overload is None else BatchOverload(spec, steps, tables["shed"], ledger, clock)
         self._updates = all_updates(spec.steps, ledger, writer)
@@ -120,6 +121,7 @@ class BatchRunner:
             plan = self._ledger.last_plan
             if plan is None:
                 return
+            self._committer.restore()
             manifest = self._ledger.prepared(plan.batch)
             if manifest is not None and self._ledger.is_done(plan.batch):
                 self._housekeeping.forget_rows(plan, manifest)
