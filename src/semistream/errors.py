@@ -50,6 +50,20 @@ class ColumnNotFound(SemistreamError, KeyError):
     def __str__(self) -> str:
         return self.message
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _column_not_found, (self.column, self.available, self.where)
+
+
+def _column_not_found(column: str, available: list[str], where: str) -> ColumnNotFound:
+    return ColumnNotFound(column, available, where=where)
+
+
+class StorageError(SemistreamError, OSError):
+    """The disk refuses: it is full, or read-only, or a permission is missing. ``errno`` has the system's number."""
+
+    def __str__(self) -> str:
+        return str(self.args[1] if len(self.args) > 1 else super().__str__())
+
 
 class KeyTypeError(SemistreamError, TypeError):
     """Join keys have types that cannot be compared without loss."""

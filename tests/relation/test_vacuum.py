@@ -83,9 +83,9 @@ def test_version_published_while_waiting_for_the_lock_stays(
     relation: Relation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def after_another_writer(folder: Path) -> Iterator[None]:
+    def after_another_writer(folder: Path, wait_s: float) -> Iterator[None]:
         relation.update(deletes=[999])
-        with writer_lock(folder):
+        with writer_lock(folder, wait_s):
             yield
 
     monkeypatch.setattr(vacuum, "writer_lock", after_another_writer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from semistream.errors import InvalidArgument
-from semistream.storage.local_files import sync_file, sync_folder
+from semistream.storage.local_files import whole_file
 from semistream.storage.local_paths import local_path
 
 _WRITERS: dict[str, Callable[[Any, pa.Schema], Any]] = {
@@ -44,19 +43,11 @@ def write_results(batches: Iterable[pa.RecordBatch], schema: pa.Schema, out: Pat
     temporary file is removed and an earlier ``out`` stays as it was.
     """
     out, open_writer = require_writable(out)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as sink, open_writer(sink, schema) as writer:
+    with whole_file(out) as file:
+        with open_writer(file, schema) as writer:
             for batch in regroup(batches):
                 writer.write_batch(batch)
-        sync_file(temporary)
-        nbytes = temporary.stat().st_size
-        temporary.replace(out)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(out.parent)
-    return nbytes
+        return file.tell()
 
 
 def regroup(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -308,15 +308,16 @@ class Relation:
         names = self.require_columns(columns)
         return lookup_rows(self.reading(names), keys, names)
 
-    def update(self, upserts: Any = None, deletes: Any = None) -> Relation:
+    def update(self, upserts: Any = None, deletes: Any = None, *, wait_s: float | None = None) -> Relation:
         """Publish the next version: rows of ``upserts`` replace all rows of their key, keys in ``deletes`` are dropped.
 
         A key in both is replaced. The update rewrites only the pages that hold, or will hold, a touched key. This
-        version stays readable until it is vacuumed.
+        version stays readable until it is vacuumed. Another writer is waited for, at most ``wait_s`` seconds (default:
+        60); then `RelationLocked` is raised.
         """
         if upserts is None and deletes is None:
             raise InvalidArgument("update got neither upserts nor deletes; give at least one.")
-        update_relation(self, lambda _: Change(upserts, deletes))
+        update_relation(self, lambda _: Change(upserts, deletes), wait_s=wait_s)
         return Relation.open(self.path)
 
     def change(self, change: Callable[[Relation], Change], transaction: Transaction) -> Relation:
@@ -372,9 +373,12 @@ class Relation:
         """Return the numbers of the versions that can be opened, oldest first."""
         return list_versions(self.path)
 
-    def vacuum(self, keep: int = 1) -> list[str]:
-        """Remove all but the last ``keep`` versions and every file they do not need; return the removed names."""
-        return vacuum_relation(self.path, keep)
+    def vacuum(self, keep: int = 1, *, wait_s: float | None = None) -> list[str]:
+        """Remove all but the last ``keep`` versions and every file they do not need; return the removed names.
+
+        Another writer is waited for as in `update`.
+        """
+        return vacuum_relation(self.path, keep, wait_s)
 
     def verify(self) -> Verified:
         """Read every byte of this version and check checksums, order and counts.

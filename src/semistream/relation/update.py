@@ -42,13 +42,16 @@ class Change:
 
 
 def update_relation(
-    relation: Relation, change: Callable[[Relation], Change], transaction: Transaction | None = None
+    relation: Relation,
+    change: Callable[[Relation], Change],
+    transaction: Transaction | None = None,
+    wait_s: float | None = None,
 ) -> None:
     """See `Relation.update` and `Relation.change`.
 
     The update applies to the current version, whatever version ``relation`` has open.
     """
-    with new_version(relation.path, create=False) as draft:
+    with new_version(relation.path, create=False, wait_s=wait_s) as draft:
         relation = type(relation).open(relation.path)  # the one given may be old, or a part
         if transaction is not None and relation.made_by(transaction) is not None:
             return

@@ -18,11 +18,13 @@ from semistream.relation.format.manifest import (
     match_counts_name,
     read_manifest,
 )
+from semistream.storage import locks
+from semistream.storage.disk_errors import disk_errors
 from semistream.storage.local_files import leftovers
 from semistream.storage.locks import writer_lock
 
 
-def vacuum_relation(folder: Path, keep: int) -> list[str]:
+def vacuum_relation(folder: Path, keep: int, wait_s: float | None = None) -> list[str]:
     """Keep the last ``keep`` versions; return the names of the removed files, relative to the folder.
 
     Files left behind by dead writers are removed too. Holding the writer lock proves that no writer is active.
@@ -30,7 +32,7 @@ def vacuum_relation(folder: Path, keep: int) -> list[str]:
     if keep < 1:
         raise InvalidArgument(f"keep is {keep}; keep at least 1 version, the current one.")
     get_current(folder)
-    with writer_lock(folder):
+    with disk_errors(folder, "vacuumed"), writer_lock(folder, locks.WAIT_S if wait_s is None else wait_s):
         get_current(folder)  # raises if the pointer is damaged: list_versions would then include unpublished versions
         kept = list_versions(folder)[-keep:]
         needed = {manifest_name(v) for v in kept}

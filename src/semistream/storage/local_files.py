@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+from semistream.storage.disk_errors import disk_errors
 
 _WINDOWS = os.name == "nt"
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def sync_file(path: Path) -> None:
@@ -23,21 +30,53 @@ def sync_folder(path: Path) -> None:
         sync_file(path)
 
 
+def make_folder(path: Path) -> bool:
+    """Create a folder and its missing parents, so that they survive a power cut; return False if it was there.
+
+    The names are synced also if another process has made the folder: it may have died before it did so.
+    """
+    made = False
+    with disk_errors(path, "created"):
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            try:
+                folder.mkdir()
+                made = folder == path
+            except FileExistsError:
+                if not folder.is_dir():
+                    raise
+        for folder in missing or [path]:
+            sync_folder(folder.parent)
+    return made
+
+
 def leftovers(path: Path) -> set[Path]:
     """Return the temporary files left behind by writers of ``path`` that died."""
     return set(path.parent.glob(f".{path.name}.*.tmp"))
 
 
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that replaces ``path`` at the end: readers see the old bytes or the new ones, even after a crash.
+
+    It has a random temporary name until then. An error removes it, and leaves ``path`` as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    with disk_errors(path):
+        descriptor = os.open(temporary, _NEW_FILE, 0o666)  # less the user's mask; never through another's link
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(path.parent)
+
+
 def replace_file(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path`` atomically: readers see the old bytes or the new ones, even after a crash."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    """Write ``content`` to ``path`` as `whole_file` does."""
+    with whole_file(path) as file:
+        file.write(content)

@@ -10,18 +10,24 @@ from pathlib import Path
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from semistream.errors import RelationLocked, SemistreamError
+from semistream.storage.disk_errors import disk_errors
+
+WAIT_S = 60.0
+"""Seconds that a writer of a relation waits for another one."""
 
 
 @contextmanager
-def process_lock(path: Path, refusal: Callable[[str], SemistreamError]) -> Iterator[None]:
+def process_lock(path: Path, refusal: Callable[[str], SemistreamError], *, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the lock file ``path`` for the duration of the context.
 
-    If another process holds it, raise the error that ``refusal`` builds from that process's id. The kernel releases
-    the lock when the process ends, however it ends. The file stays, with the id of its last owner.
+    If another process still holds it after ``wait_s`` seconds, raise the error that ``refusal`` builds from that
+    process's id. The kernel releases the lock when the process ends, however it ends. The file stays, with the id of
+    its last owner.
     """
     lock: BaseFileLock = FileLock(path, thread_local=False)  # a SoftFileLock where the system has no locks
     try:
-        lock.acquire(blocking=False)
+        with disk_errors(path, "locked"):
+            lock.acquire(timeout=wait_s)
     except Timeout:
         raise refusal(_owner(path)) from None
     try:
@@ -42,11 +48,15 @@ def _owner(path: Path) -> str:
 
 
 @contextmanager
-def writer_lock(folder: Path) -> Iterator[None]:
-    """Hold the writer lock of the relation in ``folder``, or raise `RelationLocked`."""
+def writer_lock(folder: Path, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the writer lock of the relation in ``folder``, or raise `RelationLocked` after ``wait_s`` seconds."""
 
     def refusal(owner: str) -> RelationLocked:
-        return RelationLocked(f"{folder} is being written by process {owner}. Wait until it finishes, or stop it.")
+        waited = f" after {wait_s:g} s" if wait_s else ""
+        return RelationLocked(
+            f"{folder} is being written by process {owner}{' still' * bool(wait_s)}{waited}. Wait until it finishes, "
+            "or stop it."
+        )
 
-    with process_lock(folder / "lock", refusal):
+    with process_lock(folder / "lock", refusal, wait_s=wait_s):
         yield

@@ -1,5 +1,7 @@
 """Surrogate keys and seen keys: each is decided once, despite retries and shared relations."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import numpy as np
@@ -13,10 +15,11 @@ from semistream.errors import PipelineError, RelationLocked
 from semistream.pipelines.ledger.entries import WaitingFile
 from semistream.pipelines.plan.step_memory import share_steps
 from semistream.pipelines.steps.duplicates import SeenKeys
-from semistream.pipelines.steps.key_relation import change_shared
 from semistream.pipelines.steps.surrogate_keys import NUMBER, SurrogateKeys
-from semistream.relation import Change, Relation, Transaction
+from semistream.relation import Relation, Transaction
+from semistream.storage import locks
 from semistream.storage.locks import writer_lock
+from tests.relation.child_process import run_child
 
 KEY = pa.schema([("code", pa.string())])
 
@@ -108,22 +111,29 @@ def test_pipelines_may_name_the_columns_of_a_shared_key_as_they_like(tmp_path):
     assert numbers(after) == {"a": 1, "b": 2}
 
 
-def test_another_writer_is_waited_for_and_not_for_ever(tmp_path):
+def test_another_writer_is_waited_for_and_not_for_ever(tmp_path, monkeypatch):
     keys = SurrogateKeys(tmp_path / "r", KEY)
-    waits = []
-    with ExitStack() as held:
-        held.enter_context(writer_lock(tmp_path / "r"))
+    held = ExitStack()
+    held.enter_context(writer_lock(tmp_path / "r"))
+    timer = threading.Timer(0.3, held.close)
+    timer.start()
+    files = stalled(tmp_path, ["a"])
+    assert numbers(keys.assign(tmp_path, files, ["code"], Transaction("p", 1))) == {"a": 1}
+    timer.join()
+    monkeypatch.setattr(locks, "WAIT_S", 0.2)
+    with writer_lock(tmp_path / "r"), pytest.raises(RelationLocked, match=r"is being written by process \d+ still aft"):
+        keys.assign(tmp_path, files, ["code"], Transaction("p", 2))
 
-        def sleep(seconds):
-            waits.append(seconds)
-            if len(waits) == 3:
-                held.close()
 
-        change_shared(keys.relation, lambda _: Change(), Transaction("p", 1), sleep=sleep)
-    assert len(waits) == 3
-    with writer_lock(tmp_path / "r"), pytest.raises(RelationLocked, match="is being written by process"):
-        change_shared(keys.relation, lambda _: Change(), Transaction("p", 2), patience_s=0.3, sleep=waits.append)
-    assert len(waits) == 6
+def make_keys(path):
+    return SurrogateKeys(path, KEY).relation.version
+
+
+def test_pipelines_that_create_one_relation_at_once_share_it(tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        for i in range(2):
+            folder = tmp_path / str(i) / "keys"
+            assert list(pool.map(lambda folder: run_child(make_keys, folder), [folder] * 4)) == [(0, 1)] * 4
 
 
 def test_a_small_relation_leaves_memory_to_those_it_helps(tmp_path):

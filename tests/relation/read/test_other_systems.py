@@ -47,7 +47,7 @@ for operator in ["auto", *OPERATORS]:
 assert relation.update(deletes=[0, 5]).num_rows == 19_998
 with writer_lock(relation.path):
     try:
-        relation.update(deletes=[1])
+        relation.update(deletes=[1], wait_s=0)
     except RelationLocked as refused:
         assert str(os.getpid()) in str(refused), refused
     else:

@@ -16,7 +16,9 @@ A relation is a folder::
 from __future__ import annotations
 
 import base64
+import errno
 import json
+import re
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,12 +27,21 @@ from typing import Any
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import BUILD_ONE, CorruptRelation, NotARelation, RelationError, UnsupportedFormat
+from semistream.errors import (
+    BUILD_ONE,
+    CorruptRelation,
+    NotARelation,
+    RelationError,
+    StorageError,
+    UnsupportedFormat,
+)
+from semistream.storage.disk_errors import disk_errors
 from semistream.storage.local_files import replace_file
 
 FORMAT = 1
 GROUPED_FORMAT = 2  # format 1 plus column groups
 DATA, VERSIONS, CURRENT, LMDB = "data", "versions", "CURRENT", "lmdb"
+_NAME = re.compile(rf"({DATA}|{VERSIONS})/[A-Za-z0-9_-][A-Za-z0-9._-]*")  # stays inside the relation's folder
 
 
 @dataclass(frozen=True)
@@ -143,11 +154,14 @@ def read_manifest(folder: Path, version: int) -> Manifest:
     """Read and check the manifest of a version."""
     path = folder / manifest_name(version)
     try:
-        record = json.loads(path.read_bytes())
+        with disk_errors(path, "read"):
+            record = json.loads(path.read_bytes())
         format_version, body, checksum = record["format"], record["manifest"], record["checksum"]
-    except FileNotFoundError:
+    except StorageError as error:
+        if error.errno != errno.ENOENT:
+            raise
         raise CorruptRelation(f"{path}, the manifest of version {version}, is missing. Restore it.") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptRelation(f"{path} is not a readable manifest ({error}). Restore it from a copy.") from error
     if format_version not in (FORMAT, GROUPED_FORMAT):
         raise UnsupportedFormat(
@@ -156,7 +170,20 @@ def read_manifest(folder: Path, version: int) -> Manifest:
         )
     if not isinstance(body, str) or _check(body) != checksum:
         raise CorruptRelation(f"{path} does not match its checksum. Restore it from a copy.")
-    return _from_json(json.loads(body))
+    try:
+        manifest = _from_json(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptRelation(f"{path} is not a manifest ({error!r}). Restore it from a copy.") from error
+    if foreign := sorted(name for name in manifest.file_names if not _NAME.fullmatch(name)):
+        raise CorruptRelation(
+            f"{path} names the file {foreign[0]!r}; files of a relation are in its folders {DATA} and {VERSIONS}. "
+            "Restore the manifest from a copy."
+        )
+    if manifest.version != version:
+        raise CorruptRelation(
+            f"{path} is the manifest of version {manifest.version}, not of version {version}. Restore it from a copy."
+        )
+    return manifest
 
 
 def _from_json(fields: dict[str, Any]) -> Manifest:
@@ -186,8 +213,11 @@ def get_current(folder: Path) -> int:
     """Return the number of the published version."""
     path = folder / CURRENT
     try:
-        text, _, check = path.read_text(errors="replace").strip().rpartition(", check ")
-    except (FileNotFoundError, NotADirectoryError):
+        with disk_errors(path, "read"):
+            text, _, check = path.read_text(errors="replace").strip().rpartition(", check ")
+    except StorageError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
         what = "does not exist" if not folder.exists() else "is not a relation: it has no file CURRENT"
         raise NotARelation(f"{folder} {what}. {BUILD_ONE}") from None
     if _check(text) != check:

@@ -25,6 +25,7 @@ import numpy as np
 from semistream.errors import CorruptRelation, InvalidArgument
 from semistream.kernels.array_types import Bytes
 from semistream.relation.read.disk_costs import DiskCosts
+from semistream.storage.disk_errors import disk_errors
 
 _HUGE = 2 << 20  # bytes of a huge page
 ALIGNMENT = 4096  # alignment that O_DIRECT requires of offsets, lengths and memory on every file system we know
@@ -148,11 +149,12 @@ class Disk(ABC):
         start, length = self._range(offset, nbytes)
         view = into.data[:length]
         done = 0
-        while done < length:
-            got = self._read_at(descriptor, view[done:], start + done)
-            done += got
-            if got == 0 or (done >= offset - start + nbytes):
-                break
+        with disk_errors(path, "read"):
+            while done < length:
+                got = self._read_at(descriptor, view[done:], start + done)
+                done += got
+                if got == 0 or (done >= offset - start + nbytes):
+                    break
         if done < offset - start + nbytes:
             raise CorruptRelation(
                 f"{path} ends at byte {start + done}, but bytes {offset} to {offset + nbytes} were expected. "
@@ -174,12 +176,14 @@ class Disk(ABC):
         with self._opening:
             descriptor = self._descriptors.get(path)
             if descriptor is None:
-                try:
-                    descriptor = self._descriptors[path] = self._open(path)
-                except FileNotFoundError:
-                    raise CorruptRelation(
-                        f"{path} is missing: it was vacuumed or lost. Open the current version, or restore the file."
-                    ) from None
+                with disk_errors(path, "opened"):
+                    try:
+                        descriptor = self._descriptors[path] = self._open(path)
+                    except FileNotFoundError:
+                        raise CorruptRelation(
+                            f"{path} is missing: it was vacuumed or lost. Open the current version, or restore the "
+                            "file."
+                        ) from None
             return descriptor
 
     def _count(self, path: Path, offset: int, nbytes: int, pages: int) -> None:

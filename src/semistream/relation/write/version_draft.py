@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from types import MappingProxyType
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import CorruptRelation, RelationError
+from semistream.errors import CorruptRelation, RelationError, StorageError
 from semistream.kernels.array_types import Int64s
 from semistream.relation.format.column_groups import Groups
 from semistream.relation.format.manifest import (
@@ -31,7 +32,9 @@ from semistream.relation.format.manifest import (
     write_manifest,
 )
 from semistream.relation.format.page_table import PageTable
-from semistream.storage.local_files import leftovers, sync_file, sync_folder
+from semistream.storage import locks
+from semistream.storage.disk_errors import disk_errors
+from semistream.storage.local_files import leftovers, make_folder, sync_file, sync_folder
 from semistream.storage.locks import writer_lock
 
 _OURS = {CURRENT, DATA, VERSIONS, LMDB, "lock"}
@@ -133,9 +136,11 @@ def seal_whole(folder: Path, name: str) -> WholeFile:
 def check_whole(folder: Path, file: WholeFile) -> Path:
     """Return the path of a file, after checking that it exists and matches its size and checksum."""
     path = folder / file.name
-    if not path.exists():
-        raise CorruptRelation(f"{path} is missing. Restore it from a copy, or build the relation again.")
-    if path.stat().st_size != file.nbytes or checksum_file(path) != file.checksum:
+    with disk_errors(path, "read"):
+        if not path.exists():
+            raise CorruptRelation(f"{path} is missing. Restore it from a copy, or build the relation again.")
+        is_same = path.stat().st_size == file.nbytes and checksum_file(path) == file.checksum
+    if not is_same:
         raise CorruptRelation(f"{path} does not match its checksum. Restore it from a copy.")
     return path
 
@@ -150,43 +155,51 @@ def checksum_file(path: Path) -> int:
 
 
 @contextmanager
-def new_version(folder: Path, *, create: bool, overwrite: bool = False) -> Iterator[Draft]:
+def new_version(folder: Path, *, create: bool, overwrite: bool = False, wait_s: float | None = None) -> Iterator[Draft]:
     """Hold the writer lock and draft the next version. An error removes every file of the draft.
 
     ``create`` creates the relation's folder if necessary; ``overwrite`` allows a build over an existing relation.
+    Another writer is waited for, at most ``wait_s`` seconds (default: `WAIT_S`).
     """
-    made = False
-    if create:
-        _require_free(folder, overwrite)
-        made = _make(folder)
-    else:
-        get_current(folder)
-    with writer_lock(folder):
+    with disk_errors(folder):
+        made = False
         if create:
-            _require_free(folder, overwrite)  # again: another writer may have published before we got the lock
-        for part in (DATA, VERSIONS):
-            (folder / part).mkdir(exist_ok=True)
-        version = get_current(folder) + 1 if (folder / CURRENT).exists() else 1
-        draft = Draft(folder, version)
-        try:
-            yield draft
-        except BaseException:
-            if not draft.is_published:  # an interrupt after the publication undoes nothing
-                draft.discard()
-                if made:
-                    shutil.rmtree(folder, ignore_errors=True)
-            raise
-        finally:
-            shutil.rmtree(draft.scratch, ignore_errors=True)
+            _require_free(folder, overwrite)
+            made = make_folder(folder)
+        else:
+            get_current(folder)
+        with _locked(folder, create=create, wait_s=locks.WAIT_S if wait_s is None else wait_s):
+            if create:
+                _require_free(folder, overwrite)  # again: another writer may have published before we got the lock
+            for part in (DATA, VERSIONS):
+                (folder / part).mkdir(exist_ok=True)
+            version = get_current(folder) + 1 if (folder / CURRENT).exists() else 1
+            draft = Draft(folder, version)
+            try:
+                yield draft
+            except BaseException:
+                if not draft.is_published:  # an interrupt after the publication undoes nothing
+                    draft.discard()
+                    if made:
+                        shutil.rmtree(folder, ignore_errors=True)
+                raise
+            finally:
+                shutil.rmtree(draft.scratch, ignore_errors=True)
 
 
-def _make(folder: Path) -> bool:
-    """Create a folder; return False if it already exists, perhaps created by another writer a moment ago."""
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        return False
-    return True
+@contextmanager
+def _locked(folder: Path, *, create: bool, wait_s: float) -> Iterator[None]:
+    """Hold the writer lock, also if a writer that fails removes the new folder while this one waits."""
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(writer_lock(folder, wait_s))
+                break
+            except StorageError as error:
+                if error.errno != errno.ENOENT or not create:
+                    raise
+                make_folder(folder)
+        yield
 
 
 def _require_free(folder: Path, overwrite: bool) -> None:

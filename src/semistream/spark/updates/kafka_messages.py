@@ -19,7 +19,7 @@ from semistream.relation import Relation
 from semistream.spark.joins.routing import quoted
 from semistream.spark.kafka.connector import TopicRange, require_connector, topic_ranges
 from semistream.spark.sources.kafka import COMMITTED, TopicSource, message_text
-from semistream.storage.local_files import sync_file
+from semistream.storage.local_files import whole_file
 
 DELETES = "__deletes"
 """Column that flags rows that delete their key."""
@@ -111,7 +111,5 @@ class UpdateMessages:
 
 def write_aside(path: Path, table: pa.Table) -> None:
     """Write a table to a Parquet file, atomically."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    pq.write_table(table, temporary)
-    sync_file(temporary)
-    temporary.rename(path)
+    with whole_file(path) as file:
+        pq.write_table(table, file)

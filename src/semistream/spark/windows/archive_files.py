@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from semistream.errors import InvalidArgument
 from semistream.spark.windows.window_plan import WindowPlan
-from semistream.storage.local_files import replace_file
+from semistream.storage.local_files import make_folder, replace_file
 from semistream.storage.local_paths import local_path
 from semistream.windows import Archive, MemoryArchive, repair
 from semistream.windows.join.archive import archived_schema
@@ -42,7 +42,7 @@ def write_rows(folder: str, query: str, side: int, partition: int, batch: int, r
     if not rows:
         path.unlink(missing_ok=True)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_batches(rows), sink)
     replace_file(path, sink.getvalue())
@@ -52,7 +52,7 @@ def begin_archive(plan: WindowPlan) -> None:
     """Record the join in the archive's folder, as `repair_window_join` needs it; refuse the archive of another join."""
     assert plan.archive is not None
     folder = Path(plan.archive)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     noted: dict[str, Any] = {
         "on": plan.on,
         "suffix": plan.suffix,

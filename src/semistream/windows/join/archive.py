@@ -20,6 +20,7 @@ import pyarrow as pa
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.keys.plain_types import batch_in, given_back_schema, plain_schema
+from semistream.storage.local_files import make_folder
 from semistream.storage.local_paths import local_path
 from semistream.windows.streams.event_time import SIDES
 from semistream.windows.streams.lengths import WindowLength
@@ -168,7 +169,7 @@ class FileArchive(Archive):
     def __init__(self, folder: str | Path) -> None:
         super().__init__()
         self.folder = local_path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         if (self.folder / _WINDOWS).exists():
             raise InvalidArgument(f"{self.folder} has an archive already; give another folder, or remove it.")
         self._writers: list[pa.ipc.RecordBatchStreamWriter | None] = [None, None]
