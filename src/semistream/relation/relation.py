@@ -393,5 +393,5 @@ class Relation:
 
 
 def _read_table(folder: Path, manifest: Manifest, groups: Sequence[int]) -> PageTable:
-    with pa.OSFile(str(check_whole(folder, manifest.page_table))) as source:
-        return PageTable.from_arrow(pa.ipc.open_file(source).read_all(), groups)
+    files = [[file.nbytes for file in manifest.files_of(group)] for group in groups]
+    return PageTable.read(check_whole(folder, manifest.page_table), groups, files)

@@ -230,7 +230,7 @@ def _nudged(codes: np.ndarray, page: int, by: int) -> np.ndarray:
             lambda t: dataclasses.replace(t, last_code=_nudged(t.last_code, -1, 1)),
             r"codes of page \d+ are out of order or do not match",
         ),
-        (lambda t: dataclasses.replace(t, rows=t.rows - 1), r"codes of page \d+ are out of order or do not match"),
+        (lambda t: dataclasses.replace(t, rows=t.rows - 1), r"page \d+ .* is not a page of this relation"),
     ],
     ids=["order", "page left out", "first codes", "last codes", "rows"],
 )

@@ -172,7 +172,8 @@ def read_manifest(folder: Path, version: int) -> Manifest:
         raise CorruptRelation(f"{path} does not match its checksum. Restore it from a copy.")
     try:
         manifest = _from_json(json.loads(body))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        _require_sound(manifest)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
         raise CorruptRelation(f"{path} is not a manifest ({error!r}). Restore it from a copy.") from error
     if foreign := sorted(name for name in manifest.file_names if not _NAME.fullmatch(name)):
         raise CorruptRelation(
@@ -184,6 +185,21 @@ def read_manifest(folder: Path, version: int) -> Manifest:
             f"{path} is the manifest of version {manifest.version}, not of version {version}. Restore it from a copy."
         )
     return manifest
+
+
+def _require_sound(manifest: Manifest) -> None:
+    """Raise `ValueError` for content that no writer would have written, so that readers need not look for it."""
+    names = manifest.schema.names
+    grouped = [name for group in manifest.column_groups for name in group]
+    counts = [manifest.version, manifest.page_bytes, manifest.num_rows, manifest.null_key_rows]
+    counts += [n for file in manifest.files for n in (file.nbytes, file.begin, file.end, file.nbytes - file.end)]
+    counts += [n for pair in manifest.transactions.values() for n in pair[1:]]
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise ValueError("a number is missing or negative")
+    if not manifest.key or not set(manifest.key) <= set(names):
+        raise ValueError(f"the key {manifest.key} is not among the columns")
+    if manifest.column_groups and (sorted(grouped) != sorted(names) or len(manifest.files) % manifest.num_groups):
+        raise ValueError("the column groups do not fit the columns")
 
 
 def _from_json(fields: dict[str, Any]) -> Manifest:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.keys import KeyCodec
+from semistream.relation.format import kernels
 
 CODE_COLUMN = "_key_code"
 
@@ -43,6 +44,23 @@ class SegmentLayout:
     schema: pa.Schema
     first_buffer: int
     num_buffers: int
+
+    @cached_property
+    def buffers(self) -> tuple[Int64s, Int64s]:
+        """Kind of each buffer, as `first_unsound` checks it, and the bytes of its values."""
+        shapes = [shape for field in self.schema for shape in _buffer_shapes(field.type)]
+        kinds, widths = zip(*shapes, strict=True) if shapes else ((), ())
+        return np.array(kinds, np.int64), np.array(widths, np.int64)
+
+    @cached_property
+    def flat_nodes(self) -> Int64s:
+        """For each node of a page's message, 1 if it is a column and 0 if it is a child of one."""
+        return np.array([own for field in self.schema for own in _nodes(field.type)], np.int64)
+
+    @cached_property
+    def has_children(self) -> bool:
+        """True if a column is nested, so that only Arrow can check all of it."""
+        return not self.flat_nodes.all()
 
 
 @dataclass(frozen=True)
@@ -128,6 +146,22 @@ def _copy_kind(type_: pa.DataType) -> tuple[str, int]:
     if not pa.types.is_nested(type_) and not pa.types.is_null(type_) and type_.num_buffers == 2:
         return "fixed", type_.bit_width // 8
     return "arrow", 0
+
+
+def _buffer_shapes(type_: pa.DataType) -> list[tuple[int, int]]:
+    """Return the kind and the value width of each buffer of a column."""
+    kind, width = _copy_kind(type_)
+    if kind == "arrow":
+        return [(kernels.UNCHECKED, 0)] * _count_buffers(type_)
+    if kind == "binary":
+        return [(kernels.BITMAP, 0), (kernels.OFFSETS, width), (kernels.BYTES, 0)]
+    return [(kernels.BITMAP, 0), (kernels.BITS, 0) if kind == "bits" else (kernels.FIXED, width)]
+
+
+def _nodes(type_: pa.DataType) -> list[int]:
+    """Return a 1 for a column, followed by a 0 for each of its descendants."""
+    children = [type_.field(i).type for i in range(type_.num_fields)]
+    return [1, *(0 for child in children for _ in _nodes(child))]
 
 
 def _count_buffers(type_: pa.DataType) -> int:

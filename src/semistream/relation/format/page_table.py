@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.errors import CorruptRelation
 from semistream.kernels.array_types import Bools, Int32s, Int64s, UInt64s
 
 _SCHEMA = pa.schema(
@@ -93,6 +95,17 @@ class PageTable:
         return cls.from_arrow(_SCHEMA.empty_table(), [0])
 
     @classmethod
+    def read(cls, path: Path, groups: Sequence[int], files: Sequence[Sequence[int]]) -> PageTable:
+        """Read the table from its file; ``files`` has the bytes of the data files of each of the column groups."""
+        try:
+            with pa.OSFile(str(path)) as source:
+                table = cls.from_arrow(pa.ipc.open_file(source).read_all(), groups)
+            table._require_inside(files)
+        except (pa.ArrowException, KeyError, ValueError) as error:
+            raise CorruptRelation(f"{path} is not a page table ({error}). Restore it from a copy.") from error
+        return table
+
+    @classmethod
     def from_arrow(cls, table: pa.Table, groups: Sequence[int]) -> PageTable:
         """Create the table from the content of its file, with the segments of some column groups."""
 
@@ -102,6 +115,22 @@ class PageTable:
 
         segments = [SegmentTable.unverified(*(read(name, group) for name in _OF_SEGMENT)) for group in groups]
         return cls(**{name: read(name) for name in _BY_PAGE}, segments=tuple(segments))
+
+    def _require_inside(self, files: Sequence[Sequence[int]]) -> None:
+        """Raise `ValueError` unless all pages lie in their files, whose bytes are given by column group."""
+        if len(self) == 0:
+            return
+        least = min(int(self.rows.min()), int(self.file.min()), *(int(s.offset.min()) for s in self.segments))
+        if least < 0 or any(int(segment.nbytes.min()) < 0 for segment in self.segments):
+            raise ValueError("a page has a negative position or size")
+        if bool((self.last_code < self.first_code).any() or (self.first_code[1:] < self.last_code[:-1]).any()):
+            raise ValueError("the pages are not in order")
+        for segment, nbytes in zip(self.segments, files, strict=True):
+            if int(self.file.max()) >= len(nbytes):
+                raise ValueError(f"a page lies in file {int(self.file.max())} of {len(nbytes)}")
+            room = np.array(nbytes, np.int64)[self.file]
+            if bool(((segment.offset > room) | (segment.nbytes > room - segment.offset)).any()):
+                raise ValueError("a page lies beyond the end of its file")
 
     def to_arrow(self) -> pa.Table:
         """Convert the table to the form stored in its file."""

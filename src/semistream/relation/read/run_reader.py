@@ -11,51 +11,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from semistream.errors import CorruptRelation, InvalidArgument
-from semistream.kernels.array_types import Bytes, Int64s
-from semistream.kernels.xxhash64 import hash_ranges
+from semistream.errors import InvalidArgument
+from semistream.kernels.array_types import Bytes
 from semistream.relation.format.page_layout import PageLayout
 from semistream.relation.format.page_table import PageTable, SegmentTable
-from semistream.relation.read.disk import ALIGNMENT, Disk, ReadRequest, allocate_buffer, buffer_bytes
+from semistream.relation.read.disk import ALIGNMENT, Disk, allocate_buffer, buffer_bytes
 from semistream.relation.read.disk_costs import DiskCosts
 from semistream.relation.read.page_run import PageRun
 from semistream.relation.read.read_lanes import ReadLanes
 from semistream.relation.read.read_plan import Pages, PageSequence
-
-
-class SegmentRequest(NamedTuple):
-    """The read of a run's segments in one column group, and its first byte in the buffer."""
-
-    segments: SegmentTable
-    read: ReadRequest
-    begin: int
-
-    def is_verified(self, pages: Pages) -> bool:
-        """True if all of these pages were verified before."""
-        return bool(self.segments.verified[pages].all())
-
-    def verify(self, pages: Pages, buffer: Bytes, starts: Int64s, lengths: Int64s) -> None:
-        """Compare the XXH64 of every page with the page table, in one kernel call that lets the joining thread run on.
-
-        A page is verified once per open relation in a process. Published files never change, so later reads of the page
-        are trusted.
-        """
-        table = self.segments
-        fresh = np.flatnonzero(~table.verified[pages])
-        if fresh.size == 0:
-            return
-        sums = np.zeros(fresh.size, np.uint64)
-        hash_ranges(starts[fresh], lengths[fresh], buffer, sums)
-        pages = pages[fresh]
-        wrong = np.flatnonzero(sums != table.checksum[pages])
-        if wrong.size:
-            page = int(pages[wrong[0]])
-            offset, nbytes = int(table.offset[page]), int(table.nbytes[page])
-            raise CorruptRelation(
-                f"page {page} ({self.read.path}, bytes {offset} to {offset + nbytes}) does not match its "
-                "checksum. Restore the file from a copy, or build the relation again."
-            )
-        table.verified[pages] = True
+from semistream.relation.read.segment_request import SegmentRequest
 
 
 def span_of(table: PageTable | SegmentTable, pages: Pages) -> tuple[int, int]:
@@ -183,9 +148,11 @@ class RunReader:
         self._require_fitting(pages, sum(nbytes for _, nbytes in spans))
         number = int(self._table.file[pages[0]])
         requests, begin = [], 0
-        for files, segment, (offset, nbytes) in zip(self._files, segments, spans, strict=True):
+        parts = zip(self._files, segments, self._layout.segments, spans, strict=True)
+        for files, segment, layout, (offset, nbytes) in parts:
             read = self._disk.request(files[number], offset, nbytes, pages=span_pages)
-            requests.append(SegmentRequest(segment, read, begin))
+            codes = -1 if requests else self._layout.code_buffer
+            requests.append(SegmentRequest(self._table, segment, layout, codes, read, begin))
             begin += buffer_bytes(nbytes)
         buffer = self._free.popleft()
         coming: _Coming
