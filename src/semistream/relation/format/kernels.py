@@ -154,10 +154,10 @@ def _codes_are_sound(codes: Int64s, first: int, last: int) -> bool:
     """True if a page's key codes ascend from ``first`` to ``last``."""
     if codes.size == 0 or codes[0] != first or codes[codes.size - 1] != last:
         return False
+    descents = 0
     for row in range(1, codes.size):
-        if codes[row] < codes[row - 1]:
-            return False
-    return True
+        descents += codes[row] < codes[row - 1]
+    return descents == 0
 
 
 @kernel

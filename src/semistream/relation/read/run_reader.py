@@ -147,7 +147,8 @@ class RunReader:
             spans = [span_of(segment, pages) for segment in segments]
         self._require_fitting(pages, sum(nbytes for _, nbytes in spans))
         number = int(self._table.file[pages[0]])
-        requests, begin = [], 0
+        requests: list[SegmentRequest] = []
+        begin = 0
         parts = zip(self._files, segments, self._layout.segments, spans, strict=True)
         for files, segment, layout, (offset, nbytes) in parts:
             read = self._disk.request(files[number], offset, nbytes, pages=span_pages)
