@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from semistream import HybridJoin, MeshJoin, Relation, SemiStreamJoin
+from semistream import HybridJoin, MeshJoin, Relation, SemiStreamJoin, join
 from semistream.errors import InvalidArgument
 from semistream.joins.cache.front_stage import FrontStage
 from semistream.joins.sweep.operator import SweepJoin
@@ -180,3 +180,19 @@ def test_what_is_not_cached_can_be_given_back(relation: Relation, table: pa.Tabl
         oracle = batch_join(pa.table(batch), table, {"s": "k"}, how, ["name", "n"])
         assert multiset(pa.concat_tables([results, again])) == multiset(oracle)
         assert join.stats.rows_in == join.stats.matched + join.stats.unmatched == 5 * 4000
+
+
+@pytest.mark.parametrize("columns", [1, 20, 60, 120])
+def test_tuples_of_any_width_fit_every_memory(tmp_path: Path, columns: int) -> None:
+    """Missed tuples fit in the staging area, however wide tuples are and however few of them are cached."""
+    rows, generator = 100_000, np.random.default_rng(0)
+    keys = np.arange(rows)
+    relation = Relation.build(pa.table({"k": keys, "v": keys}), tmp_path / "r", key="k")
+    wanted = generator.integers(0, rows * 6 // 5, 10_000)
+    doubles = pa.array(generator.random(wanted.size))
+    tuples = pa.table({"s": wanted} | {f"c{i}": doubles for i in range(columns)})
+    expected = {"inner": wanted < rows, "left": wanted >= 0, "semi": wanted < rows, "anti": wanted >= rows}
+    for memory in ("1MB", "2MB", "8MB", "32MB"):
+        for how, kept in expected.items():
+            joined = join(tuples, relation, on={"s": "k"}, how=how, memory=memory).read_all()
+            assert np.array_equal(np.sort(joined["s"]), np.sort(wanted[kept]))

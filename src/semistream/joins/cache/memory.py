@@ -92,9 +92,9 @@ class FrontMemory:
 
     def next_sizes(self, tuples: BatchRows, begin: int) -> Int64s:
         """Return the sizes of the tuples to look up next: as many as fit in the staging area, but at least one."""
-        sizes = tuples.sizes(begin, self.piece_rows)
         if self.row_bytes is not None:
-            return sizes
+            return tuples.sizes(begin, min(self.piece_rows, max(self.staging_bytes // self.row_bytes, 1)))
+        sizes = tuples.sizes(begin, self.piece_rows)
         return sizes[: max(int(sizes.cumsum().searchsorted(self.staging_bytes, "right")), 1)]
 
     def too_wide(self, row_bytes: int) -> bool:
