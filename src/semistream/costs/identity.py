@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from semistream.errors import InvalidArgument
+from semistream.storage.disk_errors import disk_errors
 from semistream.storage.local_paths import local_path
 
 MACHINE_ID = Path("/etc/machine-id")
@@ -63,10 +64,11 @@ class _Mount:
 
 def folder_on_disk(path: Path | str) -> Path:
     """Return the folder at ``path``, or the one that contains it, with links resolved: it lies on the same disk."""
-    resolved = local_path(path).resolve()
-    if not resolved.exists():
-        raise InvalidArgument(f"{str(path)!r} does not exist; name a folder or a file on the disk that holds R.")
-    return resolved if resolved.is_dir() else resolved.parent
+    with disk_errors(path, "read"):
+        resolved = local_path(path).resolve()
+        if not resolved.exists():
+            raise InvalidArgument(f"{str(path)!r} does not exist; name a folder or a file on the disk that holds R.")
+        return resolved if resolved.is_dir() else resolved.parent
 
 
 def disk_identity(path: Path | str) -> str:

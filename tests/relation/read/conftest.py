@@ -52,4 +52,5 @@ _BEFORE = _Before()
 @pytest.fixture(autouse=True, scope="module")
 def _what_others_left() -> None:
     gc.collect()
+    _BEFORE.files = frozenset()
     _BEFORE.files, _BEFORE.threads = frozenset(open_files()), frozenset(threading.enumerate())

@@ -62,7 +62,7 @@ def _try_without_space(path: Path, name: str) -> str:
 
 @pytest.fixture
 def relation(tmp_path: Path) -> Relation:
-    for folder in (tmp_path, *tmp_path.parents[:2]):  # pytest's own, closed to other users
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # pytest's own and its worker's, closed to other users
         folder.chmod(0o755)
     Relation.build(TABLE, tmp_path / "r", key="k")
     return Relation.open(tmp_path / "r").update(upserts=pa.table({"k": [1], "v": [0]}))
