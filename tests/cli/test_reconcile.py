@@ -122,7 +122,7 @@ def test_an_unfinished_batch_must_be_run_first(
         raise RuntimeError("the disk is full")
 
     with slow_service(SLOW_S), monkeypatch.context() as patch:
-        patch.setattr("semistream.spark.pipelines.batch_work.run_phase", fail)
+        patch.setattr("semistream.spark.pipelines.spark_workers.SparkWorkers.run_phase", fail)
         assert "the disk is full" in refused(run("run", file, "--once"))
     said = refused(run("reconcile", file)).replace("\n", " ")
     assert "batch 0 of the pipeline 'orders' is not finished. Run the pipeline first, then reconcile" in said

@@ -40,7 +40,7 @@ def test_messages_that_there_is_no_time_for_are_archived_and_repaired(spark, bro
 
     broker.send(topic, as_messages(second))
     with monkeypatch.context() as patch:  # offsets tell that all of them can be joined: they are not read before
-        patch.setattr("semistream.spark.pipelines.batch_work.summarize_parts", None)
+        patch.setattr("semistream.spark.pipelines.spark_workers.summarize_parts", None)
         (report,) = run(spark, spec)
     assert (report.rows_in, report.outcomes["shed"]) == (100, 0)
     assert report.overload.missing.rows == archive.num_rows

@@ -104,7 +104,7 @@ def test_a_decision_is_kept_though_nothing_was_done_yet(spark, warehouse, monkey
 
     with slow_service():
         with monkeypatch.context() as patch:
-            patch.setattr("semistream.spark.pipelines.batch_work.run_phase", fail)
+            patch.setattr("semistream.spark.pipelines.spark_workers.SparkWorkers.run_phase", fail)
             with pytest.raises(PipelineError, match="the disk is full"):
                 run(spark, spec)
         entry = warehouse.folder / "checkpoint" / "batches" / "000000000000.shed.json"

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="pip install 'semistream[spark]' to run th
 
 
 def test_the_batch_at_hand_is_waited_for_and_the_next_one_is_refused():
-    from semistream.spark.pipelines.batch_runner import BatchRunner
+    from semistream.pipelines.batch.batch_runner import BatchRunner
 
     batches = object.__new__(BatchRunner)
     batches._on_its_way, batches._ended, batches._spec = RLock(), False, SimpleNamespace(name="orders")
@@ -34,4 +34,4 @@ def test_the_batch_at_hand_is_waited_for_and_the_next_one_is_refused():
         assert on_its_way.result(30) is False
         ending.result(30)
     with pytest.raises(PipelineError, match="'orders' was stopped before this batch began"):
-        batches.run(None, 1)
+        batches.run(1, None)

@@ -25,11 +25,10 @@ class BatchCommitter:
         tables: Mapping[str, Table],
         ledger: Ledger,
         rows_folder: Path,
-        writer: str,
         overload: BatchOverload | None,
     ) -> None:
         self._steps, self._tables, self._ledger = steps, tables, ledger
-        self._rows_folder, self._writer, self._overload = rows_folder, writer, overload
+        self._rows_folder, self._overload = rows_folder, overload
 
     def restore(self) -> None:
         """Publish done batches again that a power cut has taken from a table."""
@@ -47,7 +46,7 @@ class BatchCommitter:
             table.commit(plan.batch, manifest.work.files.get(outcome, []))
         if self._steps.changes is not None:
             relation = Relation.open(self._steps.paths[0])
-            publish_snapshot(relation, manifest.work, self._rows_folder, Transaction(self._writer, plan.batch))
+            publish_snapshot(relation, manifest.work, self._rows_folder, Transaction(self._ledger.writer, plan.batch))
         learnt: dict[str, Any] | None = None
         if self._overload is not None:
             self._overload.settle(plan, manifest)

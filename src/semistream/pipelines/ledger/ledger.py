@@ -116,6 +116,11 @@ class Ledger:
         self.token = _understood(path, lambda content: str(content["token"]))
 
     @property
+    def writer(self) -> str:
+        """Name under which this pipeline, with this checkpoint, changes relations."""
+        return f"{self.name}/{self.token}"
+
+    @property
     def updates_folder(self) -> Path:
         """Folder with the planned updates of relations, their messages and their rejected rows."""
         return self.folder / _UPDATES

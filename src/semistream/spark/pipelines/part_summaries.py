@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from semistream.pipelines.inputs.splits import SourceSplit, Split, share_out
 from semistream.pipelines.overload.task_shedding import TaskShedding, summarize_inputs
+from semistream.pipelines.task.worker_task import read_inputs
 from semistream.shedding import STRATEGIES, PartSummary, StreamPart
 from semistream.spark.joins.routing import quoted
-from semistream.spark.pipelines.phase import inputs_of
-from semistream.spark.pipelines.worker_task import partition_number, read_inputs
+from semistream.spark.pipelines.task_inputs import inputs_of
 from semistream.spark.session import worker_interpreter
 
 _SUMMARIES = "summaries"
@@ -72,5 +73,7 @@ def _summarize(task: _SummaryTask, batches: Iterator[pa.RecordBatch]) -> Iterato
         return
     inputs = read_inputs(task.splits, first, batches)
     own = (each for each in inputs if isinstance(each, pa.RecordBatch | SourceSplit))
-    found = summarize_inputs(task.shedding, STRATEGIES[task.strategy](), own, partition_number())
+    context = TaskContext.get()
+    assert context is not None
+    found = summarize_inputs(task.shedding, STRATEGIES[task.strategy](), own, context.partitionId())
     yield pa.record_batch({_SUMMARIES: pa.array([pickle.dumps(found)], pa.binary())})

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from semistream.errors import PipelineError
 from semistream.pipelines.batch.batch_report import BatchReport, reason_of
+from semistream.pipelines.batch.batch_runner import BatchRunner
 from semistream.pipelines.ledger.ledger import Ledger
 from semistream.pipelines.open_tables import open_tables
 from semistream.pipelines.plan.step_plans import plan_steps
@@ -22,10 +23,12 @@ from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.yaml_file import make_spec, read_spec
 from semistream.pipelines.tables.table import Owner
 from semistream.spark.kafka.topic_table import KINDS
-from semistream.spark.pipelines.batch_runner import BatchRunner
 from semistream.spark.pipelines.listener import SPARK_METRICS, PipelineListener, listening
+from semistream.spark.pipelines.spark_workers import SparkWorkers
+from semistream.spark.pipelines.warm_up import warm_up
 from semistream.spark.planning.computed_columns import ComputedColumns
 from semistream.spark.sources.open_batches import open_source
+from semistream.spark.updates.relation_updates import all_updates
 
 _POLL_S = 0.2
 
@@ -99,17 +102,17 @@ class Pipeline:
         ``watch`` is called with the report of each finished batch. The current batch finishes before the pipeline
         stops, also after an interrupt.
         """
-        with self._opened(spark, watch) as batches, self._query(spark, batches, once) as query:
+        with self._opened(spark, watch) as (batches, workers), self._query(batches, workers, once) as query:
             batches.publishes_later = True
             try:
                 while not query.awaitTermination(_POLL_S) and not stopping():
-                    batches.catch_up(spark)
+                    batches.catch_up()
             except StreamingQueryException as error:
                 raise PipelineError(f"the pipeline {self.spec.name!r} stopped: {reason_of(error)}") from error
             if once and not stopping():
-                batches.catch_up(spark, all_deferred=True)
+                batches.catch_up(all_deferred=True)
                 if batches.repairs_idle:
-                    batches.reconcile(spark, stopping)
+                    batches.reconcile(stopping)
 
     def reconcile(
         self, spark: SparkSession, *, watch: Watch = _unwatched, stopping: Callable[[], bool] = lambda: False
@@ -120,8 +123,8 @@ class Pipeline:
         """
         if self.spec.overload is None:
             raise PipelineError(f"the pipeline {self.spec.name!r} sheds no rows: it has no `overload`.")
-        with self._opened(spark, watch) as batches:
-            batches.reconcile(spark, stopping)
+        with self._opened(spark, watch) as (batches, _):
+            batches.reconcile(stopping)
 
     @contextmanager
     def started(
@@ -131,11 +134,11 @@ class Pipeline:
 
         Waiting rows go on only with batches of new rows; `run` also gives them batches of their own.
         """
-        with self._opened(spark, watch) as batches, self._query(spark, batches, once) as query:
+        with self._opened(spark, watch) as (batches, workers), self._query(batches, workers, once) as query:
             yield query
 
     @contextmanager
-    def _opened(self, spark: SparkSession, watch: Watch) -> Iterator[BatchRunner]:
+    def _opened(self, spark: SparkSession, watch: Watch) -> Iterator[tuple[BatchRunner, SparkWorkers]]:
         """Open the pipeline's ledger and tables, exclusively for this process, and recover from a crash."""
         spec = self.spec
         computed = ComputedColumns.of(spec, spark)
@@ -144,26 +147,28 @@ class Pipeline:
         with Ledger.open(spec.checkpoint, spec.name) as ledger:
             joined = computed.leaving(steps.joined, spark)
             tables = open_tables(spec, steps.source, joined, Owner(spec.name, ledger.token), KINDS)
-            batches = BatchRunner(spec, steps, computed, source, tables, ledger, watch, time.time)
-            batches.recover(spark)
-            yield batches
+            updates = all_updates(spec.steps, ledger, ledger.writer)
+            workers = SparkWorkers(spark, source, computed, updates, spec.checkpoint / "spark")
+            batches = BatchRunner(spec, steps, workers, tables, ledger, watch, time.time)
+            batches.recover()
+            yield batches, workers
 
     @contextmanager
-    def _query(self, spark: SparkSession, batches: BatchRunner, once: bool) -> Iterator[StreamingQuery]:
-        spec = self.spec
-        location = spec.checkpoint / "spark"
+    def _query(self, batches: BatchRunner, workers: SparkWorkers, once: bool) -> Iterator[StreamingQuery]:
+        spec, spark, location = self.spec, workers.spark, workers.log
         if batches.has_run and not (location / "offsets").exists():
             raise PipelineError(
                 f"{location}, Spark's record of the source's offsets, is missing, but the ledger next to it is not: "
                 "all rows would be added twice. Restore it, or give the pipeline a new checkpoint and new tables."
             )
-        batches.warm_up(spark)
+        warm_up(spark, batches.steps)
         listener = PipelineListener(spec.name, spec.checkpoint / SPARK_METRICS)
-        writer = batches.source.stream(spark).writeStream.foreachBatch(batches.run)
+        writer = workers.source.stream(spark).writeStream
+        writer = writer.foreachBatch(lambda df, number: batches.run(number, workers.with_batch(df)))
         writer = writer.option("checkpointLocation", str(location)).queryName(spec.name)
         every = f"{int(parse_duration(spec.every) * 1000)} milliseconds"
         with listening(spark, listener):
-            batches.triggers = listener
+            batches.last_trigger = lambda: listener.last
             query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)).start()
             try:
                 yield query

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from semistream.pipelines.plan.join_plan import JoinPlan
 from semistream.pipelines.plan.step_plans import StepPlans
 from semistream.pipelines.task.worker_joins import WORKER_JOINS
-from semistream.spark.pipelines.phase import inputs_of
-from semistream.spark.pipelines.worker_task import WORK_SCHEMA
+from semistream.pipelines.task.worker_task import WORK_SCHEMA
+from semistream.spark.pipelines.task_inputs import inputs_of
 from semistream.spark.session import worker_interpreter
 
 _LOG = logging.getLogger(__name__)

@@ -5,27 +5,14 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 
-from semistream.pipelines.inputs.splits import SourceSplit
+from semistream.pipelines.batch.workers import BatchInput
 from semistream.spark.session import worker_interpreter
-
-
-@dataclass(frozen=True)
-class BatchInput:
-    """Input of a batch: ``rows`` that Spark reads, and ``splits`` that tasks read themselves.
-
-    ``rows`` has the source's columns and the raw text of unreadable rows. ``remarks`` are for the user.
-    """
-
-    rows: DataFrame | None = None
-    splits: list[SourceSplit] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
 
 
 class BatchSource(ABC):

@@ -16,11 +16,12 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType
 
 from semistream.errors import PipelineError
+from semistream.pipelines.batch.workers import BatchInput
 from semistream.pipelines.inputs.parquet_files import parquet_inputs
 from semistream.pipelines.spec.column_types import column_type
 from semistream.pipelines.spec.source_spec import FileSource
 from semistream.pipelines.task.batch_task import RAW
-from semistream.spark.sources.base import BatchInput, BatchSource
+from semistream.spark.sources.base import BatchSource
 
 _WHOLE_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _LOOKED_AT = 100  # lines of a JSON file to check for extra fields

@@ -18,9 +18,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
+from semistream.pipelines.batch.workers import BatchInput
 from semistream.pipelines.spec.source_spec import GeneratorSource
 from semistream.pipelines.task.batch_task import RAW
-from semistream.spark.sources.base import BatchInput, BatchSource, register_by_value
+from semistream.spark.sources.base import BatchSource, register_by_value
 
 _BATCH_ROWS = 1 << 16
 _ROW = "row"

@@ -9,10 +9,11 @@ from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from semistream.pipelines.batch.workers import BatchInput
 from semistream.pipelines.spec.source_spec import KafkaSource
 from semistream.pipelines.task.batch_task import RAW
 from semistream.spark.kafka.connector import FOR_KAFKA, require_connector
-from semistream.spark.sources.base import BatchInput, BatchSource
+from semistream.spark.sources.base import BatchSource
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 """Default option that skips messages of aborted transactions."""

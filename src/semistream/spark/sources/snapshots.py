@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from semistream.pipelines.batch.workers import BatchInput
 from semistream.pipelines.spec.source_spec import FileSource
-from semistream.spark.sources.base import BatchInput, BatchSource, register_by_value
+from semistream.spark.sources.base import BatchSource, register_by_value
 from semistream.spark.sources.files import FolderSource
 
 COMPLETE = "_SUCCESS"

@@ -1,4 +1,4 @@
-"""Task of a pipeline in a Python worker: join rows, write them to their tables, and report to the driver."""
+"""Task of a pipeline in a worker: join rows, write them to their tables, and report to the driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 
 from semistream.pipelines.carried_types import convert_batch
 from semistream.pipelines.inputs.splits import Split
@@ -48,11 +47,11 @@ class PipelineTask:
     given_out: pa.Schema | None = None
 
 
-def run_partition(task: PipelineTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_task(task: PipelineTask, partition: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Send the rows of a partition through the joins to their tables; the last row yielded is the task's report.
 
-    A partition without rows yields nothing. Each attempt writes files of its own, and only those of the attempt whose
-    report Spark keeps are committed.
+    A batch has the source's columns and, last, the number of a share of the splits. A partition without rows yields
+    nothing. Each attempt writes files of its own, and only those of the attempt whose report is kept are committed.
     """
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
@@ -68,7 +67,7 @@ def run_partition(task: PipelineTask, batches: Iterator[pa.RecordBatch]) -> Iter
             work = _class_rows(task, task.changes, owned[0], read_inputs(task.splits, first, batches))
         else:
             chain = Chain([(link, join) for (_, link), join in zip(task.joins, joins, strict=True)], defers=task.defers)
-            run = BatchTask(task.plan, chain, partition_number())
+            run = BatchTask(task.plan, chain, partition)
             for joined in run.run(read_inputs(task.splits, first, batches)):
                 yield _given_out(task, joined)
             work = run.work()
@@ -135,12 +134,6 @@ def read_work(content: bytes) -> TaskResult:
     work = pickle.loads(content)
     assert isinstance(work, TaskResult)
     return work
-
-
-def partition_number() -> int:
-    """Return the partition number of the current task; 0 outside of Spark."""
-    context = TaskContext.get()
-    return 0 if context is None else context.partitionId()
 
 
 def read_inputs(

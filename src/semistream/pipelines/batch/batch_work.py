@@ -1,15 +1,14 @@
-"""BatchWork: run the phases of a batch on Spark."""
+"""BatchWork: run the phases of a batch on workers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import Any
 
 from semistream.pipelines.batch.stalled_rows import decide
-from semistream.pipelines.inputs.splits import RowsSplit, SourceSplit, Split
+from semistream.pipelines.batch.workers import BatchInput, Workers
+from semistream.pipelines.inputs.splits import RowsSplit, Split
 from semistream.pipelines.ledger.entries import Plan, TaskResult, WaitingFile
 from semistream.pipelines.ledger.ledger import Ledger
 from semistream.pipelines.open_tables import entry_rules
@@ -21,40 +20,10 @@ from semistream.pipelines.steps.snapshot_changes import WITHHELD, end_snapshot
 from semistream.pipelines.tables.quarantine import with_rejected
 from semistream.pipelines.tables.table import Table
 from semistream.pipelines.task.batch_task import TaskPlan
+from semistream.pipelines.task.worker_task import PipelineTask
 from semistream.relation import Relation, Transaction
-from semistream.shedding import PartSummary
-from semistream.spark.pipelines.offset_log import rows_by_offsets
-from semistream.spark.pipelines.part_summaries import summarize_parts
-from semistream.spark.pipelines.phase import Computed, run_phase
-from semistream.spark.pipelines.worker_task import PipelineTask
-from semistream.spark.planning.computed_columns import ComputedColumns
-from semistream.spark.sources.base import BatchInput, BatchSource
 
 _ROWS_IN_MEMORY = 64  # rows of the largest valid size that fit into the memory of a join
-
-
-@dataclass(frozen=True)
-class _SparkRows:
-    """Rows of a source's batch on Spark; implements `SourceRows`."""
-
-    spark: SparkSession
-    rows: DataFrame | None
-    splits: Sequence[SourceSplit]
-    offsets: Path
-    source_batch: int | None
-
-    @property
-    def through_spark(self) -> bool:
-        """True if Spark reads rows of the batch."""
-        return self.rows is not None
-
-    def count_by_offsets(self) -> int | None:
-        """Return the number of rows that Spark reads, by the source's offsets; None if unknown."""
-        return None if self.source_batch is None else rows_by_offsets(self.offsets, self.source_batch)
-
-    def summarize(self, shedding: TaskShedding, strategy: str, splits: Sequence[Split]) -> list[PartSummary]:
-        """Summarize each part of the batch for a shedding strategy."""
-        return summarize_parts(self.spark, shedding, strategy, self.rows, splits)
 
 
 class BatchWork:
@@ -68,19 +37,15 @@ class BatchWork:
         self,
         spec: PipelineSpec,
         steps: StepPlans,
-        computed: ComputedColumns,
-        source: BatchSource,
         tables: Mapping[str, Table],
         ledger: Ledger,
         rows_folder: Path,
-        writer: str,
         overload: BatchOverload | None,
     ) -> None:
-        self._spec, self._steps, self._computed, self._source = spec, steps, computed, source
-        self._tables, self._ledger, self._overload = tables, ledger, overload
-        self._rows_folder, self._writer = rows_folder, writer
+        self._spec, self._steps, self._tables = spec, steps, tables
+        self._ledger, self._overload, self._rows_folder = ledger, overload, rows_folder
 
-    def run(self, plan: Plan, df: DataFrame | None, spark: SparkSession) -> tuple[TaskResult, list[str]]:
+    def run(self, plan: Plan, workers: Workers) -> tuple[TaskResult, list[str]]:
         """Run the phases of a batch that the ledger does not have; return the total result and remarks for the user."""
         staged = self._ledger.staged(plan.batch)
         remarks: list[str] = []
@@ -90,17 +55,14 @@ class BatchWork:
         else:
             given = BatchInput()
             if plan.source_batch is not None:
-                given = self._source.read(df, plan.files, spark)
+                given = workers.read(plan)
                 remarks = given.remarks
-            rows = None if given.rows is None else self._computed.applied(given.rows)
             splits: list[Split] = [*given.splits, *self._splits(plan.taken)]
             shedding = None
             if self._overload is not None:
                 others: list[Split] = [*self._splits(plan.taken), *self._overload.repaired_splits(plan)]
-                offsets = self._spec.checkpoint / "spark"
-                batch = _SparkRows(spark, rows, given.splits, offsets, plan.source_batch)
-                splits, shedding = self._overload.before_work(plan, batch, others)
-            total = self._phase(plan, 0, versions, rows, splits, spark, shedding)
+                splits, shedding = self._overload.before_work(plan, workers.source_rows(given, plan), others)
+            total = self._phase(workers, plan, 0, versions, given.rows, splits, shedding)
             total = self._with_deleted(plan, total)
             if total.counts.get(WITHHELD):
                 remarks = [*remarks, _withheld(total)]
@@ -111,25 +73,25 @@ class BatchWork:
         while total.stalled:
             if len(staged) < phase:
                 self._ledger.write_staged(plan.batch, phase - 1, total)
-            transaction = Transaction(self._writer, plan.batch << 10 | phase)
+            transaction = Transaction(self._ledger.writer, plan.batch << 10 | phase)
             decision = decide(self._steps.steps, self._rows_folder, total.stalled, transaction, plan.batch)
             versions = [decision.versions.get(link, version) for link, version in enumerate(versions)]
             again = self._splits(total.stalled, decision.first)
-            total = total.followed_by(self._phase(plan, phase, versions, None, again, spark))
+            total = total.followed_by(self._phase(workers, plan, phase, versions, None, again))
             phase += 1
         return total, remarks
 
     def _phase(
         self,
+        workers: Workers,
         plan: Plan,
         phase: int,
         versions: Sequence[int],
-        rows: DataFrame | None,
+        rows: Any,
         splits: Sequence[Split],
-        spark: SparkSession,
         shedding: TaskShedding | None = None,
     ) -> TaskResult:
-        steps, after = self._steps, self._computed.after
+        steps = self._steps
         layouts = {outcome: table.layout for outcome, table in self._tables.items()}
         if self._overload is not None:
             layouts["shed"] = self._overload.layout()
@@ -146,15 +108,15 @@ class BatchWork:
             retry_s=tuple(step.retry_s for step in steps.steps),
             rows_folder=str(self._rows_folder),
             constants=steps.constants,
-            written=not after,
+            written=not workers.computes,
             most_row_bytes=min(step.join.memory_bytes for step in steps.steps) // _ROWS_IN_MEMORY,
             routed=steps.read_by_owners,
             shedding=shedding,
         )
         joins = tuple((step.join, step.link) for step in steps.steps)
-        task = PipelineTask(task_plan, joins, (), not plan.drains, steps.changes, steps.joined if after else None)
-        computed = Computed(after, self._tables["joined"].layout) if after else None
-        return run_phase(spark, task, rows, splits, computed)
+        given_out = steps.joined if workers.computes else None
+        task = PipelineTask(task_plan, joins, (), not plan.drains, steps.changes, given_out)
+        return workers.run_phase(task, rows, splits)
 
     def _with_deleted(self, plan: Plan, work: TaskResult) -> TaskResult:
         """Add the deleted rows to the result of a snapshot; return other results unchanged."""

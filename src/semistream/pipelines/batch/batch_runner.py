@@ -8,27 +8,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from threading import RLock
 
-from pyspark.sql import DataFrame, SparkSession
-
 from semistream.errors import PipelineError, SemistreamError
-from semistream.pipelines.batch.batch_report import BatchReport, BatchReporter
+from semistream.pipelines.batch.batch_report import BatchReport, BatchReporter, Trigger
+from semistream.pipelines.batch.batch_work import BatchWork
 from semistream.pipelines.batch.committer import BatchCommitter
 from semistream.pipelines.batch.housekeeping import Housekeeping
 from semistream.pipelines.batch.part_times import PartTimes
 from semistream.pipelines.batch.planner import BatchPlanner
+from semistream.pipelines.batch.workers import Workers
 from semistream.pipelines.ledger.entries import BatchManifest, Plan
 from semistream.pipelines.ledger.ledger import Ledger
 from semistream.pipelines.overload.batch_overload import BatchOverload
 from semistream.pipelines.plan.step_plans import StepPlans
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.tables.table import Table
-from semistream.spark.pipelines.batch_work import BatchWork
-from semistream.spark.pipelines.listener import PipelineListener
-from semistream.spark.pipelines.offset_log import files_by_log
-from semistream.spark.pipelines.warm_up import warm_up
-from semistream.spark.planning.computed_columns import ComputedColumns
-from semistream.spark.sources.base import BatchSource
-from semistream.spark.updates.relation_updates import all_updates
 from semistream.storage.local_files import make_folder
 
 ROWS = "rows"
@@ -38,32 +31,30 @@ ROWS = "rows"
 class BatchRunner:
     """Runner of a pipeline's batches: one at a time, each resumed at the stage that the ledger has recorded.
 
-    `BatchPlanner` plans a batch, `BatchWork` runs it on Spark, `BatchCommitter` publishes it, `Housekeeping` cleans
-    up and `BatchReporter` reports. Spark triggers the source's batches. Other batches only join waiting or shed rows.
+    `BatchPlanner` plans a batch, `BatchWork` runs it on `Workers`, `BatchCommitter` publishes it, `Housekeeping` cleans
+    up and `BatchReporter` reports. The workers trigger the source's batches. Other batches only join waiting or shed
+    rows.
     """
 
     def __init__(
         self,
         spec: PipelineSpec,
         steps: StepPlans,
-        computed: ComputedColumns,
-        source: BatchSource,
+        workers: Workers,
         tables: dict[str, Table],
         ledger: Ledger,
         watch: Callable[[BatchReport], None],
         clock: Callable[[], float],
     ) -> None:
-        self.source = source
-        self._spec, self._steps, self._ledger = spec, steps, ledger
+        self.steps = steps
+        self._spec, self._workers, self._ledger = spec, workers, ledger
         rows_folder = ledger.folder / ROWS
         make_folder(rows_folder)
-        writer = f"{spec.name}/{ledger.token}"
         overload = None if spec.overload is None else BatchOverload(spec, steps, tables["shed"], ledger, clock)
-        self._updates = all_updates(spec.steps, ledger, writer)
         self._overload = overload
         self._planner = BatchPlanner(spec, steps, ledger, clock)
-        self._work = BatchWork(spec, steps, computed, source, tables, ledger, rows_folder, writer, overload)
-        self._committer = BatchCommitter(steps, tables, ledger, rows_folder, writer, overload)
+        self._work = BatchWork(spec, steps, tables, ledger, rows_folder, overload)
+        self._committer = BatchCommitter(steps, tables, ledger, rows_folder, overload)
         self._housekeeping = Housekeeping(spec, ledger, rows_folder)
         self._reporter = BatchReporter(spec.name, ledger.folder, watch, clock)
         self._times = PartTimes()
@@ -71,36 +62,32 @@ class BatchRunner:
         self._publisher = ThreadPoolExecutor(1, "publisher")
         self._publishing: Future[None] | None = None
         self._ended = False
-        self.triggers: PipelineListener | None = None
-        """Listener with Spark's reports of batches."""
+        self.last_trigger: Callable[[], Trigger | None] = lambda: None
+        """Returns the latest trigger that the workers have reported."""
         self.publishes_later = False
-        """True if a batch is published while Spark records its offsets and looks for the next one."""
+        """True if a batch is published while the workers record its offsets and look for the next one."""
 
     @property
     def has_run(self) -> bool:
         """True if a batch was planned before."""
         return self._ledger.last_plan is not None
 
-    def warm_up(self, spark: SparkSession) -> None:
-        """Start the Python workers before the first batch."""
-        warm_up(spark, self._steps)
-
-    def run(self, df: DataFrame, source_batch: int) -> None:
-        """Run a batch of the source from its last recorded stage to its end."""
+    def run(self, source_batch: int, workers: Workers) -> None:
+        """Run a batch of the source, which ``workers`` have, from its last recorded stage to its end."""
         with self._on_its_way:
             self._wait_for_publication()
-            if self._ended:  # the error keeps Spark from marking the batch done: it runs at the next start
+            if self._ended:  # the error keeps the batch from being marked done: it runs at the next start
                 raise PipelineError(f"the pipeline {self._spec.name!r} was stopped before this batch began.")
             self._begin()
             plan = self._ledger.plan_of(source_batch)
             if plan is None:
-                self._update(df.sparkSession)
+                self._update(workers)
                 with self._times.part("list files"):
-                    files = self.source.files(df, partial(files_by_log, self._spec.checkpoint / "spark", source_batch))
+                    files = workers.files(source_batch)
                 with self._times.part("plan"):
                     plan = self._planner.plan(source_batch, files)
             if not self._ledger.is_done(plan.batch):
-                self._finish(plan, df, df.sparkSession, later=self.publishes_later)
+                self._finish(plan, workers, later=self.publishes_later)
 
     def end(self) -> None:
         """Wait for the current batch to finish, and let no other begin."""
@@ -111,8 +98,8 @@ class BatchRunner:
             finally:
                 self._publisher.shutdown()
 
-    def recover(self, spark: SparkSession) -> None:
-        """Finish a batch that is prepared or has no source rows; Spark triggers another one of the source again.
+    def recover(self) -> None:
+        """Finish a batch that is prepared or has no source rows; the source has any other one again.
 
         Clean up after a finished batch, in case the process died before it did: otherwise rejected update rows would
         go to the quarantine again.
@@ -126,9 +113,9 @@ class BatchRunner:
             if manifest is not None and self._ledger.is_done(plan.batch):
                 self._housekeeping.forget_rows(plan, manifest)
             elif manifest is not None or plan.source_batch is None:
-                self._finish(plan, None, spark)
+                self._finish(plan, self._workers)
 
-    def catch_up(self, spark: SparkSession, *, all_deferred: bool = False) -> None:
+    def catch_up(self, *, all_deferred: bool = False) -> None:
         """Run a batch of waiting rows if some can go on, unless another batch is running.
 
         With ``all_deferred``, all deferred rows go on. With ``repair: idle``, also repair as many shed rows as there is
@@ -143,14 +130,14 @@ class BatchRunner:
             return
         try:
             self._wait_for_publication()
-            self._update(spark)
+            self._update(self._workers)
             if self._ledger.open_plan is None:
                 taken = self._planner.has_rows_to_take(all_deferred=all_deferred)
                 repaired = repairs.spare_files() if repairs else []
                 if taken or repaired:
                     self._begin()
                     plan = self._planner.plan(None, [], all_deferred=all_deferred, repaired=repaired)
-                    self._finish(plan, None, spark)
+                    self._finish(plan, self._workers)
         finally:
             self._on_its_way.release()
 
@@ -159,7 +146,7 @@ class BatchRunner:
         """True if shed rows are repaired in idle times."""
         return self._overload is not None and self._overload.repairs_idle
 
-    def reconcile(self, spark: SparkSession, stopping: Callable[[], bool]) -> None:
+    def reconcile(self, stopping: Callable[[], bool]) -> None:
         """Repair shed rows, in batches of their own, until none is left or ``stopping`` returns True."""
         assert self._overload is not None
         with self._on_its_way:
@@ -171,11 +158,11 @@ class BatchRunner:
                     "then reconcile."
                 )
             if plan is not None:
-                self._finish(plan, None, spark)
-            self._update(spark)
+                self._finish(plan, self._workers)
+            self._update(self._workers)
             while (files := self._overload.files_to_repair()) and not stopping():
                 self._begin()
-                self._finish(self._planner.plan(None, [], repaired=files), None, spark)
+                self._finish(self._planner.plan(None, [], repaired=files), self._workers)
 
     def _begin(self) -> None:
         """Start the clock of a batch."""
@@ -183,17 +170,16 @@ class BatchRunner:
         if self._overload is not None:
             self._overload.controller.begin()
 
-    def _update(self, spark: SparkSession) -> None:
+    def _update(self, workers: Workers) -> None:
         """Apply new updates of relations, unless a batch is unfinished."""
         if self._ledger.open_plan is None:
             with self._times.part("update relations"):
-                for updates in self._updates:
-                    updates.apply(spark)
+                workers.update_relations()
 
-    def _finish(self, plan: Plan, df: DataFrame | None, spark: SparkSession, *, later: bool = False) -> None:
+    def _finish(self, plan: Plan, workers: Workers, *, later: bool = False) -> None:
         """Run a batch from the stage recorded in the ledger to its end; with ``later``, publish it in a thread.
 
-        Once a batch is prepared, nothing but its publication is left, whatever happens to Spark or this process.
+        Once a batch is prepared, nothing but its publication is left, whatever happens to the workers or this process.
         """
         ledger, start = self._ledger, time.perf_counter()
         manifest = ledger.prepared(plan.batch)
@@ -203,7 +189,7 @@ class BatchRunner:
         if manifest is None:
             before = ledger.waiting
             with self._times.part("join and write"):
-                work, remarks = self._work.run(plan, df, spark)
+                work, remarks = self._work.run(plan, workers)
             left = [file for file in before if file not in plan.taken]
             manifest = BatchManifest(plan.batch, work, left + work.waiting)
             with self._times.part("prepare"):
@@ -233,7 +219,7 @@ class BatchRunner:
             parts_s=self._times.take(),
             replayed=replayed,
             remarks=[*remarks, *(overload.remarks() if overload else [])],
-            trigger=None if self.triggers is None else self.triggers.last,
+            trigger=self.last_trigger(),
             overload=None if overload is None else overload.report(manifest),
         )
 
