@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
-from semistream.errors import InvalidArgument
+from semistream.errors import InvalidArgument, RelationLocked
 from semistream.relation.format.manifest import (
     CURRENT,
     DATA,
@@ -21,7 +22,7 @@ from semistream.relation.format.manifest import (
 from semistream.storage import locks
 from semistream.storage.disk_errors import disk_errors
 from semistream.storage.local_files import leftovers
-from semistream.storage.locks import writer_lock
+from semistream.storage.locks import BUILDER_LOCK, builder_lock, writer_lock
 
 
 def vacuum_relation(folder: Path, keep: int, wait_s: float | None = None) -> list[str]:
@@ -35,7 +36,7 @@ def vacuum_relation(folder: Path, keep: int, wait_s: float | None = None) -> lis
     with disk_errors(folder, "vacuumed"), writer_lock(folder, locks.WAIT_S if wait_s is None else wait_s):
         get_current(folder)  # raises if the pointer is damaged: list_versions would then include unpublished versions
         kept = list_versions(folder)[-keep:]
-        needed = {manifest_name(v) for v in kept}
+        needed = {manifest_name(v) for v in kept} | {f"{LMDB}/{BUILDER_LOCK}"}
         for version in kept:
             manifest = read_manifest(folder, version)
             needed |= manifest.file_names | {lmdb_folder(manifest), match_counts_name(manifest)}
@@ -43,13 +44,22 @@ def vacuum_relation(folder: Path, keep: int, wait_s: float | None = None) -> lis
         for name in removed:
             (folder / name).unlink()
         # Manifests first: a crash half-way must not leave one that refers to removed files.
-        for part in (VERSIONS, DATA, LMDB):
-            for path in sorted((folder / part).glob("*"), key=lambda p: p.suffix != ".json"):
-                name = f"{part}/{path.name}"
-                if name not in needed:
-                    removed.append(name)
-                    if path.is_dir():
-                        shutil.rmtree(path)
-                    else:
-                        path.unlink()
+        for part in (VERSIONS, DATA):
+            removed += _remove_all_but(needed, folder, part)
+        # A copy that a live process builds is left to it, and so are the old copies until the next vacuum.
+        if (folder / LMDB).exists():
+            with suppress(RelationLocked), builder_lock(folder / LMDB, wait_s=0):
+                removed += _remove_all_but(needed, folder, LMDB)
     return removed
+
+
+def _remove_all_but(needed: set[str], folder: Path, part: str) -> list[str]:
+    """Remove the files and folders in ``part`` that are not needed, manifests first; return their names."""
+    unneeded = [path for path in sorted((folder / part).glob("*")) if f"{part}/{path.name}" not in needed]
+    unneeded.sort(key=lambda path: path.suffix != ".json")
+    for path in unneeded:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return [f"{part}/{path.name}" for path in unneeded]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,9 @@ from semistream.storage.disk_errors import disk_errors
 
 WAIT_S = 60.0
 """Seconds that a writer of a relation waits for another one."""
+
+BUILDER_LOCK = "lock"
+"""Name of the lock file in a folder of copies."""
 
 
 @contextmanager
@@ -59,4 +63,15 @@ def writer_lock(folder: Path, wait_s: float = 0.0) -> Iterator[None]:
         )
 
     with process_lock(folder / "lock", refusal, wait_s=wait_s):
+        yield
+
+
+@contextmanager
+def builder_lock(folder: Path, wait_s: float = math.inf) -> Iterator[None]:
+    """Hold the lock of those who build copies in ``folder``, or raise `RelationLocked` after ``wait_s`` seconds."""
+
+    def refusal(owner: str) -> RelationLocked:
+        return RelationLocked(f"process {owner} is building in {folder}. Wait until it finishes, or stop it.")
+
+    with process_lock(folder / BUILDER_LOCK, refusal, wait_s=-1 if math.isinf(wait_s) else wait_s):
         yield

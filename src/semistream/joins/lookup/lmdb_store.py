@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import secrets
 import shutil
 import struct
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -13,9 +16,12 @@ from weakref import WeakValueDictionary
 import lmdb
 import numpy as np
 
+from semistream.errors import CorruptRelation, RelationError, StorageError
 from semistream.relation import Relation
 from semistream.relation.format.manifest import lmdb_folder
-from semistream.storage.local_files import sync_folder
+from semistream.storage.disk_errors import disk_errors
+from semistream.storage.local_files import leftovers, make_folder, sync_folder
+from semistream.storage.locks import builder_lock
 
 # Leaves are ordered by their last codes, so the first key at or above a code names the first page that may hold it.
 _KEY = struct.Struct(">QQII")  # last code, first code (sign bit flipped, so that bytes sort as numbers), page, rows
@@ -42,6 +48,11 @@ class LmdbStore:
         self._environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, max_spare_txns=0)
         self._transaction = self._environment.begin(buffers=True)
 
+    @property
+    def num_pages(self) -> int:
+        """Number of pages in the tree."""
+        return int(self._environment.stat()["entries"])
+
     def leaves(self, code: int, groups: Sequence[int]) -> Iterator[Leaf]:
         """Yield pages in order from the first one that may hold ``code``, with the segments of some ``groups``.
 
@@ -56,11 +67,13 @@ class LmdbStore:
                 found = cursor.next()
 
     def __del__(self) -> None:
-        self._transaction.abort()
-        self._environment.close()
+        if hasattr(self, "_transaction"):  # not if the tree could not be opened
+            self._transaction.abort()
+            self._environment.close()
 
 
 _open_stores: WeakValueDictionary[Path, LmdbStore] = WeakValueDictionary()
+_opening = threading.Lock()
 
 
 def has_store(relation: Relation) -> bool:
@@ -69,13 +82,35 @@ def has_store(relation: Relation) -> bool:
 
 
 def open_store(relation: Relation) -> LmdbStore:
-    """Open the tree of a relation's version, and build it beside the relation on first use."""
+    """Open the tree of a relation's version, and build it beside the relation on first use.
+
+    Processes that need the tree at once wait for the first of them.
+    """
     path = _path(relation)
-    store = _open_stores.get(path)
-    if store is None:
-        if not path.exists():
-            _build(Relation.open(relation.path, relation.version), path)
-        store = _open_stores[path] = LmdbStore(path, relation.manifest.num_groups)
+    with _opening:
+        store = _open_stores.get(path)
+        if store is None:
+            if not path.exists():
+                _build(Relation.open(relation.path, relation.version), path)
+            store = _open_stores[path] = _opened(relation, path)
+        return store
+
+
+def _opened(relation: Relation, path: Path) -> LmdbStore:
+    """Open a tree; raise `CorruptRelation` if it lacks pages."""
+    try:
+        store = LmdbStore(path, relation.manifest.num_groups)
+    except lmdb.Error as error:
+        raise RelationError(
+            f"{path}, the copy of version {relation.version} for look-ups, cannot be opened ({error}). If the version "
+            "was vacuumed, open the current one; otherwise remove the folder, and it is built anew."
+        ) from error
+    least = relation.first_page + relation.num_pages
+    if store.num_pages < least:
+        raise CorruptRelation(
+            f"{path}, the copy of version {relation.version} for look-ups, has {store.num_pages} of the {least} pages. "
+            "Remove the folder, and it is built anew."
+        )
     return store
 
 
@@ -84,24 +119,51 @@ def _path(relation: Relation) -> Path:
 
 
 def _build(relation: Relation, path: Path) -> None:
-    """Copy all pages into a new tree under a temporary name, then rename it."""
-    path.parent.mkdir(exist_ok=True)
-    temporary = path.with_name(f".{path.name}.building")
-    shutil.rmtree(temporary, ignore_errors=True)
-    environment = lmdb.open(str(temporary), map_size=2 * relation.nbytes + (64 << 20))
+    """Copy all pages into a new tree under a random name, check it, and publish it by a rename.
+
+    The builder's lock spares others the same work, and keeps `vacuum_relation` off the unpublished tree. Even without
+    working locks, on some network disks, a tree appears whole or not at all: no two builders share a name, and a folder
+    is never renamed over another.
+    """
+    make_folder(path.parent)
+    with builder_lock(path.parent):
+        if path.exists():
+            return  # the process that held the lock has built it
+        for dead in leftovers(path):
+            shutil.rmtree(dead, ignore_errors=True)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            _write(relation, temporary)
+            with disk_errors(path):
+                if not path.exists():
+                    temporary.rename(path)
+        except lmdb.Error as error:
+            raise StorageError(
+                errno.EIO,
+                f"the copy of {relation.path} for look-ups cannot be built ({error}); it takes up to "
+                f"{2 * relation.nbytes:,} bytes. Next: free some space, or choose another operator.",
+            ) from error
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        sync_folder(path.parent)
+
+
+def _write(relation: Relation, folder: Path) -> None:
+    """Write all pages to a new tree, and check their number."""
+    environment = lmdb.open(str(folder), map_size=2 * relation.nbytes + (64 << 20))
     try:
         pairs = _pairs(relation)
         while chunk := [pair for _, pair in zip(range(_PAGES_PER_COMMIT), pairs, strict=False)]:
             with environment.begin(write=True) as transaction:
                 transaction.cursor().putmulti(chunk, append=True)
         environment.sync(True)
-    except BaseException:
+        written = environment.stat()["entries"]
+    finally:
         environment.close()
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    environment.close()
-    temporary.replace(path)
-    sync_folder(path.parent)
+    if written != relation.num_pages:
+        raise CorruptRelation(
+            f"{folder} has {written} of {relation.num_pages} pages after it was written. Check the disk, and try again."
+        )
 
 
 def _pairs(relation: Relation) -> Iterator[tuple[bytes, bytes]]:
