@@ -41,7 +41,7 @@ def test_upserts_and_tombstones_are_applied_once(spark, broker, tmp_path, point)
     sent(product(2, 1.0), product(2, 2.0), ("4", None), product(6, 3.0), ("6", None), ("8", None), product(8, 4.0))
     broker.send(topic, [("nine", None), (None, None), ("10", "{broken"), ("11", '{"name": "no key"}')], partition=0)
     warehouse.put(orders(200), "0.parquet")
-    run_cut_short(spark, spec, "semistream.spark.updates.relation_updates", point)
+    run_cut_short(spark, spec, "semistream.pipelines.updates.relation_updates", point)
     run(spark, spec)
     assert contents(Relation.open(path)) == sorted(expected.values())
     version = Relation.open(path).version

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -11,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from semistream.errors import PipelineError
+from semistream.pipelines.updates.update_reader import TopicRange
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 FAILURES = (PySparkException, Py4JJavaError)
@@ -50,14 +50,6 @@ def failure_text(error: Exception) -> str:
     while cause.getCause() is not None:
         cause = cause.getCause()
     return str(cause.toString()).splitlines()[0]
-
-
-@dataclass(frozen=True)
-class TopicRange:
-    """Offsets of a partition: its ``first`` message, and the ``end`` of the committed ones (exclusive)."""
-
-    first: int
-    end: int
 
 
 def topic_ranges(spark: SparkSession, servers: str, topic: str, options: Mapping[str, str]) -> dict[int, TopicRange]:

@@ -22,13 +22,13 @@ from semistream.pipelines.spec.durations import parse_duration
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.yaml_file import make_spec, read_spec
 from semistream.pipelines.tables.table import Owner
+from semistream.pipelines.updates.relation_updates import all_updates
 from semistream.spark.kafka.topic_table import KINDS
 from semistream.spark.pipelines.listener import SPARK_METRICS, PipelineListener, listening
 from semistream.spark.pipelines.spark_workers import SparkWorkers
 from semistream.spark.pipelines.warm_up import warm_up
 from semistream.spark.planning.computed_columns import ComputedColumns
 from semistream.spark.sources.open_batches import open_source
-from semistream.spark.updates.relation_updates import all_updates
 
 _POLL_S = 0.2
 

@@ -26,6 +26,7 @@ from semistream.pipelines.task.worker_task import (
     run_task,
     write_partition,
 )
+from semistream.pipelines.updates.relation_updates import RelationUpdates
 from semistream.shedding import PartSummary
 from semistream.spark.joins.routing import quoted
 from semistream.spark.pipelines.offset_log import files_by_log, rows_by_offsets
@@ -34,7 +35,7 @@ from semistream.spark.pipelines.task_inputs import inputs_of
 from semistream.spark.planning.computed_columns import ComputedColumns
 from semistream.spark.session import worker_interpreter
 from semistream.spark.sources.base import BatchSource
-from semistream.spark.updates.relation_updates import RelationUpdates
+from semistream.spark.updates.spark_update_reader import SparkUpdateReader
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class SparkWorkers(Workers):
 
     def update_relations(self) -> None:
         for updates in self.updates:
-            updates.apply(self.spark)
+            updates.apply(SparkUpdateReader(self.spark))
 
     def files(self, source_batch: int) -> list[str]:
         assert self.df is not None

@@ -1,1 +1,1 @@
-"""Updates of relations while a pipeline runs, from files or Kafka."""
+"""Updates of relations, read by Spark."""

@@ -8,21 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
 
-from semistream.errors import PipelineError
 from semistream.pipelines.ledger.faults import reached
 from semistream.pipelines.ledger.ledger import Ledger
 from semistream.pipelines.spec.column_types import type_name
-from semistream.pipelines.spec.source_spec import RESERVED, FileSource
+from semistream.pipelines.spec.source_spec import RESERVED
 from semistream.pipelines.spec.step_spec import UpdatesSpec
 from semistream.pipelines.steps.update_rows import UpdateRows, without_key
 from semistream.pipelines.tables.quarantine import UNREADABLE, as_json
 from semistream.pipelines.task.batch_task import RAW
+from semistream.pipelines.updates.folder_updates import FolderUpdates
+from semistream.pipelines.updates.topic_updates import TopicUpdates, write_aside
+from semistream.pipelines.updates.update_reader import DELETES, UpdateReader
 from semistream.relation import Relation, Transaction
-from semistream.spark.sources.files import FolderSource
-from semistream.spark.updates.kafka_messages import DELETES, UpdateMessages, write_aside
 
 REJECTED = pa.schema([("raw", pa.string()), ("reason", pa.string())])
 
@@ -39,57 +37,38 @@ class RelationUpdates:
         self._spec, self._path, self._ledger = spec, path, ledger
         self._label = f"{step}-{path.name}"  # another step may use a relation of the same name, or the same one
         self._writer = f"{writer}/updates/{step}"
-        self._messages = UpdateMessages(spec, ledger.updates_folder, self._label) if spec.format == "kafka" else None
+        self._source = (
+            TopicUpdates(spec, ledger.updates_folder, self._label)
+            if spec.format == "kafka"
+            else FolderUpdates(spec, path)
+        )
 
-    def apply(self, spark: SparkSession) -> bool:
+    def apply(self, reader: UpdateReader) -> bool:
         """Apply the recorded update if it is unfinished, then all new input; return True if anything was applied."""
         last = self._ledger.update(self._label)
-        done = False if last is None else self._apply(spark, *last)
+        done = False if last is None else self._apply(reader, *last)
         number, content = (0, {}) if last is None else last
-        while (new := self._next(spark, content, number + 1)) is not None:
+        while (new := self._source.next(reader, content, number + 1)) is not None:
             number, content = number + 1, new
             self._ledger.write_update(self._label, number, content)
-            done = self._apply(spark, number, content) or done
+            done = self._apply(reader, number, content) or done
         return done
 
-    def _next(self, spark: SparkSession, before: dict[str, Any], number: int) -> dict[str, Any] | None:
-        if self._messages is None:
-            return self._folder(before)
-        return self._messages.next(spark, before, number)
-
-    def _folder(self, before: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the new files since the previous update, in the order of their times; None if there are none."""
-        assert self._spec.path is not None
-        if not self._spec.path.is_dir():
-            raise PipelineError(
-                f"{self._spec.path}, the source of updates of {self._path}, is not a folder. Create it, or name "
-                "another."
-            )
-        seen = set(before.get("seen", []))
-        there = [path for path in self._spec.path.iterdir() if path.is_file() and not path.name.startswith(("_", "."))]
-        there.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
-        new = [path.name for path in there if path.name not in seen]
-        return {"files": new, "seen": sorted(seen | set(new))} if new else None
-
-    def _apply(self, spark: SparkSession, number: int, content: dict[str, Any]) -> bool:
+    def _apply(self, reader: UpdateReader, number: int, content: dict[str, Any]) -> bool:
         relation = Relation.open(self._path)
         transaction = Transaction(self._writer, number)
         applied = relation.made_by(transaction) is not None or content.get("rows") == 0
         if not applied:
-            rows = self._read(spark, relation, content, number)
+            rows = self._read(reader, relation, content, number)
             reached("before update")
             relation.change(rows.change, transaction)
             reached("after update")
-        if self._messages is not None:
-            self._messages.forget(content)
+        self._source.forget(content)
         return not applied
 
-    def _read(self, spark: SparkSession, relation: Relation, content: dict[str, Any], number: int) -> UpdateRows:
+    def _read(self, reader: UpdateReader, relation: Relation, content: dict[str, Any], number: int) -> UpdateRows:
         """Read the rows of an update; write the unusable ones to a file for the quarantine."""
-        if self._messages is None:
-            table = pa.concat_tables(self._files(spark, relation, content))
-        else:
-            table = self._messages.rows(spark, relation, self._columns(relation), content["messages"])
+        table = self._source.rows(reader, relation, self._columns(relation), content)
         op = self._spec.op
         own = table.select(relation.schema.names).cast(relation.schema)
         reasons = pc.if_else(without_key(own, relation.key), f"a row without its key ({', '.join(relation.key)})", None)
@@ -107,23 +86,6 @@ class RelationUpdates:
         right = pc.invert(wrong)
         return UpdateRows(own.filter(right), deletes.filter(right))
 
-    def _files(self, spark: SparkSession, relation: Relation, content: dict[str, Any]) -> list[pa.Table]:
-        spec, columns = self._spec, self._columns(relation)
-        assert spec.path is not None
-        assert spec.format != "kafka"
-        source = FolderSource(
-            FileSource(
-                format=spec.format, path=spec.path, schema=columns, options=spec.options, on_schema_change="stop"
-            ),
-            through_spark=True,
-        )
-        tables = []
-        for name in content["files"]:
-            rows = source.read(None, [str(spec.path / name)], spark).rows
-            if rows is not None:
-                tables.append(_arrow(rows))
-        return tables
-
     def _columns(self, relation: Relation) -> dict[str, str]:
         columns = {field.name: type_name(field.type) for field in relation.schema}
         return columns if self._spec.op is None else {**columns, self._spec.op: "string"}
@@ -134,10 +96,6 @@ class RelationUpdates:
         texts = [as_json(row) if text is None else text for text, row in zip(raw, own, strict=True)]
         table = pa.table([pa.array(texts, pa.string()), reasons.combine_chunks()], schema=REJECTED)
         write_aside(self._ledger.updates_folder / f"{self._label}-{number}.rejected.parquet", table)
-
-
-def _arrow(rows: DataFrame) -> pa.Table:
-    return rows.select(*rows.columns[:-1], sf.col(rows.columns[-1]).cast("string").alias(RAW)).toArrow()
 
 
 def all_updates(steps: Sequence[Any], ledger: Ledger, writer: str) -> list[RelationUpdates]:
