@@ -6,10 +6,10 @@ publishes them as one version.
 
 from __future__ import annotations
 
-import pickle
+import json
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.key_code import key_code
 from semistream.spark.session import require_classic, worker_interpreter
 from semistream.storage.local_paths import local_path
+
+_ABOUT = b"semistream.part"  # key of the metadata
 
 
 @dataclass(frozen=True)
@@ -71,19 +73,37 @@ class WrittenPart:
     null_rows: int
 
     def to_bytes(self) -> bytes:
-        """Serialize for the driver."""
-        return pickle.dumps(self)
+        """Serialize for the driver: the page table as Arrow, with all else as JSON in its metadata."""
+        files = [asdict(file) for file in self.files]
+        null_file = None if self.null_file is None else asdict(self.null_file)
+        groups = len(self.table.segments)
+        about = {"files": files, "null_file": null_file, "null_rows": self.null_rows, "groups": groups}
+        table = self.table.to_arrow().replace_schema_metadata({_ABOUT: json.dumps(about)})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        content: bytes = sink.getvalue().to_pybytes()
+        return content
 
     @classmethod
     def from_bytes(cls, content: bytes) -> WrittenPart:
-        """Deserialize a task's result. Unpickling is safe: only this build's own tasks send it."""
-        part = pickle.loads(content)
-        assert isinstance(part, cls)
-        return part
+        """Read a task's result; raise `RelationError` if it is none."""
+        try:
+            table = pa.ipc.open_stream(content).read_all()
+            about = json.loads(table.schema.metadata[_ABOUT])
+            files = [DataFile(**each) for each in about["files"]]
+            null_file = None if about["null_file"] is None else WholeFile(**about["null_file"])
+            pages = PageTable.from_arrow(table, range(int(about["groups"])))
+            return cls(files, pages, null_file, int(about["null_rows"]))
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise RelationError(
+                f"a task's result of {len(content)} bytes cannot be read ({error!r}). Nothing was published. Build "
+                "again, with the same version of semistream on the driver and all executors."
+            ) from error
 
 
 def write_part(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write the rows of a partition, sorted by key code, as pages; yield one row with the pickled `WrittenPart`.
+    """Write the rows of a partition, sorted by key code, as pages; yield one row with the `WrittenPart`.
 
     Each call draws unique file names, so attempts of one task never collide, and removes its files if it fails. If the
     task is killed, the driver removes the scratch folder. A partition without rows yields nothing.

@@ -2,24 +2,69 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from functools import cache
+from pathlib import PurePath
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from semistream.errors import PipelineError
 
 
+def _inside(path: str) -> str:
+    if not path or "\0" in path or PurePath(path).is_absolute() or ".." in PurePath(path).parts:
+        raise ValueError(f"{path[:80]!r} is not a path inside a folder")
+    return path
+
+
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+InnerPath = Annotated[str, AfterValidator(_inside)]
+"""A path below the folder that it is relative to."""
+
+
+class Entry:
+    """Content of a ledger's file or of a task's report, as JSON. Reading checks every field, whoever wrote it."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    def to_json(self) -> bytes:
+        """Return the JSON text."""
+        content = asdict(self)  # type: ignore[call-overload]
+        return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> Self:
+        """Build from JSON text; raise `ValueError` with the place and the fault if it is not such an entry."""
+        try:
+            entry: Self = _reader(cls).validate_json(content)  # type: ignore[arg-type]
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            place = ".".join(map(str, found["loc"]))[:200]
+            raise ValueError(f"{place}: {found['msg']}" if place else found["msg"]) from None
+        if not content.strip(b"{} \r\n\t"):
+            raise ValueError("it has no fields")
+        return entry
+
+
+@cache
+def _reader(kind: type[Entry]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
 @dataclass(frozen=True)
-class WrittenFile:
+class WrittenFile(Entry):
     """File that a worker wrote for a table, with everything a commit needs.
 
     ``path`` is relative to the table's folder; ``stats`` are column statistics in Delta's format. For an unchanged copy
     of a source file, ``part`` is its number in the batch and ``came_ms`` its arrival time in milliseconds.
     """
 
-    path: str
-    rows: int
-    nbytes: int
+    path: InnerPath
+    rows: Count
+    nbytes: Count
     partition: dict[str, str | None] = field(default_factory=dict)
     stats: dict[str, Any] = field(default_factory=dict)
     part: int | None = None
@@ -27,7 +72,7 @@ class WrittenFile:
 
 
 @dataclass(frozen=True)
-class WaitingFile:
+class WaitingFile(Entry):
     """File of rows that wait before a ``link`` of the chain, the oldest ``since`` a time in seconds.
 
     ``path`` is relative to the checkpoint's folder of rows. Files of one ``origin`` share the numbers of source rows,
@@ -35,8 +80,8 @@ class WaitingFile:
     were not looked up.
     """
 
-    path: str
-    rows: int
+    path: InnerPath
+    rows: Count
     link: int
     origin: str
     since: float
@@ -44,15 +89,15 @@ class WaitingFile:
 
 
 @dataclass(frozen=True)
-class ArchivedFile:
+class ArchivedFile(Entry):
     """Archive file with rows that a ``batch`` has shed; ``path`` is relative to the archive's folder.
 
     In a copy of a source file, the entry covers ``rows`` rows from row ``begin`` on. ``part`` and ``came_ms`` then
     replace the archive's own columns (see `WrittenFile`).
     """
 
-    path: str
-    rows: int
+    path: InnerPath
+    rows: Count
     batch: int
     part: int | None = None
     came_ms: int | None = None
@@ -70,7 +115,7 @@ class ArchivedFile:
 
 
 @dataclass(frozen=True)
-class ArchivedBatch:
+class ArchivedBatch(Entry):
     """Rows that a batch has shed, as far as they are not yet repaired.
 
     The batch shed ``shed_rows`` rows, the first of which came at ``oldest``. Between ``missing_low`` and
@@ -90,27 +135,17 @@ class ArchivedBatch:
         """Rows not yet repaired."""
         return sum(file.rows for file in self.files)
 
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """Build from the JSON content of an entry."""
-        return cls(**{**content, "files": [ArchivedFile(**each) for each in content["files"]]})
-
 
 @dataclass(frozen=True)
-class ShedPlan:
+class ShedPlan(Entry):
     """Shedding of a batch with too many rows: it joins at most ``joined``, chosen by ``decision`` (JSON)."""
 
     joined: int
     decision: str
 
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """Build from the JSON content of an entry."""
-        return cls(int(content["joined"]), str(content["decision"]))
-
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Entry):
     """Plan of a batch, recorded before any work.
 
     ``source_batch`` is the source's batch number, if it has one. ``versions`` are the versions of the relations to
@@ -129,16 +164,9 @@ class Plan:
     rejected: list[str] = field(default_factory=list)
     repaired: list[ArchivedFile] = field(default_factory=list)
 
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """Build from the JSON content of an entry."""
-        taken = [WaitingFile(**each) for each in content["taken"]]
-        repaired = [ArchivedFile(**each) for each in content.get("repaired", [])]
-        return cls(**{**content, "taken": taken, "repaired": repaired})
-
 
 @dataclass(frozen=True)
-class TaskResult:
+class TaskResult(Entry):
     """Result of a task, a phase or a batch: rows by outcome, files by table, and rows that did not finish.
 
     ``stalled`` rows need a decision over the whole batch, such as a new surrogate key, and go on within the batch;
@@ -194,23 +222,9 @@ class TaskResult:
             _added(self.arrivals, later.arrivals),
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON content of an entry."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """Build from the JSON content of an entry."""
-        read: dict[str, Any] = {
-            "files": {table: [WrittenFile(**each) for each in files] for table, files in content["files"].items()},
-            "waiting": [WaitingFile(**each) for each in content["waiting"]],
-            "stalled": [WaitingFile(**each) for each in content["stalled"]],
-        }
-        return cls(**{**content, **read})
-
 
 @dataclass(frozen=True)
-class BatchManifest:
+class BatchManifest(Entry):
     """Complete result of a batch, with all rows that wait after it, from this batch and earlier ones.
 
     Raise `PipelineError` unless every input row has exactly one outcome.
@@ -227,12 +241,6 @@ class BatchManifest:
                 f"batch {self.batch} has {self.work.rows_in} rows, but outcomes for {ended}: {self.work.outcomes}. "
                 "Nothing of it was committed. This is a bug in semistream; please report it."
             )
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Self:
-        """Build from the JSON content of an entry."""
-        waiting = [WaitingFile(**each) for each in content["waiting"]]
-        return cls(content["batch"], TaskResult.from_json(content["work"]), waiting)
 
 
 def _added(first: dict[str, int], second: dict[str, int]) -> dict[str, int]:

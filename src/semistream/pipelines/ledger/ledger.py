@@ -6,19 +6,29 @@ import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from semistream.errors import PipelineError, PipelineRunning
-from semistream.pipelines.ledger.entries import ArchivedBatch, BatchManifest, Plan, ShedPlan, TaskResult, WaitingFile
+from semistream.pipelines.ledger.entries import (
+    ArchivedBatch,
+    BatchManifest,
+    Entry,
+    Plan,
+    ShedPlan,
+    TaskResult,
+    WaitingFile,
+)
 from semistream.pipelines.ledger.faults import reached
+from semistream.storage.disk_errors import disk_errors
 from semistream.storage.local_files import leftovers, make_folder, replace_file
 from semistream.storage.locks import process_lock
 
 FORMAT = 1
-Entry = TypeVar("Entry")
+Value = TypeVar("Value")
+EntryKind = TypeVar("EntryKind", bound=Entry)
 _IDENTITY, _LOCK, _BATCHES, _UPDATES, _ARCHIVED = "pipeline.json", "lock", "batches", "updates", "archived"
+_NUMBER = "[0-9]" * 12  # of a batch, in the names of its files
 _KEPT = 100  # done batches whose entries are kept; Spark keeps as many of its own
 
 
@@ -102,7 +112,7 @@ class Ledger:
                     "give the pipeline a new checkpoint folder."
                 )
             replace_file(path, _to_json({"name": self.name, "format": FORMAT, "token": secrets.token_hex(4)}))
-        found = _from_json(path)
+        found = _understood(path, dict)
         if found.get("format") != FORMAT:
             raise PipelineError(
                 f"the checkpoint {self.folder} has format {found.get('format')!r}; this version reads {FORMAT}. Run "
@@ -139,7 +149,7 @@ class Ledger:
 
     def plan(self, batch: int) -> Plan | None:
         """Return the plan of a batch, or None if it has none."""
-        return self._entry(batch, "planned", Plan.from_json)
+        return self._entry(batch, "planned", Plan)
 
     def plan_of(self, source_batch: int) -> Plan | None:
         """Return the plan of a batch of the source, or None if it is new.
@@ -167,30 +177,31 @@ class Ledger:
     def staged(self, batch: int) -> list[TaskResult]:
         """Return the results of a batch's completed phases before it was prepared."""
         phases: list[TaskResult] = []
-        while (work := self._entry(batch, _phase(len(phases)), TaskResult.from_json)) is not None:
+        while (work := self._entry(batch, _phase(len(phases)), TaskResult)) is not None:
             phases.append(work)
         return phases
 
     def shed(self, batch: int) -> ShedPlan | None:
         """Return the shedding of a batch, or None if it joins all of its rows."""
-        return self._entry(batch, "shed", ShedPlan.from_json)
+        return self._entry(batch, "shed", ShedPlan)
 
     @property
     def archived(self) -> list[ArchivedBatch]:
         """Batches with shed rows that are not yet repaired, oldest first."""
-        found = sorted((self.folder / _ARCHIVED).glob("[0-9]*.json"))
-        return [_understood(path, ArchivedBatch.from_json) for path in found]
+        found = sorted((self.folder / _ARCHIVED).glob(f"{_NUMBER}.json"))
+        return [_read(path, ArchivedBatch.from_json) for path in found]
 
     @property
     def learnt(self) -> dict[str, Any]:
         """Values that the last done batch recorded for later ones, such as measured service times."""
         last = self.last_done
-        found = None if last is None else self._entry(last, "done", lambda content: dict(content.get("learnt", {})))
-        return found or {}
+        if last is None:
+            return {}
+        return _understood(self._path(last, "done"), lambda content: dict(content.get("learnt") or {}))
 
     def prepared(self, batch: int) -> BatchManifest | None:
         """Return the manifest of a batch, or None if it is not prepared."""
-        return self._entry(batch, "prepared", BatchManifest.from_json)
+        return self._entry(batch, "prepared", BatchManifest)
 
     def manifests(self) -> list[BatchManifest]:
         """Return the manifests of the prepared batches that the ledger still has, oldest first."""
@@ -217,11 +228,11 @@ class Ledger:
 
     def write_plan(self, plan: Plan) -> None:
         """Record the plan of a batch."""
-        self._write(plan.batch, "planned", asdict(plan))
+        self._write(plan.batch, "planned", plan.to_json())
 
     def write_shed(self, batch: int, shed: ShedPlan) -> None:
         """Record which rows of a batch are shed."""
-        self._write(batch, "shed", asdict(shed))
+        self._write(batch, "shed", shed.to_json())
 
     def write_archived(self, archived: ArchivedBatch) -> None:
         """Record the rows of a batch left to repair; remove its entry if there are none."""
@@ -230,7 +241,7 @@ class Ledger:
         path = folder / f"{archived.batch:012d}.json"
         reached("before archived")
         if archived.files:
-            replace_file(path, _to_json(asdict(archived)))
+            replace_file(path, archived.to_json())
         else:
             path.unlink(missing_ok=True)
         reached("after archived")
@@ -241,13 +252,14 @@ class Ledger:
 
     def write_prepared(self, manifest: BatchManifest) -> None:
         """Record that all files of a batch are written."""
-        self._write(manifest.batch, "prepared", asdict(manifest))
+        self._write(manifest.batch, "prepared", manifest.to_json())
         self._last_prepared = manifest
 
     def write_done(self, batch: int, learnt: dict[str, Any] | None = None) -> None:
         """Record that all tables show a batch, with values ``learnt`` for later ones; drop entries of old batches."""
-        self._write(batch, "done", {"batch": batch} if learnt is None else {"batch": batch, "learnt": learnt})
-        for path in self._batches.glob("[0-9]*.json"):
+        content = {"batch": batch} if learnt is None else {"batch": batch, "learnt": learnt}
+        self._write(batch, "done", _to_json(content))
+        for path in self._batches.glob(f"{_NUMBER}.*.json"):
             if int(path.name.split(".")[0]) <= batch - _KEPT:
                 path.unlink(missing_ok=True)
 
@@ -265,18 +277,18 @@ class Ledger:
         reached("after update plan")
 
     def _entries(self, stage: str) -> list[int]:
-        return sorted(int(path.name.split(".")[0]) for path in self._batches.glob(f"[0-9]*.{stage}.json"))
+        return sorted(int(path.name.split(".")[0]) for path in self._batches.glob(f"{_NUMBER}.{stage}.json"))
 
     def _path(self, batch: int, stage: str) -> Path:
         return self._batches / f"{batch:012d}.{stage}.json"
 
-    def _entry(self, batch: int, stage: str, read: Callable[[dict[str, Any]], Entry]) -> Entry | None:
+    def _entry(self, batch: int, stage: str, kind: type[EntryKind]) -> EntryKind | None:
         path = self._path(batch, stage)
-        return _understood(path, read) if path.exists() else None
+        return _read(path, kind.from_json) if path.exists() else None
 
-    def _write(self, batch: int, stage: str, content: dict[str, Any]) -> None:
+    def _write(self, batch: int, stage: str, content: bytes) -> None:
         reached(f"before {stage}")
-        replace_file(self._path(batch, stage), _to_json(content))
+        replace_file(self._path(batch, stage), content)
         reached(f"after {stage}")
 
 
@@ -288,25 +300,29 @@ def _to_json(content: dict[str, Any]) -> bytes:
     return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
-def _understood(path: Path, read: Callable[[dict[str, Any]], Entry]) -> Entry:
-    """Parse an entry with ``read``; refuse one with missing or wrong fields as damaged."""
-    try:
-        return read(_from_json(path))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise PipelineError(
-            f"{path} is damaged: it lacks a field or has a wrong one ({error!r}). Restore it from a copy, or give the "
-            "pipeline a new checkpoint folder: it then reads its source from the beginning."
-        ) from error
+def _understood(path: Path, read: Callable[[dict[str, Any]], Value]) -> Value:
+    """Parse an entry without a class of its own with ``read``."""
+    return _read(path, lambda content: read(_mapping(content)))
 
 
-def _from_json(path: Path) -> dict[str, Any]:
+def _mapping(content: bytes) -> dict[str, Any]:
+    found = json.loads(content)
+    if not isinstance(found, dict):
+        raise ValueError(f"it holds {type(found).__name__}, not an object")
+    return found
+
+
+def _read(path: Path, read: Callable[[bytes], Value]) -> Value:
+    """Parse an entry with ``read``; refuse one that is torn, or has missing or wrong fields, as damaged."""
+    with disk_errors(path, "read"):
+        content = path.read_bytes()
     try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise PipelineError(
-            f"{path} is damaged ({error}). Restore it from a copy, or give the pipeline a new checkpoint folder: it "
-            "then reads its source from the beginning."
-        ) from error
-    if not isinstance(content, dict):
-        raise PipelineError(f"{path} is damaged: it holds {content!r}. Restore it from a copy.")
-    return content
+        return read(content)
+    except KeyError as error:
+        fault = f"it lacks the field {error}"
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        fault = str(error)
+    raise PipelineError(
+        f"{path} is damaged ({fault}). Restore it from a copy, or give the pipeline a new checkpoint folder: it then "
+        "reads its source from the beginning."
+    )

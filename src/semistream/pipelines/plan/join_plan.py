@@ -188,7 +188,10 @@ def _hashable(columns: Columns | None) -> _Renamed | tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class _Sent:
-    """A pickled Arrow expression. Expressions themselves can neither be hashed nor compared."""
+    """A pickled Arrow expression. Expressions themselves can neither be hashed nor compared.
+
+    It is only part of a plan that Spark pickles and sends from the driver to a worker, and is trusted as that is.
+    """
 
     content: bytes
 

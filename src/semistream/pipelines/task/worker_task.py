@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semistream.errors import PipelineError
 from semistream.pipelines.carried_types import convert_batch
 from semistream.pipelines.inputs.splits import Split
 from semistream.pipelines.ledger.entries import TaskResult, WrittenFile
@@ -25,7 +25,7 @@ from semistream.pipelines.task.batch_task import BatchTask, TaskPlan
 from semistream.pipelines.task.worker_joins import WORKER_JOINS, RoutedJoin, WorkerJoin, WorkerJoinCounts
 
 WORK = "__work"
-"""Column with the pickled `TaskResult` of a task."""
+"""Column with the `TaskResult` of a task, as JSON."""
 WORK_SCHEMA = f"{WORK} binary"
 
 
@@ -130,10 +130,14 @@ def write_partition(layout: TableLayout, prefix: str, batches: Iterator[pa.Recor
 
 
 def read_work(content: bytes) -> TaskResult:
-    """Deserialize a task's report. Unpickling is safe: only this pipeline's own tasks send it."""
-    work = pickle.loads(content)
-    assert isinstance(work, TaskResult)
-    return work
+    """Read a task's report; raise `PipelineError` if it is none."""
+    try:
+        return TaskResult.from_json(content)
+    except ValueError as error:
+        raise PipelineError(
+            f"a task's report of {len(content)} bytes cannot be read ({error}). Nothing of the batch was committed. "
+            "Run the pipeline again, with the same version of semistream on the driver and all workers."
+        ) from None
 
 
 def read_inputs(
@@ -169,7 +173,7 @@ def _report(task: PipelineTask, work: TaskResult) -> pa.RecordBatch:
 
 
 def _packed(work: TaskResult) -> pa.RecordBatch:
-    return pa.record_batch({WORK: pa.array([pickle.dumps(work)], pa.binary())})
+    return pa.record_batch({WORK: pa.array([work.to_json()], pa.binary())})
 
 
 def _count(work: TaskResult, joins: Sequence[WorkerJoin], before: Sequence[WorkerJoinCounts]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,8 @@ from semistream.spark.joins.routing import quoted
 from semistream.spark.pipelines.task_inputs import inputs_of
 from semistream.spark.session import worker_interpreter
 
-_SUMMARIES = "summaries"
+_FIELDS: dict[str, Any] = {"matches": np.int64, "seconds": np.float64, "rows": np.int64}  # as the bytes of arrays
+_SCHEMA = ", ".join(["number long", *(f"{name} binary" for name in _FIELDS)])
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,10 @@ def summarize_parts(
         return []
     task = _SummaryTask(shedding, strategy, tuple(shared))
     with worker_interpreter(spark):
-        found = frame.mapInArrow(partial(_summarize, task), f"{_SUMMARIES} binary").collect()
-    return [summary for row in found for summary in pickle.loads(row[_SUMMARIES])]
+        found = frame.mapInArrow(partial(_summarize, task), _SCHEMA).collect()
+    return [
+        PartSummary(row["number"], *(np.frombuffer(row[name], kind) for name, kind in _FIELDS.items())) for row in found
+    ]
 
 
 def _only(rows: DataFrame, wanted: Sequence[str]) -> DataFrame:
@@ -76,4 +80,8 @@ def _summarize(task: _SummaryTask, batches: Iterator[pa.RecordBatch]) -> Iterato
     context = TaskContext.get()
     assert context is not None
     found = summarize_inputs(task.shedding, STRATEGIES[task.strategy](), own, context.partitionId())
-    yield pa.record_batch({_SUMMARIES: pa.array([pickle.dumps(found)], pa.binary())})
+    arrays = {
+        name: pa.array([getattr(each, name).astype(kind).tobytes() for each in found], pa.binary())
+        for name, kind in _FIELDS.items()
+    }
+    yield pa.record_batch({"number": pa.array([each.number for each in found], pa.int64()), **arrays})
