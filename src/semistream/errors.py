@@ -113,6 +113,10 @@ class JoinFailed(SemistreamError, RuntimeError):
     """An operator was called after an error that left some tuples half joined; that error is the cause."""
 
 
+class JoinInherited(SemistreamError, RuntimeError):
+    """A process used a join that its parent had opened before it forked; threads and reads stay with the parent."""
+
+
 class ResultsConsumed(SemistreamError, RuntimeError):
     """The results of a join were asked for again after they had been returned, or after the join was closed."""
 

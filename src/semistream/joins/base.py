@@ -22,6 +22,7 @@ from semistream.joins.resources import Arrangement, SetAside
 from semistream.kernels.array_types import Bools, Int64s
 from semistream.keys.plain_types import BatchConverter, require_same_values
 from semistream.relation import AnyRelation, Disk, DiskCosts, DiskCounts, ParquetRelation, Relation
+from semistream.storage.locks import OwnProcess
 
 
 class SemiStreamJoin(Requirements, Arrangement):
@@ -116,6 +117,7 @@ class SemiStreamJoin(Requirements, Arrangement):
         self.budget = given if isinstance(given, MemoryBudget) else MemoryBudget(given, of=relation.nbytes)
         self._set_aside = SetAside(ordered=ordered, deadlines=rule is not None, converts=spec.converts)
         self._clock = clock
+        self._process = OwnProcess()
         self.stats = JoinStats(budget_bytes=self.budget.limit)
         self._disk = relation.disk(disk)
         self._drain_cost = DrainCost(self._read_costs, self.relation.nbytes / max(self.relation.num_pages, 1))
@@ -303,6 +305,7 @@ class SemiStreamJoin(Requirements, Arrangement):
             self._deadlines.lateness = self._lateness
 
     def _drive(self, call: str, results: Results) -> Results:
+        self._process.require()
         if self._failure is not None:
             raise JoinFailed(
                 f"{self._busy}() failed ({type(self._failure).__name__}: {self._failure}) and lost the waiting tuples, "
@@ -324,6 +327,7 @@ class SemiStreamJoin(Requirements, Arrangement):
                     self.stats.outputs += piece.num_rows
                     self.stats.batches += 1
                     yield piece
+                    self._process.require()
         except Exception as error:
             if self._busy is None:  # _change restored the previous arrangement
                 raise

@@ -1,4 +1,4 @@
-"""Locks between processes. The operating system releases a lock when its process dies."""
+"""What belongs to one process: locks, released by the operating system when it dies, and what a fork may not use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
-from semistream.errors import RelationLocked, SemistreamError
+from semistream.errors import JoinInherited, RelationLocked, SemistreamError
 from semistream.storage.disk_errors import disk_errors
 
 WAIT_S = 60.0
@@ -18,6 +18,26 @@ WAIT_S = 60.0
 
 BUILDER_LOCK = "lock"
 """Name of the lock file in a folder of copies."""
+
+
+class OwnProcess:
+    """The process that started threads or reads. A fork of it inherits the objects, but neither threads nor reads."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    @property
+    def forked(self) -> bool:
+        """True in a fork."""
+        return os.getpid() != self._process
+
+    def require(self) -> None:
+        """Raise `JoinInherited` in a fork."""
+        if self.forked:
+            raise JoinInherited(
+                f"process {self._process} opened this join, and its fork, process {os.getpid()}, cannot use it. Open a "
+                "join of its own there, or start the process by multiprocessing's 'spawn' or 'forkserver'."
+            )
 
 
 @contextmanager

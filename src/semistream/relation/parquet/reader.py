@@ -20,6 +20,7 @@ from semistream.relation.parquet.row_groups import open_file
 from semistream.relation.read.disk import Disk
 from semistream.relation.read.page_run import PageRun
 from semistream.relation.write.page_writer import frame_bytes
+from semistream.storage.locks import OwnProcess
 
 if TYPE_CHECKING:
     from semistream.relation.parquet.parquet_relation import ParquetRelation
@@ -46,6 +47,7 @@ class ParquetReader:
         self._made: SimpleQueue[tuple[PageRun, bool] | Exception] = SimpleQueue()
         self._slots = threading.Semaphore(buffers)
         self._thread: threading.Thread | None = None
+        self._process = OwnProcess()
         self._closed = False
         self._error: Exception | None = None
 
@@ -99,13 +101,13 @@ class ParquetReader:
             self._pages.close()
 
     def close(self) -> None:
-        """End the thread and close files."""
+        """End the thread and close files. In a fork there is no thread."""
         self._closed = True
-        if self._thread is not None:
+        if self._thread is not None and not self._process.forked:
             self._asked.put(None)
             self._slots.release()
             self._thread.join()
-            self._thread = None
+        self._thread = None
         self._made = SimpleQueue()
 
 

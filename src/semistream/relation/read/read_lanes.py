@@ -16,6 +16,7 @@ import numpy as np
 
 from semistream.relation.read.disk import ALIGNMENT
 from semistream.relation.read.kernels.serve_reads import serve_reads
+from semistream.storage.locks import OwnProcess
 
 Read = tuple[int, int, int, int]
 """A file descriptor, the memory address to read to, the number of bytes, and their offset in the file."""
@@ -37,6 +38,7 @@ class ReadLane:
 
     def __init__(self, depth: int) -> None:
         self._asked, self._done = (os.eventfd(0, os.EFD_CLOEXEC | os.EFD_SEMAPHORE) for _ in range(2))
+        self._process = OwnProcess()
         self._requests = np.zeros((depth, _MOST_READS, 4), np.int64)
         self._got = np.zeros((depth, _MOST_READS), np.int64)
         self._ends = np.zeros(1, np.int64)
@@ -68,10 +70,11 @@ class ReadLane:
         return got
 
     def close(self) -> None:
-        """End the thread after its current reads."""
-        self._ends[0] = 1
-        os.eventfd_write(self._asked, 1)
-        self._thread.join()
+        """End the thread after its current reads; in a fork, which shares the events with it, leave it alone."""
+        if not self._process.forked:
+            self._ends[0] = 1
+            os.eventfd_write(self._asked, 1)
+            self._thread.join()
         os.close(self._asked)
         os.close(self._done)
 

@@ -21,6 +21,7 @@ from semistream.relation.read.page_run import PageRun
 from semistream.relation.read.read_lanes import ReadLanes
 from semistream.relation.read.read_plan import Pages, PageSequence
 from semistream.relation.read.segment_request import SegmentRequest
+from semistream.storage.locks import OwnProcess
 
 
 def span_of(table: PageTable | SegmentTable, pages: Pages) -> tuple[int, int]:
@@ -74,6 +75,7 @@ class RunReader:
         self._asked = 0
         self._threads = threads if len(table.segments) == 1 else max(threads, min(buffers, _SEGMENT_THREADS))
         self._pool: ThreadPoolExecutor | None = None
+        self._process = OwnProcess()
         self._in_lanes = buffers > 1 and ReadLanes.supported() and len(table.segments) <= ReadLanes.most_reads
         self._lanes: ReadLanes | None = None
 
@@ -186,6 +188,7 @@ class RunReader:
 
     def take(self) -> Any:
         """Wait for the oldest requested run and return it. Its buffer belongs to the caller until `give_back`."""
+        self._process.require()
         future, buffer, _ = self._pending.popleft()
         self._taken = buffer
         return future.result()
@@ -247,10 +250,10 @@ class RunReader:
         return PageRun(self._layout, buffer, pages, np.stack(starts), self._table.rows[some], np.stack(lengths))
 
     def close(self) -> None:
-        """Wait for the threads to end, and close the disk's files."""
-        if self._pool is not None:
+        """Wait for the threads to end, and close the disk's files. In a fork there are no threads."""
+        if self._pool is not None and not self._process.forked:
             self._pool.shutdown(wait=True, cancel_futures=True)
-            self._pool = None
+        self._pool = None
         self._pending.clear()
         if self._lanes is not None:
             self._lanes.close()
