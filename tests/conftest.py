@@ -77,7 +77,8 @@ def not_synced() -> Iterator[None]:
 def spark() -> Iterator[SparkSession]:
     """A session on two local cores, in UTC, quiet, and with the connector for Kafka if its jars are there."""
     pyspark_sql = pytest.importorskip("pyspark.sql", reason="pip install 'semistream[spark]' to run these")
-    from semistream.spark.session import CLUSTER_SETTINGS, ISOLATION
+    from semistream.spark.sent_kernels import ISOLATION
+    from semistream.spark.session import CLUSTER_SETTINGS
 
     builder = (
         pyspark_sql.SparkSession.builder.master("local[2]")

@@ -24,7 +24,6 @@ from semistream.joins.loop import Results
 from semistream.relation import Relation
 from semistream.spark import build_relation, join
 from semistream.spark.pipelines.pipeline import Pipeline
-from semistream.spark.session import CLUSTER_SETTINGS, ISOLATION
 from tests.spark.pipelines.warehouse import Warehouse, orders, rows, star
 from tests.spark.quick_jvm import QUICK_START
 
@@ -145,7 +144,10 @@ def build_with_a_killed_writer(df: Any, folder: Path) -> Relation:
 
 def main(folder: Path) -> dict[str, Any]:
     with cluster(folder / "cluster") as master:
-        return run_all(master, folder)
+        report = run_all(master, folder)
+    kernels = list((folder / "cache").rglob("kernels"))
+    compiled = [file.name for cache in kernels for file in cache.glob("*/*") if file.parent.name != "locks"]
+    return {**report, "executors_caches": len(kernels), "compiled_by_executors": compiled}
 
 
 def run_all(master: str, folder: Path) -> dict[str, Any]:
@@ -156,9 +158,9 @@ def run_all(master: str, folder: Path) -> dict[str, Any]:
         .config("spark.cores.max", "2")
         .config("spark.executor.cores", "1")
         .config("spark.executor.memory", "512m")
+        .config("spark.executorEnv.XDG_CACHE_HOME", str(folder / "cache"))  # nothing is compiled there yet
         .config("spark.executor.extraJavaOptions", QUICK_START)
         .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
-        .config(ISOLATION, CLUSTER_SETTINGS[ISOLATION])
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

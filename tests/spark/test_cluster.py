@@ -33,6 +33,11 @@ def test_two_executors_did_the_work(report):
     assert report["executors"] == 2
 
 
+def test_executors_with_an_empty_cache_compile_nothing(report):
+    assert report["executors_caches"], "the executors have looked for kernels"
+    assert report["compiled_by_executors"] == []
+
+
 @pytest.mark.parametrize("route", ["none", "range"])
 def test_a_worker_killed_in_the_middle_of_its_task_changes_nothing_in_the_result(report, route):
     assert report[route] == {"killed": True, "exact": True}

@@ -14,14 +14,12 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from semistream.errors import InvalidArgument
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
+from semistream.spark.sent_kernels import ISOLATION, send_kernels
 
-ISOLATION = "spark.sql.artifact.isolation.enabled"
-"""Setting that gives each streaming query Python workers of its own. It is off here, so that queries and the work
-between batches share the operators that workers keep in memory."""
 CLUSTER_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    ISOLATION: "false",
+    ISOLATION: "false",  # so that queries and the work between batches share the operators that workers keep in memory
     "spark.ui.showConsoleProgress": "false",
 }
 LOCAL_SETTINGS = {
@@ -96,7 +94,7 @@ _PYSPARK_DEFAULT = "python3"  # pyspark's interpreter for workers if PYSPARK_PYT
 
 @contextmanager
 def worker_interpreter(spark: SparkSession) -> Iterator[None]:
-    """Run Python functions passed to Spark within the block on the driver's interpreter.
+    """Run Python functions passed to Spark within the block on the driver's interpreter, with its compiled kernels.
 
     By default pyspark starts ``python3``, which in a virtual environment is often another Python without semistream,
     and it reads ``spark.pyspark.python`` only in spark-submit. An explicit choice takes precedence: the variable
@@ -106,6 +104,7 @@ def worker_interpreter(spark: SparkSession) -> Iterator[None]:
     context = spark.sparkContext
     before = context.pythonExec
     context.pythonExec = choose_interpreter(spark)
+    send_kernels(spark)
     try:
         yield
     finally:

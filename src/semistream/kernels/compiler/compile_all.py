@@ -52,6 +52,12 @@ def missing_kernels(level: str) -> dict[str, list[Any]]:
     return missing
 
 
+def stored_kernels() -> Iterator[str]:
+    """Yield the names of the files of all known signatures in this machine's own folder, of any level."""
+    known = {dispatcher_of(kernel)._cache.name_of(tuple(map(type_of, words))) for kernel, words in _known_signatures()}
+    yield from (name for name in STORE.names_in(STORE.folder) if name.rpartition("/")[2] in known)
+
+
 def compile_all(level: str | None = None, progress: Progress | None = None) -> Compiled:
     """Compile all kernels that are not in the store yet, in one process for each core.
 

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ logger = logging.getLogger("semistream.kernels.compiler")
 
 FOLDER_VARIABLE = "SEMISTREAM_KERNELS"
 """Environment variable with the folder for compiled kernels, in place of the user's cache folder."""
+
+SENT = "semistream-kernels.zip"
+"""Folder of compiled kernels on Python's path, in which Spark unpacks what a driver has sent. It is only read."""
 
 _DIGEST_BYTES = 32
 _LOCKS = "locks"  # subfolder
@@ -60,6 +64,10 @@ class KernelStore:
             )
         return folder
 
+    @cached_property
+    def _sent(self) -> list[Path]:
+        return [folder for entry in sys.path if (folder := Path(entry) / SENT).is_dir()]
+
     def has(self, name: str) -> bool:
         """Return True if there is a file of this name."""
         return any((folder / name).exists() for folder in self._folders())
@@ -81,12 +89,18 @@ class KernelStore:
         yield self.shipped
         if wanted := os.environ.get(FOLDER_VARIABLE):
             yield Path(wanted)
+        yield from self._sent
         yield self.folder
 
     def names(self) -> Iterator[str]:
         """Yield the names of all files."""
         for folder in self._folders():
-            yield from (f"{file.parent.name}/{file.name}" for file in folder.glob("*/*") if file.parent.name != _LOCKS)
+            yield from self.names_in(folder)
+
+    @staticmethod
+    def names_in(folder: Path) -> Iterator[str]:
+        """Yield the names of the files in a folder."""
+        yield from (f"{file.parent.name}/{file.name}" for file in folder.glob("*/*") if file.parent.name != _LOCKS)
 
     def write(self, name: str, header: bytes, code: bytes) -> None:
         """Write a file as a whole. A full disk is no error: the code is compiled again next time."""
