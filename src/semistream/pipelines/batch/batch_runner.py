@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
 from threading import RLock
 
@@ -33,7 +33,7 @@ class BatchRunner:
 
     `BatchPlanner` plans a batch, `BatchWork` runs it on `Workers`, `BatchCommitter` publishes it, `Housekeeping` cleans
     up and `BatchReporter` reports. The workers trigger the source's batches. Other batches only join waiting or shed
-    rows.
+    rows. With `publishes_later`, the ``publisher`` publishes batches, by default a thread.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class BatchRunner:
         ledger: Ledger,
         watch: Callable[[BatchReport], None],
         clock: Callable[[], float],
+        publisher: Executor | None = None,
     ) -> None:
         self.steps = steps
         self._spec, self._workers, self._ledger = spec, workers, ledger
@@ -59,7 +60,7 @@ class BatchRunner:
         self._reporter = BatchReporter(spec.name, ledger.folder, watch, clock)
         self._times = PartTimes()
         self._on_its_way = RLock()
-        self._publisher = ThreadPoolExecutor(1, "publisher")
+        self._publisher = publisher or ThreadPoolExecutor(1, "publisher")
         self._publishing: Future[None] | None = None
         self._ended = False
         self.last_trigger: Callable[[], Trigger | None] = lambda: None
