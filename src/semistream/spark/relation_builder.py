@@ -32,6 +32,7 @@ from semistream.relation.write.version_draft import Draft, new_version
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.key_code import key_code
 from semistream.spark.session import require_classic, worker_interpreter
+from semistream.spark.sql_rules import require_binary_collation
 from semistream.storage.local_paths import local_path
 
 _ABOUT = b"semistream.part"  # key of the metadata
@@ -227,6 +228,8 @@ def build_relation(
         raise InvalidArgument(f"partitions is {partitions}; it must be at least 1.")
     schema = arrow_schema_of(df)
     names = key_names(key, schema)
+    for name in names:
+        require_binary_collation(df.schema[name])
     groups = choose_groups(schema, names, column_groups)
     options = PageOptions(page_bytes, fill_factor, groups=len(groups))
     codec = KeyCodec.of(names, [schema.field(name).type for name in names])

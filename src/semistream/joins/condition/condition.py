@@ -157,6 +157,11 @@ def key_pairs(on: JoinOn) -> dict[str, str]:
     return require_pairs("on", on)
 
 
+def compared_columns(on: JoinOn | None, where: Where | None) -> list[tuple[str, str]]:
+    """Return the pairs of a stream column and a relation column that ``on`` and the text of ``where`` compare."""
+    return [(term.stream, term.relation) for term in _read(on, where)[0]]
+
+
 @dataclass(frozen=True)
 class _Equalities:
     """Pairs of equated columns: the ``first`` stream column of each relation column, and ``all`` pairs."""

@@ -20,6 +20,7 @@ from semistream.relation import Relation
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.joins.join import open_given
 from semistream.spark.session import require_classic
+from semistream.spark.sql_rules import columns_as_named, on_as_named
 from semistream.tuning.explain import explain_spec
 from semistream.tuning.explanation import Explanation, require_rate
 from semistream.tuning.wording import rate_text
@@ -157,11 +158,11 @@ def explain(
     plan = JoinPlan.of(
         opened,
         arrow_schema_of(df),
-        on=list(opened.key) if on is None else on,
+        on=list(opened.key) if on is None else on_as_named(df, opened.schema, on),
         how=how,
         memory=memory,
         operator="auto",
-        columns=columns,
+        columns=columns_as_named(df, opened.schema, columns),
         suffix=suffix,
         options={},
     )

@@ -34,6 +34,7 @@ from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.joins.join_metrics import COUNTS, observed, task_counts
 from semistream.spark.joins.routing import quoted, route_rows
 from semistream.spark.session import require_classic, worker_interpreter
+from semistream.spark.sql_rules import columns_as_named, on_as_named, require_distinct_names, require_sql_equality
 
 
 class JoinTask:
@@ -202,6 +203,8 @@ def join(
     if route not in ROUTES:
         raise InvalidArgument(f"route is {route!r}; give one of {', '.join(map(repr, ROUTES))}.")
     opened = open_given(relation)
+    on, columns = on_as_named(df, opened.schema, on), columns_as_named(df, opened.schema, columns)
+    require_sql_equality(df, opened.schema, on, where)
     plan = JoinPlan.of(
         opened,
         arrow_schema_of(df),
@@ -215,6 +218,7 @@ def join(
         disk=disk,
         options=options,
     )
+    require_distinct_names(df, plan.schema.names, "Give R's column another name: columns={'V': 'V_right'}.")
     stream = df
     if route == "range":
         if plan.access != "equality":

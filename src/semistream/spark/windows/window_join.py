@@ -17,6 +17,7 @@ from semistream.datasets.zipf import whole_number
 from semistream.errors import InvalidArgument
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.session import require_classic, worker_interpreter
+from semistream.spark.sql_rules import require_binary_collation
 from semistream.spark.windows.archive_files import begin_archive
 from semistream.spark.windows.key_partitions import group_numbers
 from semistream.spark.windows.packed_rows import PACKED, pack_rows, unpack_rows
@@ -127,10 +128,15 @@ def window_join(
     spark = left.sparkSession
     _require_rocksdb(spark)
     count = partition_count(int(spark.conf.get("spark.sql.shuffle.partitions")) if partitions is None else partitions)
+    pairs = on_pairs(on)
+    for df, keys in ((left, pairs), (right, pairs.values())):
+        for field in df.schema:
+            if field.name in keys:
+                require_binary_collation(field)
     plan = WindowPlan(
         left=arrow_schema_of(left),
         right=arrow_schema_of(right),
-        on=on_pairs(on),
+        on=pairs,
         times=times,
         window=dict(window) if isinstance(window, Mapping) else window,
         memory=share_of(memory, count),
