@@ -1,5 +1,6 @@
 """Bad input of pipelines: it is reported, quarantined, or stops the pipeline before any table has its batch."""
 
+import gzip
 import json
 
 import pyarrow as pa
@@ -131,3 +132,59 @@ def test_poisoned_rows_never_stop_the_pipeline(spark, warehouse):
     assert {"{", '"text"', json.dumps(row)[:-5], json.dumps({**row, "quantity": 2**40})} <= set(kept)
     assert sum(report.outcomes["invalid"] for report in reports) == len(kept)
     assert [len(text) > len(huge) for text in kept].count(True) == 1
+
+
+def test_lines_beyond_every_limit_of_a_parser_never_stop_the_pipeline(spark, warehouse):
+    row = {"id": 1, "product": 2, "customer": "c1", "quantity": 1, "amount": 1.0}
+    begun = json.dumps(row)[:-1]
+    lines = [
+        *("[" * depth for depth in (3000, 100_000)), "[" * 3000 + "]" * 3000, '{"x":' * 3000 + "1" + "}" * 3000,
+        *(f'{begun}, "{name}": {"[" * 3000}{"]" * 3000}}}' for name in ("other", "customer")),
+        json.dumps({**row, **{f"k{i}": i for i in range(20_000)}}), '{"' + "k" * 100_000 + '": 1}',
+        *(f'{begun}, "{name}": {"9" * 5000}}}' for name in ("quantity", "amount", "customer")),
+        *(f'{begun}, "{name}": 1e9999999}}' for name in ("id", "amount", "customer")),
+        *(f'{begun}, "customer": "{text}"}}' for text in (r"\ud800", r"\u0000", "\x00", "x" * 25_000_000)),
+        *(f'{begun}, "amount": {text}}}' for text in ("NaN", "-Infinity", '"NaN"')), f'{begun}, "id": NaN}}',
+        f"[{json.dumps(row)}]", f"[{json.dumps(row)}, {json.dumps(row)}]", f'{begun}, "id": 7}}', "\x00" * 9, "   ", "",
+    ]  # fmt: skip
+    good = [json.dumps({**row, "id": 1000 + i}) for i in range(len(lines) + 1)]
+    mixed = [line for pair in zip(good, [*lines, "y" * 30_000_000], strict=True) for line in pair]
+    content = "\n".join(mixed).encode() + b"\n" + json.dumps(row).encode().replace(b"c1", b"c\xff\xfe1") + b"\n"
+    (warehouse.folder / "orders" / "0.json").write_bytes(content)
+    (report,) = run(spark, warehouse.spec(source={"format": "json"}))
+    assert sum(report.outcomes.values()) == report.rows_in
+    assert all(len(remark) < 1000 for remark in report.remarks)
+    joined = warehouse.table("sink").column("id").to_pylist()
+    assert {number for number in joined if number >= 1000} == {1000 + i for i in range(len(good))}
+    kept = warehouse.table("quarantine").column("raw").to_pylist()
+    assert len(kept) == report.outcomes["invalid"]
+    assert set(kept) - set(lines) == {"y" * 30_000_000, str(content.splitlines()[-1])}
+    assert {lines[0], lines[1], lines[2], lines[3], "\x00" * 9} <= set(kept)
+    assert report.rows_in >= 2 * len(good) - 1
+
+
+def test_csv_files_beyond_the_limits_of_a_parser_are_quarantined(spark, warehouse):
+    good = orders(20)
+    warehouse.put(good, "0.csv", "csv")
+    folder = warehouse.folder / "orders"
+    (folder / "1.csv").write_text("x" * 200_000 + "\n" + "1,2,c1,1,1.0\n")
+    (folder / "2.csv").write_bytes(b"\x00\x01\n")
+    (folder / "3.csv").write_text('id,product,customer,quantity,amount\n1,2,"c1,1,1.0\n' + "1" * 5000 + ",,,,1e99999\n")
+    reports = run(spark, warehouse.spec(source=source("csv", files_per_batch=1)))
+    assert sum(report.outcomes["invalid"] for report in reports) == 2 + 1 + 2
+    assert rows(warehouse.table("sink")) == star(good)[0]
+
+
+def test_a_file_that_spark_cannot_read_is_named_and_read_once_it_is_whole(spark, warehouse):
+    text = "".join(json.dumps(row) + "\n" for row in orders(3000).to_pylist()).encode()
+    path = warehouse.folder / "orders" / "0.json.gz"
+    path.write_bytes(gzip.compress(text)[:-100])
+    spec = warehouse.spec(source={"format": "json"})
+    with pytest.raises(PipelineError, match=r"orders/0\.json\.gz, a file of the source, cannot be read: .* whole file"):
+        run(spark, spec)
+    path.unlink()
+    with pytest.raises(PipelineError, match=r"orders/0\.json\.gz, a file of the source, cannot be read: No such file"):
+        run(spark, spec)
+    path.write_bytes(gzip.compress(text))
+    (report,) = run(spark, spec)
+    assert report.rows_in == 3000

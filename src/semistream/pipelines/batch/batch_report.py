@@ -219,7 +219,10 @@ def _lag_s(files: Sequence[str], now: float) -> float | None:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the message of semistream's own error, raised on the driver or in a worker, else Spark's first line."""
+    """Return the message of semistream's own error, raised on the driver or in a worker.
+
+    Without one, return Spark's own reason, which begins with its name in brackets, or else the first line.
+    """
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
     traced = [
         line
@@ -227,6 +230,9 @@ def reason_of(error: Exception) -> str:
         if re.match(r"(semistream\.)?[\w.]+(Error|Exception|Argument|Locked|Running|NotFound|Relation): ", line)
     ]
     own = [line for line in traced if line.startswith("semistream.")]
+    java = [found[1] for line in lines if (found := re.match(r": [\w.$]+: (\[[A-Z0-9_.]+\] .*)", line))]
+    if java and not own:
+        return java[-1]
     if own or traced:
         return (own or traced)[-1].partition(": ")[2]
     return lines[0] if lines else type(error).__name__

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.budget import MemoryBudget
-from semistream.errors import RelationError
 from semistream.kernels.array_types import Int64s
 from semistream.keys import KeyCodec
 from semistream.pipelines.carried_types import convert_batch
@@ -43,7 +42,7 @@ class ValuedRows:
         for batch in batches:
             try:
                 rows = convert_batch(batch.select(list(self.on)), wanted)
-            except RelationError:  # some rows are invalid and go to the quarantine, but which is not known yet
+            except Exception:  # some rows are invalid and go to the quarantine, but which is not known yet
                 found.append(np.full(batch.num_rows, self.least_results, np.int64))
                 continue
             codes, possible = codec.encode(rows.columns)

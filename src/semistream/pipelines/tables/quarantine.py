@@ -38,12 +38,15 @@ def _values(column: pa.Array) -> list[Any]:
     """Return the values of a column; those that Python cannot represent, such as the year 10000, as strings."""
     try:
         return list(column.to_pylist())
-    except (OverflowError, ValueError):
+    except Exception as error:
         if len(column) > 1:
             half = len(column) // 2
             return _values(column[:half]) + _values(column[half:])
-        bytes_of_text = pa.types.is_string(column.type)
-        return [str(column.cast(pa.binary() if bytes_of_text else pa.string())[0].as_py())]
+        try:
+            bytes_of_text = pa.types.is_string(column.type)
+            return [str(column.cast(pa.binary() if bytes_of_text else pa.string())[0].as_py())]
+        except pa.ArrowException:
+            return [f"({column.type}, which cannot be shown: {error})"]
 
 
 def as_json(row: Mapping[str, Any]) -> str:

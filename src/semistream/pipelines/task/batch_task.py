@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.errors import PipelineError, RelationError
+from semistream.errors import PipelineError
 from semistream.kernels.array_types import Int64s
 from semistream.pipelines.carried_types import convert_batch
 from semistream.pipelines.inputs.parquet_files import require_readable
@@ -19,24 +19,23 @@ from semistream.pipelines.inputs.splits import RowsSplit, SourceSplit, Split
 from semistream.pipelines.ledger.entries import TaskResult, WaitingFile
 from semistream.pipelines.overload.arrival_times import CARRIED_SAMPLE, Arrived, ArrivedRows
 from semistream.pipelines.overload.task_shedding import TaskShedding
-from semistream.pipelines.spec.row_rules import RowRule, first_broken
+from semistream.pipelines.spec.row_rules import RowRule
 from semistream.pipelines.spec.source_spec import RESERVED
 from semistream.pipelines.steps.chain import ROW, Chain, Stopped
 from semistream.pipelines.steps.snapshot_changes import ChangeChain
-from semistream.pipelines.tables.quarantine import INVALID_SCHEMA, UNREADABLE, invalid_rows
+from semistream.pipelines.tables.quarantine import INVALID_SCHEMA, invalid_rows
 from semistream.pipelines.tables.writer import TableLayout, TableWriter
 from semistream.pipelines.task.ownership import archives, can_copy, own_rows
 from semistream.pipelines.task.routed_keys import RoutedKeys
 from semistream.pipelines.task.row_accounts import Accounts
+from semistream.pipelines.task.row_checks import failure_of, why_invalid
 from semistream.pipelines.task.waiting_rows import WaitingWriter
-from semistream.relation.format.row_sizes import is_regular, row_sizes
 
 RAW = "__raw"
 """Column with the text of an unreadable row."""
 SINCE = "__since"
 """Column with the time at which the batch that took in the row was planned, in milliseconds."""
 
-_RAISE = "raise `memory` to load such rows"
 BATCH, STOPPED_AT = "batch_id", "stopped_at"
 SHED_AGE_MS = "shed_age_ms"
 """Peak: age of the oldest shed row when the batch was planned, in milliseconds."""
@@ -148,8 +147,7 @@ class BatchTask:
 
     def _enter_spark_s(self, batch: pa.RecordBatch, arrived: Arrived | None) -> Iterator[Stopped]:
         raw = batch.column(batch.num_columns - 1)
-        rows = convert_batch(batch.remove_column(batch.num_columns - 1), self._plan.source)
-        yield from self._enter(rows, raw, arrived)
+        yield from self._convert(batch.remove_column(batch.num_columns - 1), raw, arrived)
 
     def _repair(self, split: ArchiveSplit) -> Iterator[Stopped]:
         """Process archived rows as if they came now."""
@@ -194,26 +192,30 @@ class BatchTask:
                 self._refuse_all(batch, split.reason)
             else:
                 own = None if arrived is None else arrived.slice(begin, batch.num_rows)
-                yield from self._convert(batch.select(names), split, own)
+                yield from self._convert(batch.select(names), None, own, split)
                 begin += batch.num_rows
 
-    def _convert(self, batch: pa.RecordBatch, split: SourceSplit, arrived: Arrived | None) -> Iterator[Stopped]:
-        """Cast rows of a file to the source's types; rows with a value that does not fit are invalid."""
+    def _convert(
+        self, batch: pa.RecordBatch, raw: pa.Array | None, arrived: Arrived | None, split: SourceSplit | None = None
+    ) -> Iterator[Stopped]:
+        """Cast rows to the source's types, and keep those that the task owns. A row for which this fails is invalid."""
         try:
-            rows = convert_batch(batch, self._plan.source)
-        except RelationError as error:
+            rows, mine = convert_batch(batch, self._plan.source), None
+            if split is not None and split.owner is not None and self._plan.routed is not None:
+                mine = own_rows(rows, split, self._plan.routed, arrived)
+        except Exception as error:
             if batch.num_rows > 1:
                 half = batch.num_rows // 2
-                for begin, rows_here in ((0, half), (half, batch.num_rows - half)):
-                    own = None if arrived is None else arrived.slice(begin, rows_here)
-                    yield from self._convert(batch.slice(begin, rows_here), split, own)
-            elif split.tells:
-                self._refuse_all(batch, str(error.__cause__ or error))
+                for begin, count in ((0, half), (half, batch.num_rows - half)):
+                    text = None if raw is None else raw.slice(begin, count)
+                    own = None if arrived is None else arrived.slice(begin, count)
+                    yield from self._convert(batch.slice(begin, count), text, own, split)
+            elif split is None or split.tells:
+                self._refuse_all(batch, failure_of(error))
             return
-        if split.owner is not None and self._plan.routed is not None:
-            mine = own_rows(rows, split, self._plan.routed, arrived)
+        if mine is not None:
             rows, arrived = rows.filter(pa.array(mine)), None if arrived is None else arrived.where(mine)
-        yield from self._enter(rows, None, arrived)
+        yield from self._enter(rows, raw, arrived)
 
     def _shed_file(self, shedding: TaskShedding, split: SourceSplit) -> None:
         """Copy a source file to the archive, unread; the repair finds its invalid rows."""
@@ -252,12 +254,7 @@ class BatchTask:
     def _enter(self, rows: pa.RecordBatch, raw: pa.Array | None, arrived: Arrived | None) -> Iterator[Stopped]:
         """Check source rows: valid ones go on or are shed, invalid ones go to the quarantine."""
         plan, numbers = self._plan, self._accounts.enter(rows.num_rows)
-        reasons = first_broken(plan.rules, rows)
-        if plan.most_row_bytes is not None and not is_regular(rows.schema):
-            wide = pa.array(row_sizes(rows) > plan.most_row_bytes)
-            reasons = pc.if_else(wide, f"the row takes more than {plan.most_row_bytes:,} bytes; {_RAISE}", reasons)
-        if raw is not None and raw.null_count < len(raw):
-            reasons = pc.if_else(raw.is_valid(), UNREADABLE, reasons)
+        reasons = why_invalid(rows, raw, plan.rules, plan.most_row_bytes)
         if reasons.null_count < len(reasons):
             broken = reasons.is_valid()
             at = broken.to_numpy(zero_copy_only=False)

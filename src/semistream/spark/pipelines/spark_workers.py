@@ -35,6 +35,7 @@ from semistream.spark.pipelines.task_inputs import inputs_of
 from semistream.spark.planning.computed_columns import ComputedColumns
 from semistream.spark.session import worker_interpreter
 from semistream.spark.sources.base import BatchSource
+from semistream.spark.sources.read_failures import named_failures
 from semistream.spark.updates.spark_update_reader import SparkUpdateReader
 
 
@@ -69,7 +70,8 @@ class SparkWorkers(Workers):
         return self.source.files(self.df, partial(files_by_log, self.log, source_batch))
 
     def read(self, plan: Plan) -> BatchInput:
-        given = self.source.read(self.df, plan.files, self.spark)
+        with named_failures():
+            given = self.source.read(self.df, plan.files, self.spark)
         return given if given.rows is None else replace(given, rows=self.computed.applied(given.rows))
 
     def source_rows(self, given: BatchInput, plan: Plan) -> _SourceRows:
@@ -85,7 +87,7 @@ class SparkWorkers(Workers):
         if frame is None:
             return TaskResult()
         task = replace(task, splits=tuple(shared))
-        with worker_interpreter(self.spark):
+        with worker_interpreter(self.spark), named_failures():
             if task.given_out is None:
                 done = frame.mapInArrow(partial(_run_partition, task), WORK_SCHEMA)
             else:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TextIO
 from urllib.parse import unquote, urlparse
 
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -17,14 +20,15 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from semistream.errors import PipelineError
 from semistream.pipelines.batch.workers import BatchInput
-from semistream.pipelines.inputs.parquet_files import parquet_inputs
+from semistream.pipelines.inputs.parquet_files import parquet_inputs, require_readable
 from semistream.pipelines.spec.column_types import column_type
 from semistream.pipelines.spec.source_spec import FileSource
 from semistream.pipelines.task.batch_task import RAW
 from semistream.spark.sources.base import BatchSource
 
 _WHOLE_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-_LOOKED_AT = 100  # lines of a JSON file to check for extra fields
+_LOOKED_AT, _LINE = 100, 1 << 16  # lines of a JSON file to check for extra fields, and the characters of a line
+_NAMED = 20  # extra columns that a remark names
 
 
 class FolderSource(BatchSource):
@@ -155,25 +159,45 @@ def local_path(uri: str) -> str:
 
 
 def _new_columns(names: Iterable[str]) -> list[str]:
-    listed = ", ".join(names)
-    return [f"the source has columns outside of the pipeline's schema, which are ignored: {listed}"] if listed else []
+    listed = list(names)
+    if not listed:
+        return []
+    more = [f"and {len(listed) - _NAMED:,} more"] if len(listed) > _NAMED else []
+    named = ", ".join([*listed[:_NAMED], *more])
+    return [f"the source has columns outside of the pipeline's schema, which are ignored: {named}"]
 
 
 def _json_fields(path: str) -> set[str]:
-    """Return the names of the fields in the first lines of a file of JSON lines."""
+    """Return the names of the fields in the first lines of a file of JSON lines.
+
+    They only serve a remark: a line that cannot be parsed, for whatever reason, has none. Spark decides about it.
+    """
     found: set[str] = set()
-    with Path(path).open(errors="replace") as file:
-        for line in islice(file, _LOOKED_AT):
-            try:
+    with _opened(path) as file:
+        for line in islice(iter(partial(file.readline, _LINE), ""), _LOOKED_AT):
+            with suppress(Exception):
                 row = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(row, dict):
-                found.update(row)
+                if isinstance(row, dict):
+                    found.update(row)
     return found
 
 
 def _csv_header(path: str, options: dict[str, str]) -> tuple[str, ...]:
-    with Path(path).open(newline="", errors="replace") as file:
+    """Return the names in the first line of a CSV file; none if it cannot be parsed."""
+    with _opened(path) as file:
         rows = csv.reader(file, delimiter=options.get("sep", options.get("delimiter", ",")))
-        return tuple(name.strip() for name in next(rows, []))
+        try:
+            return tuple(name.strip() for name in next(rows, []))
+        except csv.Error:
+            return ()
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[TextIO]:
+    """Open a file of the source as text; raise `PipelineError` if it cannot be read."""
+    try:
+        with Path(path).open(newline="", encoding="utf-8", errors="replace") as file:
+            yield file
+    except OSError as error:
+        require_readable(path, error)
+        raise
