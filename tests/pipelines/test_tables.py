@@ -192,6 +192,12 @@ def parquet_ids(folder):
     return duckdb.sql(f"SELECT id FROM read_parquet('{folder}/p=*/*.parquet')").to_arrow_table().column("id")
 
 
+def test_a_table_whose_creation_was_killed_is_vacuumed_like_others(tmp_path):
+    (tmp_path / "_delta_log").mkdir()
+    table = DeltaSink(TableSpec(path=tmp_path), pa.schema({"x": pa.int64()}), Owner("orders", "0123abcd"), tmp_path)
+    assert table.vacuum(set()) == []
+
+
 def test_files_that_an_older_version_shows_are_kept(tmp_path):
     rows = pa.table({"id": [1, 2]})
     table = open_table(tmp_path / "t", rows.schema)

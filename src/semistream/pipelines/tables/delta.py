@@ -154,6 +154,8 @@ class DeltaSink(Table):
 
         Files of other checkpoints stay: their owner may be about to commit them.
         """
+        if not self._log.begun:  # killed before the table was created
+            return []
         named = {Path(name).resolve() for name in DeltaTable(str(self.path)).file_uris()}
         known = named | {(self.path / name).resolve() for name in {*in_use, *self._log.added()}}
         removed = [path for path in self.path.rglob(f"{self.owner.prefix}*.parquet") if path.resolve() not in known]

@@ -33,6 +33,11 @@ class DeltaLog:
         self.folder = table / _LOG_FOLDER
         self._synced = -1  # all entries up to this version are durable; -1: unknown
 
+    @property
+    def begun(self) -> bool:
+        """True if the log has an entry."""
+        return bool(self._versions())
+
     def sync(self, version: int) -> None:
         """Force the entries and checkpoints up to ``version`` to the disk that this object has not synced before."""
         if self._synced >= version:
