@@ -19,6 +19,7 @@ from semistream.relation.write.build import NullKeyRows, PageOptions, require_di
 from semistream.relation.write.page_writer import PageWriter, code_column
 from semistream.relation.write.sources import open_source
 from semistream.relation.write.version_draft import Draft, new_version
+from semistream.storage.local_files import sync_folder
 
 if TYPE_CHECKING:
     from semistream.relation.relation import Relation
@@ -54,6 +55,7 @@ def update_relation(
     with new_version(relation.path, create=False, wait_s=wait_s) as draft:
         relation = type(relation).open(relation.path)  # the one given may be old, or a part
         if transaction is not None and relation.made_by(transaction) is not None:
+            sync_folder(relation.path)  # its writer may have died before it did so
             return
         wanted = change(relation)
         rows = _upsert_rows(relation, wanted.upserts)

@@ -21,14 +21,16 @@ from semistream.relation.format.manifest import (
 )
 from semistream.storage import locks
 from semistream.storage.disk_errors import disk_errors
-from semistream.storage.local_files import leftovers
+from semistream.storage.local_files import leftovers, sync_folder
 from semistream.storage.locks import BUILDER_LOCK, builder_lock, writer_lock
 
 
 def vacuum_relation(folder: Path, keep: int, wait_s: float | None = None) -> list[str]:
     """Keep the last ``keep`` versions; return the names of the removed files, relative to the folder.
 
-    Files left behind by dead writers are removed too. Holding the writer lock proves that no writer is active.
+    Files left behind by dead writers are removed too. Holding the writer lock proves that no writer is active. The last
+    one may have died before its version was durable, and after a power cut the one before would be current again. So
+    the current version is synced before files of others go.
     """
     if keep < 1:
         raise InvalidArgument(f"keep is {keep}; keep at least 1 version, the current one.")
@@ -43,7 +45,10 @@ def vacuum_relation(folder: Path, keep: int, wait_s: float | None = None) -> lis
         removed = [path.name for path in sorted(leftovers(folder / CURRENT))]
         for name in removed:
             (folder / name).unlink()
-        # Manifests first: a crash half-way must not leave one that refers to removed files.
+        sync_folder(folder)
+        # Manifests first: neither a crash nor a power cut half-way must leave one that refers to removed files.
+        removed += _remove_all_but(needed, folder, VERSIONS, "*.json")
+        sync_folder(folder / VERSIONS)
         for part in (VERSIONS, DATA):
             removed += _remove_all_but(needed, folder, part)
         # A copy that a live process builds is left to it, and so are the old copies until the next vacuum.
@@ -53,10 +58,9 @@ def vacuum_relation(folder: Path, keep: int, wait_s: float | None = None) -> lis
     return removed
 
 
-def _remove_all_but(needed: set[str], folder: Path, part: str) -> list[str]:
-    """Remove the files and folders in ``part`` that are not needed, manifests first; return their names."""
-    unneeded = [path for path in sorted((folder / part).glob("*")) if f"{part}/{path.name}" not in needed]
-    unneeded.sort(key=lambda path: path.suffix != ".json")
+def _remove_all_but(needed: set[str], folder: Path, part: str, names: str = "*") -> list[str]:
+    """Remove the files and folders in ``part`` with such ``names`` that are not needed; return what was removed."""
+    unneeded = [path for path in sorted((folder / part).glob(names)) if f"{part}/{path.name}" not in needed]
     for path in unneeded:
         if path.is_dir():
             shutil.rmtree(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,11 +33,15 @@ def sync_folder(path: Path) -> None:
 def make_folder(path: Path) -> bool:
     """Create a folder and its missing parents, so that they survive a power cut; return False if it was there.
 
-    The names are synced also if another process has made the folder: it may have died before it did so.
+    Each name is synced before a folder is made below it. So is the name of the last folder that was there: the process
+    that made it may have died before it did so.
     """
     made = False
     with disk_errors(path, "created"):
-        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        above = [path, *path.parents]
+        missing = [folder for folder in above if not folder.exists()]
+        with suppress(PermissionError):  # of a folder whose names only others can change
+            sync_folder(above[min(len(missing), len(above) - 1)].parent)
         for folder in reversed(missing):
             try:
                 folder.mkdir()
@@ -45,7 +49,6 @@ def make_folder(path: Path) -> bool:
             except FileExistsError:
                 if not folder.is_dir():
                     raise
-        for folder in missing or [path]:
             sync_folder(folder.parent)
     return made
 

@@ -171,8 +171,8 @@ def new_version(folder: Path, *, create: bool, overwrite: bool = False, wait_s: 
         with _locked(folder, create=create, wait_s=locks.WAIT_S if wait_s is None else wait_s):
             if create:
                 _require_free(folder, overwrite)  # again: another writer may have published before we got the lock
-            for part in (DATA, VERSIONS):
-                (folder / part).mkdir(exist_ok=True)
+                for part in (DATA, VERSIONS):
+                    make_folder(folder / part)  # durable before CURRENT is
             version = get_current(folder) + 1 if (folder / CURRENT).exists() else 1
             draft = Draft(folder, version)
             try:
