@@ -7,7 +7,7 @@ KERNELS := $(VENV)/.compiled
 JARS := .jars/.brought
 PYTEST := $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test quick kills lint bench wheel jars clean java maven python
+.PHONY: demo test quick kills crash lint bench wheel jars clean java maven python
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -59,6 +59,9 @@ quick: $(KERNELS) lint  ## the inner loop: style, types, imports, and the tests 
 
 kills: java $(KERNELS)  ## kill pipelines at random and compare their tables with an oracle (KILLS=200 SEED=1 MINUTES=90)
 	$(BIN)/python -m tests.faults --kills $(or $(KILLS),200) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),90)
+
+crash: $(KERNELS)  ## cut the power at random and check what the disk is left with (STATES=2000 SEED=1; one: CUT=name SEED=1)
+	$(BIN)/python -m tests.crash --states $(or $(STATES),2000) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2) $(if $(CUT),--cut '$(CUT)')
 
 lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .

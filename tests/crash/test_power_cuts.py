@@ -1,0 +1,103 @@
+"""Power cuts at any point of a scenario, and planted bugs that they must find. `make crash` tries many more."""
+
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from semistream.relation.write import page_writer, version_draft
+from semistream.storage import local_files
+from tests.crash.cuts import check, cuts, drawn_cuts, find, record
+from tests.crash.disk import Disk
+from tests.crash.relation_scenario import RelationScenario
+from tests.crash.scenarios import SCENARIOS
+
+STATES = {"relation": 100}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_all_that_was_told_holds_after_a_power_cut(name) -> None:
+    scenario = SCENARIOS[name]()
+    for cut in drawn_cuts(scenario, seed=1, states=STATES[name]):
+        failure = check(scenario, cut, seed=1)
+        assert failure is None, failure
+
+
+def not_synced(path) -> None:
+    """Sync nothing."""
+
+
+def made_only(path) -> None:
+    """Make folders, and sync none."""
+    path.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def written_in_place(path):
+    with Path(path).open("wb") as file:
+        yield file
+    local_files.sync_folder(path.parent)
+
+
+@contextmanager
+def renamed_unsynced(path):
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        yield file
+    temporary.replace(path)
+    local_files.sync_folder(path.parent)
+
+
+def published_first(monkeypatch):
+    """Plant: CURRENT names a version before its manifest is there."""
+    publish, write, held = version_draft.set_current, version_draft.write_manifest, []
+
+    def first(folder, manifest):
+        publish(folder, manifest.version)
+        held.append(manifest)
+
+    monkeypatch.setattr(version_draft, "write_manifest", first)
+    monkeypatch.setattr(version_draft, "set_current", lambda folder, _: write(folder, held.pop()))
+
+
+def replaced(module, name, wrong):
+    return lambda monkeypatch: monkeypatch.setattr(module, name, wrong)
+
+
+PLANTED = {
+    "pages not synced": replaced(page_writer, "sync_file", not_synced),
+    "page table not synced": replaced(version_draft, "sync_file", not_synced),
+    "folder of pages not synced": replaced(version_draft, "sync_folder", not_synced),
+    "folder of entries not synced": replaced(local_files, "sync_folder", not_synced),
+    "folders of a new relation not synced": replaced(version_draft, "make_folder", made_only),
+    "entries written in place": replaced(local_files, "whole_file", written_in_place),
+    "entries renamed before they are synced": replaced(local_files, "whole_file", renamed_unsynced),
+    "version published before its manifest": published_first,
+}
+
+
+def first_failure(scenario, seed=1):
+    events = record(scenario.run, Disk(), scenario.name)
+    found = list(cuts(scenario.name, events, Disk(), [], seed))
+    Random(seed).shuffle(found)
+    return next(filter(None, (check(scenario, cut, seed) for cut in found)), None)
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_found(bug, monkeypatch) -> None:
+    PLANTED[bug](monkeypatch)
+    assert first_failure(RelationScenario()) is not None
+
+
+def test_a_failure_is_found_again_by_its_name(monkeypatch) -> None:
+    scenario = RelationScenario()
+    wanted = list(drawn_cuts(scenario, seed=3, states=40))[-1]  # after a recovery
+    assert wanted.name.count("@") == 2
+    found = find(scenario, wanted.name, seed=3)
+    assert (found.state.said, found.told) == (wanted.state.said, wanted.told)
+    assert set(found.state.tree) == set(wanted.state.tree)
+    monkeypatch.setattr(scenario, "steps", [(name, step, {}) for name, step, _ in scenario.steps])
+    failure = check(scenario, found, seed=3)
+    assert failure is not None
+    assert f"{wanted.name} (seed 3), after {wanted.after}" in str(failure)

@@ -1,0 +1,83 @@
+"""What a writer that was killed has left unsynced, and the next one makes durable, before it relies on it."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from semistream.relation import Change, Relation, Transaction
+from semistream.storage.local_files import make_folder
+from tests.crash.cuts import Tell, after, lay_out, record
+from tests.crash.disk import Disk, Event
+
+ROWS = pa.table({"id": list(range(9))})
+MORE = pa.table({"id": [9]})
+
+
+def program(work: Callable[[Path], object]) -> Callable[[Path, Tell], None]:
+    return lambda folder, tell: work(folder) and None
+
+
+def killed(work: Callable[[Path], object], last: Callable[[Event], bool], disk: Disk | None = None) -> Disk:
+    """The disk when a process is killed after the event ``last``."""
+    disk = disk or Disk()
+    events = record(program(work), disk, "killed")
+    (place,) = [number for number, event in enumerate(events) if last(event)]
+    return after(events[: place + 1], disk)[0]
+
+
+def certain(work: Callable[[Path], object], disk: Disk) -> dict[str, bytes | None]:
+    """What is durable for certain once ``work`` has returned."""
+    return after(record(program(work), disk, "next"), disk)[0].certain
+
+
+def rows(tree: dict[str, bytes | None], folder: Path) -> Sequence[int]:
+    lay_out(tree, folder)
+    return Relation.open(folder / "r").scan().read_all().column("id").to_pylist()
+
+
+def built() -> Disk:
+    return after(record(program(lambda folder: Relation.build(ROWS, folder / "r", key="id")), Disk(), "built"))[0]
+
+
+def change(folder):
+    return Relation.open(folder / "r").change(lambda _: Change(upserts=MORE), Transaction("w", 1))
+
+
+def is_published(event):
+    return event.said.endswith("-> r/CURRENT")
+
+
+def test_folders_that_a_dead_process_has_made() -> None:
+    def make(folder):
+        return make_folder(folder / "a" / "b" / "c")
+
+    for name in ("+a", "+b", "+c"):
+        disk = killed(make, lambda event, name=name: event.said == name)
+        assert set(certain(make, disk)) == {"a", "a/b", "a/b/c"}
+
+
+def test_the_folders_of_a_new_relation_before_it_is_published() -> None:
+    disk = killed(lambda folder: Relation.build(ROWS, folder / "r", key="id"), is_published)
+    assert {"r", "r/data", "r/versions"} <= set(disk.certain)
+
+
+def test_a_version_before_files_of_older_ones_are_removed(tmp_path) -> None:
+    disk = killed(change, is_published, built())
+    tree = certain(lambda folder: Relation.open(folder / "r").vacuum(), disk)
+    assert rows(tree, tmp_path / "disk") == list(range(10))
+
+
+def test_a_version_that_a_transaction_is_found_to_have_made(tmp_path) -> None:
+    disk = killed(change, is_published, built())
+    assert rows(certain(change, disk), tmp_path / "disk") == list(range(10))
+
+
+def test_manifests_are_gone_before_the_files_that_they_name() -> None:
+    disk = after(record(program(change), built(), "changed"), built())[0]
+    disk = killed(
+        lambda folder: Relation.open(folder / "r").vacuum(), lambda event: event.said == "-r/versions/000001.json", disk
+    )
+    events = record(program(lambda folder: Relation.open(folder / "r").vacuum()), disk, "again")
+    first = next(number for number, event in enumerate(events) if event.said.startswith("-r/versions/000001-"))
+    assert "r/versions/000001.json" not in after(events[: first + 1], disk)[0].certain
