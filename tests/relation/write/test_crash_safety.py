@@ -150,7 +150,7 @@ def test_interrupt_after_the_swap_does_not_take_the_version_back(monkeypatch: py
 
     def interrupted(path: Path) -> None:
         real(path)
-        if path.name == "r":
+        if path.name == "r" and (path / "CURRENT").exists():
             raise KeyboardInterrupt
 
     with scratch_folder() as folder:
