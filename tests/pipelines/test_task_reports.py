@@ -133,5 +133,4 @@ def test_only_code_and_plans_of_this_user_are_unpickled():
     assert found == {
         "stored_code.py",  # kernels, from folders that only this user may write to
         "join_plan.py",  # an Arrow expression, within a plan that Spark itself pickles
-        "worker_homes.py",
     }

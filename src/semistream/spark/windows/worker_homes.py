@@ -11,29 +11,28 @@ half-way is never used again, and a lost one is rebuilt from the log.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-import socket
-import sys
 from collections import OrderedDict
 from collections.abc import Generator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
-from threading import Lock, Thread
+from threading import Lock
+
+import pyarrow as pa
 
 from semistream.errors import JoinFailed
-from semistream.spark.windows.packed_rows import write_message
+from semistream.spark.windows.packed_rows import read_message, write_message
 from semistream.spark.windows.partition_join import BySide, KeptJoin
 from semistream.spark.windows.state_log import LogEntry, LogHeader, WindowLog
 from semistream.spark.windows.window_metrics import partition_counts
 from semistream.spark.windows.window_plan import WindowPlan
+from semistream.spark.windows.worker_sockets import SERVED, WorkerListener, WorkerSocket
 
 _LOG = logging.getLogger(__name__)
-_END = b""
-_SERVED = sys.platform == "linux"  # abstract sockets: not in the file system, and gone with their process
+_END, _KNOWN = b"", b"known"
+_NOT_OURS = (ValueError, KeyError, TypeError, pa.ArrowException)  # of a message that no worker of ours sends
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,22 @@ class Turn:
     number: int
     stamp: str
     snapshot: bool
+
+    def send(self, to: WorkerSocket) -> None:
+        """Send the turn to the worker that has the operator."""
+        about = {"number": self.number, "stamp": self.stamp, "snapshot": self.snapshot, "before": self.entry.before}
+        sides = [side for side, _ in self.entry.rows]
+        to.send(json.dumps({**about, "watermark_ms": self.entry.watermark_ms, "sides": sides}).encode())
+        for _, content in self.entry.rows:
+            to.send(content)
+
+    @classmethod
+    def receive(cls, sender: WorkerSocket) -> Turn:
+        """Receive a turn that `send` has sent."""
+        about = json.loads(sender.receive())
+        rows = [(int(side), sender.receive()) for side in about["sides"]]
+        entry = LogEntry(rows, int(about["watermark_ms"]), str(about["before"]))
+        return cls(entry, int(about["number"]), str(about["stamp"]), bool(about["snapshot"]))
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,27 @@ class TurnOutcome:
     snapshot: bytes | None
     restored: bool = False
 
+    def send(self, to: WorkerSocket) -> None:
+        """Send the outcome to the worker that has asked for the turn."""
+        parts = [*self.late, *self.departed]
+        about = {"counts": self.counts, "missing_estimate": self.missing_estimate, "parts": list(map(len, parts))}
+        to.send(json.dumps({**about, "has_snapshot": self.snapshot is not None}).encode())
+        for batch in (batch for part in parts for batch in part):
+            to.send(write_message(batch))
+        if self.snapshot is not None:
+            to.send(self.snapshot)
+
+    @classmethod
+    def receive(cls, sender: WorkerSocket) -> TurnOutcome:
+        """Receive an outcome that `send` has sent; raise `JoinFailed` if the turn has failed instead."""
+        about = json.loads(sender.receive())
+        if "failed" in about:
+            raise JoinFailed(f"the worker that has the operator of a key partition could not join: {about['failed']}")
+        left, right, *departed = [[read_message(sender.receive()) for _ in range(n)] for n in about["parts"]]
+        snapshot = sender.receive() if about["has_snapshot"] else None
+        counts, estimate = {name: int(count) for name, count in about["counts"].items()}, about["missing_estimate"]
+        return cls(counts, estimate, (left, right), (departed[0], departed[1]), snapshot)
+
 
 Results = Generator[bytes, None, TurnOutcome]
 
@@ -66,20 +102,13 @@ class JoinHome:
 
     def __init__(self, kept: KeptJoin, address: str, secret: bytes) -> None:
         self._kept: KeptJoin | None = kept
-        self._lock = Lock()
-        self._secret = secret
-        self._socket: socket.socket | None = None
-        if _SERVED:
-            listening = socket.socket(socket.AF_UNIX)
+        self._lock, self._answering = Lock(), Lock()
+        self._listener: WorkerListener | None = None
+        if SERVED:
             try:
-                listening.bind(address)
-                listening.listen()
-            except OSError:  # held by an outdated operator that is not closed yet
-                listening.close()
+                self._listener = WorkerListener(address, secret, self._answer)
+            except OSError:  # held by an outdated operator that is not closed yet, or by another user
                 _LOG.debug("%r is in use; this operator is not served to other workers", address)
-            else:
-                self._socket = listening
-                Thread(target=self._serve, args=(listening,), daemon=True).start()
 
     def has(self, stamp: str, number: int) -> bool:
         """True if the operator has this stamp and this next entry."""
@@ -104,47 +133,38 @@ class JoinHome:
     def close(self) -> None:
         """Drop the operator, and stop serving it."""
         self._kept = None
-        listening, self._socket = self._socket, None
-        if listening is not None:
-            with suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)  # otherwise the waiting thread would keep the address in use
-            listening.close()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
 
-    def _serve(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                connected = listening.accept()[0]
-            except OSError:
-                return  # closed
-            with suppress(EOFError, AuthenticationError, OSError), Connection(connected.detach()) as asking:
-                # Fails if the asking worker has died, or does not know the secret.
-                deliver_challenge(asking, self._secret)
-                answer_challenge(asking, self._secret)
-                if not self._answer(asking):
-                    self.close()
+    def _answer(self, asking: WorkerSocket) -> None:
+        """Run a turn for another worker, one after the other; close if the operator is unusable afterwards."""
+        with self._answering:
+            if not self._run_for(asking):
+                self.close()
 
-    def _answer(self, asking: Connection) -> bool:
+    def _run_for(self, asking: WorkerSocket) -> bool:
         """Run a turn for another worker; return False if the operator is unusable afterwards."""
-        stamp, number = asking.recv()
-        known = self.has(stamp, number)
-        asking.send(known)
+        about = json.loads(asking.receive())
+        known = self.has(str(about["stamp"]), int(about["number"]))
+        asking.send(_KNOWN if known else _END)
         if not known:
             return False
-        results = self.run(asking.recv())
+        results = self.run(Turn.receive(asking))
         try:
             while True:
                 try:
-                    asking.send_bytes(next(results))
+                    asking.send(next(results))
                 except StopIteration as end:
-                    asking.send_bytes(_END)
-                    asking.send(end.value)
+                    asking.send(_END)
+                    end.value.send(asking)
                     return True
         except Exception as error:
             results.close()
-            told = f"{type(error).__name__}: {error}"  # as text: not every error can be pickled
+            told = f"{type(error).__name__}: {error}"
             _LOG.warning("the operator of a key partition failed and is dropped: %s", told)
-            asking.send_bytes(_END)
-            asking.send(told)
+            asking.send(_END)
+            asking.send(json.dumps({"failed": told}).encode())
             return False
 
 
@@ -163,7 +183,7 @@ class JoinHomes:
         if home is not None and not home.has(header.stamp, header.next):
             home.close()
             home = None
-        if home is None and _SERVED and header.stamp and (worker := _reached(address, plan.secret, header)):
+        if home is None and SERVED and header.stamp and (worker := _reached(address, plan.secret, header)):
             return (yield from _asked(worker, turn))
         restored = home is None and bool(header.stamp)
         if home is None:
@@ -179,31 +199,36 @@ HOMES = JoinHomes()
 """This worker's operators. A global, because of all objects in a worker process only modules outlive its tasks."""
 
 
-def _reached(address: str, secret: bytes, header: LogHeader) -> Connection | None:
+def _reached(address: str, secret: bytes, header: LogHeader) -> WorkerSocket | None:
     """Connect to the worker that has the operator in the header's state; None if there is none."""
     try:
-        worker = Client(address, "AF_UNIX", authkey=secret)
-        worker.send((header.stamp, header.next))
-        if worker.recv():
+        worker = WorkerSocket.connect(address, secret)
+    except OSError:
+        return None
+    try:
+        worker.send(json.dumps({"stamp": header.stamp, "number": header.next}).encode())
+        if worker.receive() == _KNOWN:
             return worker
-        worker.close()
-    except (OSError, EOFError, AuthenticationError):
+    except OSError:
         pass
+    worker.close()
     return None
 
 
-def _asked(worker: Connection, turn: Turn) -> Results:
+def _asked(worker: WorkerSocket, turn: Turn) -> Results:
     with worker:
-        worker.send(turn)
         try:
-            while message := worker.recv_bytes():
+            turn.send(worker)
+            while message := worker.receive():
                 yield message
-            outcome = worker.recv()
-        except (EOFError, ConnectionError) as error:
+            return TurnOutcome.receive(worker)
+        except OSError as error:
             raise JoinFailed(
                 "the worker that had the operator of a key partition has died. Run the task again: the operator is "
                 "rebuilt from the state store."
             ) from error
-    if not isinstance(outcome, TurnOutcome):
-        raise JoinFailed(f"the worker that has the operator of a key partition could not join: {outcome}")
-    return outcome
+        except _NOT_OURS as error:
+            raise JoinFailed(
+                f"the worker that had the operator of a key partition sent what cannot be read ({error!r}). Run the "
+                "task again: the operator is rebuilt from the state store."
+            ) from error
