@@ -67,10 +67,18 @@ def test_handle_of_a_vacuumed_version_says_what_happened(relation: Relation) -> 
     old = Relation.open(relation.path, version=1)
     relation.update(deletes=list(range(1000)))
     relation.vacuum()
-    with pytest.raises(CorruptRelation, match=r"is missing: it was vacuumed or lost"):
+    with pytest.raises(RelationError, match=r"is missing: the version that needs it was vacuumed.*current") as caught:
         old.scan().read_all()
+    assert not isinstance(caught.value, CorruptRelation)
     with pytest.raises(RelationError, match="has no version 1"):
         old.verify()
+
+
+def test_a_lost_file_of_a_version_that_is_kept_is_not_called_vacuumed(relation: Relation) -> None:
+    next((relation.path / "data").glob("*")).unlink()
+    scans = [Relation.open(relation.path, version).scan() for version in relation.versions()]
+    with pytest.raises(CorruptRelation, match=r"is missing, though a version needs it"):
+        [scan.read_all() for scan in scans]
 
 
 @pytest.mark.parametrize("keep", [0, -1])

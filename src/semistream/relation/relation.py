@@ -21,6 +21,7 @@ from semistream.relation.describe import describe_relation, tabulate_relation
 from semistream.relation.format.manifest import Manifest, get_current, list_versions, read_manifest, require_version
 from semistream.relation.format.page_layout import PageLayout
 from semistream.relation.format.page_table import PageTable
+from semistream.relation.identified import Identified
 from semistream.relation.lookup import lookup_rows
 from semistream.relation.named_columns import named_columns
 from semistream.relation.read.disk import Disk, open_disk
@@ -38,8 +39,8 @@ from semistream.storage.local_paths import local_path
 SCAN_RUN_BYTES = 4 << 20
 
 
-@dataclass(frozen=True, repr=False)
-class Relation:
+@dataclass(frozen=True, repr=False, eq=False)
+class Relation(Identified):
     """One version of the relation R on disk, in pages clustered by key. Create it with `build` or `open`.
 
     Opening reads the page table, rows are read on demand; the first read of a page verifies its checksum. A version
@@ -149,6 +150,11 @@ class Relation:
         groups = tuple(range(manifest.num_groups))
         return cls(folder, manifest, _read_table(folder, manifest, groups), groups)
 
+    @cached_property
+    def identity(self) -> tuple[object, ...]:
+        """Version, pages and column groups: relations compare by these."""
+        return self.path.absolute(), self.manifest.page_table.name, self.groups, self.first_page, len(self.table)
+
     @property
     def version(self) -> int:
         """Number of the open version."""
@@ -204,10 +210,10 @@ class Relation:
         return int(table.rows.sum()), float((table.rows / table.nbytes).max(initial=0.0))
 
     def reading(self, columns: Sequence[str]) -> Relation:
-        """Return this version restricted to the column groups that hold ``columns`` and the key.
+        """Return this version restricted to the column groups that hold ``columns`` and the key, or this object.
 
-        Its `table`, `layout`, `nbytes` and reads cover only these groups; `schema` still has all columns. Called on a
-        narrowed relation, it can also add groups back. Returns this object if it already reads exactly these groups.
+        Its `table`, `layout`, `nbytes` and reads cover only these groups, which may be more than this object's;
+        `schema` still has all columns.
         """
         holding = enumerate(self.manifest.column_groups)
         groups = tuple(i for i, group in holding if i == 0 or not set(columns).isdisjoint(group)) or (0,)
@@ -344,8 +350,9 @@ class Relation:
         table = self.table
         begin = 0 if first_code is None else int(np.searchsorted(table.last_code, first_code, "left"))
         end = len(table) if end_code is None else int(np.searchsorted(table.first_code, end_code, "left"))
-        pages = slice(begin, max(begin, end))
-        return replace(self, table=table.take(pages), first_page=self.first_page + begin, _narrowed={})
+        return replace(
+            self, table=table.take(slice(begin, max(begin, end))), first_page=self.first_page + begin, _narrowed={}
+        )
 
     def refreshed(self) -> Relation:
         """Open the current version; return this object if it is still current."""

@@ -16,7 +16,7 @@ from semistream.keys.plain_types import empty_batch
 from semistream.relation.format.page_table import PageTable
 from semistream.relation.lookup import KeySet
 from semistream.relation.write.build import NullKeyRows, PageOptions, require_distinct, with_codes
-from semistream.relation.write.page_writer import PageWriter, code_column
+from semistream.relation.write.page_writer import PageWriter
 from semistream.relation.write.sources import open_source
 from semistream.relation.write.version_draft import Draft, new_version
 from semistream.storage.local_files import sync_folder
@@ -81,7 +81,7 @@ class _Update:
         self._nulls = nulls
         self._transaction = transaction
         self._counters = change.counters
-        self._by = code_column(relation.layout, relation.key)
+        self._by = relation.layout.code_column
         self._inserts = self._sorted_inserts(upserts)
         self._insert_codes = self._codes(self._inserts)
         self._touched = [KeySet(relation.codec, [_one_array(upserts, name) for name in relation.key])]

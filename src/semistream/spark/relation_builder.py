@@ -27,7 +27,7 @@ from semistream.relation.format.manifest import DATA, DataFile, WholeFile
 from semistream.relation.format.page_layout import PageLayout
 from semistream.relation.format.page_table import PageTable
 from semistream.relation.write.build import NullKeyRows, PageOptions, key_names, with_codes
-from semistream.relation.write.page_writer import PageWriter, code_column
+from semistream.relation.write.page_writer import PageWriter
 from semistream.relation.write.version_draft import Draft, new_version
 from semistream.spark.arrow_types import arrow_schema_of
 from semistream.spark.key_code import key_code
@@ -115,7 +115,7 @@ def write_part(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     names = attempt.name_files("part", len(layout.segments))
     paths = [attempt.folder / name for name in names]
     nulls = NullKeyRows(attempt, plan.schema)
-    by = code_column(layout, plan.key)
+    by = layout.code_column
     writer = PageWriter(paths, layout, by, page_bytes=plan.fill_bytes)
     try:
         rows = (convert_batch(batch, plan.schema) for batch in batches)
@@ -300,4 +300,4 @@ def _empty_files(draft: Draft, plan: WritePlan) -> tuple[list[DataFile], PageTab
     layout = plan.layout
     names = draft.name_files("0", len(layout.segments))
     paths = [draft.folder / name for name in names]
-    return PageWriter(paths, layout, code_column(layout, plan.key), page_bytes=plan.fill_bytes).close(names, 0)
+    return PageWriter(paths, layout, layout.code_column, page_bytes=plan.fill_bytes).close(names, 0)

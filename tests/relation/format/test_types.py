@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from semistream.errors import InvalidArgument
+import semistream
 from semistream.keys import KeyCodec
 from semistream.relation import Relation
 from tests.relation.arrow_samples import ENCODED, NESTED, PLAIN, UNIONS, comparable
@@ -107,14 +110,24 @@ def test_scan_gives_the_columns_asked_for_in_that_order() -> None:
         assert relation.scan([]).read_all().num_rows == 2
 
 
-def test_column_names_may_be_anything_but_the_reserved_one() -> None:
-    names = ["", "c0", 'a"b', "select", "KEY", "key", "ключ", "a.b"]
+@pytest.mark.parametrize("key", [["key", ""], "key", "_key_code", "__key_code"])
+def test_column_names_may_be_anything(key: str | list[str]) -> None:
+    names = ["", "c0", 'a"b', "select", "KEY", "key", "ключ", "a.b", "_key_code", "__key_code"]
     table = pa.table([pa.array([i, i + 10]) for i in range(len(names))], names=names)
     with scratch_folder() as folder:
-        relation = Relation.build(table, folder / "r", key=["key", ""])
+        relation = Relation.build(table, folder / "r", key=key, column_groups=[["key", "select"], ["_key_code", "c0"]])
         assert row_set(relation.scan()) == row_set(table)
-        with pytest.raises(InvalidArgument, match="the column name '_key_code' is reserved for semistream"):
-            Relation.build(pa.table({"k": [1], "_key_code": [1]}), folder / "x", key="k")
+        assert relation.reading(["_key_code"]).scan(["_key_code"]).read_all()["_key_code"].to_pylist() == [8, 18]
+        words = table.set_column(5, "key", pa.array(["a", None]))
+        relation = relation.build(words, folder / "w", key="key")
+        assert row_set(relation.update(upserts=words.slice(0, 1)).scan()) == row_set(words)
+        stream = pa.table({"s": ["a"], "_key_code": ["x"]})
+        terms: dict[str, Any] = {"on": {"s": "key"}, "columns": ["_key_code", "__key_code"], "memory": "1MB"}
+        joined = semistream.join(stream, relation, **terms).read_all()
+        assert joined.to_pylist() == [{"s": "a", "_key_code": "x", "_key_code_right": 8, "__key_code": 9}]
+        pq.write_table(words, folder / "w.parquet")
+        terms |= {"operator": "mesh", "memory": "8MB"}
+        assert semistream.join(stream, str(folder / "w.parquet"), **terms).read_all() == joined
 
 
 def test_fields_keep_their_metadata_and_nullability() -> None:

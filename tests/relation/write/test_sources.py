@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -235,3 +236,14 @@ def test_a_url_of_a_local_file_is_its_path(tmp_path: Path) -> None:
 def test_a_drive_and_a_time_are_no_schemes() -> None:
     for name in ("C:/data", "12:30/x", "a/s3://x", "s3"):
         assert local_path(name) == Path(name)
+
+
+def test_the_folder_of_a_delta_table_is_refused_with_what_reads_its_rows(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    path = str(tmp_path / "delta")
+    deltalake.write_deltalake(path, TABLE)
+    deltalake.DeltaTable(path).delete("k < 100")
+    with pytest.raises(RelationError, match=r"is a Delta table.*ParquetRelation\.open\('.*/delta'\)\.scan\(\)"):
+        Relation.build(path, tmp_path / "r", key="k")
+    relation = Relation.build(ParquetRelation.open(path).scan(), tmp_path / "r", key="k")
+    assert row_set(relation.scan()) == row_set(TABLE.filter(pc.field("k") >= 100))

@@ -9,7 +9,6 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
 from semistream.keys import KeyCodec
 from semistream.relation.format import kernels
@@ -67,12 +66,14 @@ class SegmentLayout:
 class PageLayout:
     """The columns of R's pages. Codes are the key column itself if its buffer holds codes, otherwise a separate column.
 
-    Columns and buffers are numbered consecutively across segments; the codes are in the first segment.
+    Columns and buffers are numbered consecutively across segments; the codes are in the first segment, in
+    ``code_column``: the key itself, or a column added to R's.
     """
 
     columns: tuple[ColumnLayout, ...]
     segments: tuple[SegmentLayout, ...]
     num_buffers: int
+    code_column: str
     code_buffer: int
 
     @classmethod
@@ -80,17 +81,17 @@ class PageLayout:
         cls, user_schema: pa.Schema, key: tuple[str, ...], codec: KeyCodec, groups: Sequence[Sequence[str]] = ()
     ) -> PageLayout:
         """Lay out all columns of a relation, or those of its column ``groups``, with the key's group first."""
-        if CODE_COLUMN in user_schema.names:
-            raise InvalidArgument(f"the column name {CODE_COLUMN!r} is reserved for semistream; rename the column.")
         schemas = [pa.schema([user_schema.field(name) for name in group]) for group in groups] or [user_schema]
         if codec.in_place_code:
             return cls._laid_out(schemas, key[0])
-        return cls._laid_out([_with_code_field(schemas[0]), *schemas[1:]], CODE_COLUMN)
+        name = _free_name(user_schema)
+        return cls._laid_out([_with_code_field(schemas[0], name), *schemas[1:]], name)
 
     @classmethod
     def with_codes(cls, user_schema: pa.Schema) -> PageLayout:
         """Lay out rows with a column of codes before their own columns."""
-        return cls._laid_out([_with_code_field(user_schema)], CODE_COLUMN)
+        name = _free_name(user_schema)
+        return cls._laid_out([_with_code_field(user_schema, name)], name)
 
     @classmethod
     def _laid_out(cls, schemas: Sequence[pa.Schema], code_column: str) -> PageLayout:
@@ -105,7 +106,7 @@ class PageLayout:
                 buffer += _count_buffers(field.type)
             segments.append(SegmentLayout(schema, first, buffer - first))
         code = next(column for column in columns if column.name == code_column)
-        return cls(tuple(columns), tuple(segments), buffer, code.first_buffer + 1)
+        return cls(tuple(columns), tuple(segments), buffer, code_column, code.first_buffer + 1)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -124,7 +125,8 @@ class PageLayout:
         if rows.schema.names == self.schema.names:
             return rows
         coded = pa.array(np.ascontiguousarray(codes))
-        columns = [coded if name == CODE_COLUMN else rows.column(name) for name in self.schema.names]
+        own = set(rows.schema.names)
+        columns = [rows.column(name) if name in own else coded for name in self.schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def column(self, name: str) -> ColumnLayout:
@@ -132,8 +134,16 @@ class PageLayout:
         return next(column for column in self.columns if column.name == name)
 
 
-def _with_code_field(schema: pa.Schema) -> pa.Schema:
-    return schema.insert(0, pa.field(CODE_COLUMN, pa.int64(), nullable=False))
+def _free_name(user_schema: pa.Schema) -> str:
+    """Return the name of the column of codes: the usual one, or that with underscores if R has such a column."""
+    name = CODE_COLUMN
+    while name in user_schema.names:
+        name = f"_{name}"
+    return name
+
+
+def _with_code_field(schema: pa.Schema, name: str) -> pa.Schema:
+    return schema.insert(0, pa.field(name, pa.int64(), nullable=False))
 
 
 def _copy_kind(type_: pa.DataType) -> tuple[str, int]:

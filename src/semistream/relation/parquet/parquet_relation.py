@@ -15,7 +15,8 @@ import pyarrow as pa
 from semistream.budget import parse_bytes
 from semistream.errors import InvalidArgument
 from semistream.kernels.array_types import Int64s
-from semistream.relation.format.page_layout import CODE_COLUMN, PageLayout
+from semistream.relation.format.page_layout import PageLayout
+from semistream.relation.identified import Identified
 from semistream.relation.named_columns import named_columns
 from semistream.relation.parquet.data_files import DELTA_LOG, ParquetFiles
 from semistream.relation.parquet.reader import ParquetReader
@@ -29,8 +30,8 @@ _MOST_ROWS = 1 << 16  # per page
 _CAREFUL_ROWS = 1 << 10  # decoded at a time if the footers do not tell the decoded size
 
 
-@dataclass(frozen=True)
-class ParquetRelation:
+@dataclass(frozen=True, eq=False)
+class ParquetRelation(Identified):
     """A Parquet file, a folder of them, or a Delta table (needs the package deltalake), as of the time of opening.
 
     Create it with `open`, which reads the footers of the files. Rows are in no particular order, so keys cannot be
@@ -90,8 +91,6 @@ class ParquetRelation:
         where = local_path(path)
         files = ParquetFiles.at(where)
         schema, groups = read_footers(files)
-        if CODE_COLUMN in schema.names:
-            raise InvalidArgument(f"the column name {CODE_COLUMN!r} is reserved for semistream; rename the column.")
         relation = cls(where, files, groups, schema, parse_bytes(page_bytes), tuple(schema.names))
         least = 2 * frame_bytes(relation.layout)
         if relation.page_bytes < least:
@@ -106,6 +105,11 @@ class ParquetRelation:
         """Open the data set again with all columns; return this object if nothing has changed."""
         now = ParquetRelation.open(self.path, page_bytes=self.page_bytes)
         return self if now.version == self.version else now
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """The state of the data set and the columns to read, by which relations compare."""
+        return self.path.absolute(), self.version, self.page_bytes, self.columns
 
     @property
     def version(self) -> int:

@@ -15,6 +15,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -22,8 +23,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from semistream.errors import CorruptRelation, InvalidArgument
+from semistream.errors import CorruptRelation, InvalidArgument, RelationError
 from semistream.kernels.array_types import Bytes
+from semistream.relation.format.manifest import list_versions, read_manifest
 from semistream.relation.read.disk_costs import DiskCosts
 from semistream.storage.disk_errors import disk_errors
 
@@ -180,10 +182,7 @@ class Disk(ABC):
                     try:
                         descriptor = self._descriptors[path] = self._open(path)
                     except FileNotFoundError:
-                        raise CorruptRelation(
-                            f"{path} is missing: it was vacuumed or lost. Open the current version, or restore the "
-                            "file."
-                        ) from None
+                        raise _missing(path) from None
             return descriptor
 
     def _count(self, path: Path, offset: int, nbytes: int, pages: int) -> None:
@@ -267,3 +266,16 @@ def _takes_direct(path: Path) -> bool:
         return False
     finally:
         os.close(descriptor)
+
+
+def _missing(path: Path) -> RelationError:
+    """Return the error for a file of R that is not there: vacuumed if no version needs it, or else lost."""
+    folder = path.parent.parent
+    with suppress(RelationError):
+        needed = (read_manifest(folder, version).file_names for version in list_versions(folder))
+        if not any(f"{path.parent.name}/{path.name}" in names for names in needed):
+            return RelationError(
+                f"{path} is missing: the version that needs it was vacuumed. Open the current version; to keep more "
+                "versions, vacuum with a greater keep=."
+            )
+    return CorruptRelation(f"{path} is missing, though a version needs it. Restore it from a copy.")

@@ -15,7 +15,7 @@ from semistream.relation.format.column_groups import choose_groups
 from semistream.relation.format.manifest import Manifest, WholeFile
 from semistream.relation.format.page_layout import PageLayout
 from semistream.relation.write.external_sort import sort_batches
-from semistream.relation.write.page_writer import PageWriter, code_column
+from semistream.relation.write.page_writer import PageWriter
 from semistream.relation.write.sources import open_source
 from semistream.relation.write.version_draft import Draft, new_version, seal_whole
 
@@ -53,7 +53,7 @@ def build_relation(
         draft.scratch.mkdir()
         nulls = NullKeyRows(draft, source.schema)
         coded = with_codes(_counted(source, "read", progress), names, codec, layout, nulls)
-        by = code_column(layout, names)
+        by = layout.code_column
         files = draft.name_files("0", len(layout.segments))
         writer = PageWriter([path / name for name in files], layout, by, page_bytes=options.fill_bytes)
         try:

@@ -14,7 +14,7 @@ from semistream.kernels.page_cuts import cut_pages
 from semistream.keys.plain_types import empty_batch
 from semistream.relation.format.kernels import locate_blocks
 from semistream.relation.format.manifest import DataFile
-from semistream.relation.format.page_layout import CODE_COLUMN, PageLayout, SegmentLayout
+from semistream.relation.format.page_layout import PageLayout, SegmentLayout
 from semistream.relation.format.page_table import PageTable, SegmentTable
 from semistream.relation.format.row_sizes import count_offsets, row_ends
 from semistream.storage.local_files import sync_file
@@ -138,11 +138,6 @@ class _SegmentFile:
         """Close and remove the file."""
         self._sink.close()
         self._path.unlink(missing_ok=True)
-
-
-def code_column(layout: PageLayout, key: tuple[str, ...]) -> str:
-    """Return the name of the stored column that holds the key codes."""
-    return CODE_COLUMN if CODE_COLUMN in layout.schema.names else key[0]
 
 
 def frame_bytes(layout: PageLayout) -> int:

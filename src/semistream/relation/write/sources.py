@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 
 from semistream.errors import InvalidArgument, RelationError
 from semistream.keys.plain_types import BatchConverter, plain_schema
+from semistream.relation.parquet.data_files import DELTA_LOG
 from semistream.storage.local_paths import local_path
 
 _FORMATS = {
@@ -74,6 +75,11 @@ def _open_path(path: Path) -> pa.RecordBatchReader:
             f"{path} does not exist; give the path of a Parquet, Arrow IPC or CSV file, or a folder of one kind."
         )
     files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")
+    if (path / DELTA_LOG).is_dir():
+        raise RelationError(
+            f"{path} is a Delta table, and some of its files hold rows that it no longer has. Give its current rows: "
+            f"ParquetRelation.open({str(path)!r}).scan(). A join takes the table as it is, as a relation."
+        )
     formats = {_FORMATS.get(file.suffix.lower(), "") for file in files}
     if len(formats) != 1 or formats == {""}:
         suffixes = sorted({file.suffix or "(none)" for file in files})
