@@ -350,9 +350,8 @@ class Relation(Identified):
         table = self.table
         begin = 0 if first_code is None else int(np.searchsorted(table.last_code, first_code, "left"))
         end = len(table) if end_code is None else int(np.searchsorted(table.first_code, end_code, "left"))
-        return replace(
-            self, table=table.take(slice(begin, max(begin, end))), first_page=self.first_page + begin, _narrowed={}
-        )
+        pages = slice(begin, max(begin, end))
+        return replace(self, table=table.take(pages), first_page=self.first_page + begin, _narrowed={})
 
     def refreshed(self) -> Relation:
         """Open the current version; return this object if it is still current."""
@@ -388,10 +387,7 @@ class Relation(Identified):
         return vacuum_relation(self.path, keep, wait_s)
 
     def verify(self) -> Verified:
-        """Read every byte of this version and check checksums, order and counts.
-
-        Raises `CorruptRelation` on the first problem.
-        """
+        """Read every byte of this version; raise `CorruptRelation` for a wrong checksum, order or count."""
         return verify_relation(self)
 
     def require_columns(self, columns: str | Sequence[str] | None) -> list[str]:
