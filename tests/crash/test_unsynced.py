@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from semistream.pipelines.batch.housekeeping import Housekeeping
+from semistream.pipelines.ledger.entries import BatchManifest, Plan, TaskResult
+from semistream.pipelines.ledger.ledger import Ledger
 from semistream.relation import Change, Relation, Transaction
 from semistream.storage.local_files import make_folder
 from tests.crash.cuts import Tell, after, lay_out, record
@@ -42,6 +45,21 @@ def built() -> Disk:
 
 def change(folder):
     return Relation.open(folder / "r").change(lambda _: Change(upserts=MORE), Transaction("w", 1))
+
+
+def test_rejected_updates_are_gone_before_the_next_batch_is_planned() -> None:
+    name = "2-products-1.rejected.parquet"
+    disk = Disk.holding({"updates": None, f"updates/{name}": b"rows", "rows": None})
+    done = BatchManifest(0, TaskResult(), [])
+
+    def forget(folder):
+        ledger = Ledger(folder, "p")
+        keeper = Housekeeping(None, ledger, folder / "rows")
+        keeper.forget_rows(Plan(0, 0, {}, at=0.0, rejected=[name]), done)
+
+    dead = killed(forget, lambda event: event.said == f"-updates/{name}", disk)
+    for before in (disk, dead):
+        assert f"updates/{name}" not in certain(forget, before)
 
 
 def is_published(event):

@@ -16,6 +16,7 @@ from semistream.pipelines.spec.yaml_file import read_spec
 from semistream.pipelines.tables.quarantine import INVALID_SCHEMA
 from semistream.pipelines.tables.table import Owner
 from semistream.relation import Relation
+from semistream.storage.local_files import sync_folder
 
 _LOG = logging.getLogger(__name__)
 _VACUUM_EVERY, _KEPT_VERSIONS = 16, 8  # other pipelines may still use old versions of a shared relation
@@ -34,9 +35,14 @@ class Housekeeping:
             vacuum_relations(self._spec, _KEPT_VERSIONS)
 
     def forget_rows(self, plan: Plan, manifest: BatchManifest) -> None:
-        """Remove the batch's rejected updates, and all files of rows but those that still wait."""
+        """Remove the batch's rejected updates, and all files of rows but those that still wait.
+
+        Rejected updates are gone for good before the next batch is planned: it would take them to the quarantine again.
+        """
         for name in plan.rejected:
             (self._ledger.updates_folder / name).unlink(missing_ok=True)
+        if plan.rejected:
+            sync_folder(self._ledger.updates_folder)
         kept = {file.path for file in manifest.waiting}
         for path in self._rows_folder.iterdir():
             if path.name not in kept:
