@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
 import traceback
 import uuid
@@ -26,9 +27,11 @@ class Scenario(Protocol):
     """A program that writes, and what must hold after a power cut."""
 
     name: str
+    disk: Disk
+    """What is there before it runs."""
 
     def run(self, folder: Path, tell: Tell) -> None:
-        """Write to an empty folder; tell each fact that holds for ever once it is told."""
+        """Write to the folder; tell each fact that holds for ever once it is told."""
 
     def check(self, folder: Path, told: Sequence[str], tell: Tell) -> None:
         """Recover, raise `AssertionError` unless all that was ``told`` holds, and go on as `run` does."""
@@ -76,16 +79,15 @@ def drawn_cuts(scenario: Scenario, seed: int, states: int) -> Iterator[Cut]:
     A recovery follows a cut, or the kill of the process, which loses nothing but leaves the same unsynced.
     """
     random = Random(f"{seed}/{scenario.name}")
-    disk = Disk()
-    events = record(scenario.run, disk, scenario.name)
-    first = list(cuts(scenario.name, events, disk, [], seed))
+    events = record(scenario.run, scenario.disk, scenario.name)
+    first = list(cuts(scenario.name, events, scenario.disk, [], seed))
     random.shuffle(first)
     yield from first[: (states + 1) // 2]
     left = states - (states + 1) // 2
     while left > 0:
         if random.random() < 0.5:
             point = random.randint(0, len(events))
-            name, before, told = f"{scenario.name}@{point}.killed", *after(events[:point])
+            name, before, told = f"{scenario.name}@{point}.killed", *after(events[:point], scenario.disk)
         else:
             cut = random.choice(first)
             name, before, told = cut.name, Disk.holding(cut.state.tree), cut.told
@@ -98,7 +100,7 @@ def drawn_cuts(scenario: Scenario, seed: int, states: int) -> Iterator[Cut]:
 def find(scenario: Scenario, name: str, seed: int) -> Cut:
     """Return a cut again by its name."""
     steps = name.split("@")[1:]
-    disk, told, events = Disk(), tuple[str, ...](), record(scenario.run, Disk(), scenario.name)
+    disk, told, events = scenario.disk, tuple[str, ...](), record(scenario.run, scenario.disk, scenario.name)
     name = scenario.name
     for number, step in enumerate(steps, 1):
         point, _, which = step.partition(".")
@@ -118,7 +120,7 @@ def find(scenario: Scenario, name: str, seed: int) -> Cut:
 
 def check(scenario: Scenario, cut: Cut, seed: int) -> Failure | None:
     """Recover from a cut; return the failure, if any."""
-    with _scratch() as above, mock.patch.object(os, "fsync", os.fstat):
+    with scratch() as above, mock.patch.object(os, "fsync", os.fstat):
         lay_out(cut.state.tree, above / "disk")
         try:
             scenario.check(above / "disk", cut.told, lambda fact: None)
@@ -129,7 +131,7 @@ def check(scenario: Scenario, cut: Cut, seed: int) -> Failure | None:
 
 def record(program: Callable[[Path, Tell], None], disk: Disk, name: str) -> list[Event]:
     """Run a program on a disk, and return what it did. Random names of files are the same for the same ``name``."""
-    with _scratch() as above, _known_names(Random(name)):
+    with scratch() as above, _known_names(Random(name)):
         folder = above / "disk"
         lay_out(disk.tree, folder)
         with Recorder(folder, disk).recording() as recorder:
@@ -181,11 +183,24 @@ def after(events: Sequence[Event], disk: Disk | None = None) -> tuple[Disk, tupl
 
 
 @contextmanager
-def _scratch() -> Iterator[Path]:
-    """Make a folder, in memory where possible."""
+def scratch() -> Iterator[Path]:
+    """Make an empty folder, in memory where possible; always of the same path, since files have it in them."""
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
-        yield Path(folder).resolve()
+    base = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir()).resolve()
+    folder = base / f"semistream-crash-{os.getpid()}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def read_tree(folder: Path) -> dict[str, bytes | None]:
+    """Return a tree as it is."""
+    return {
+        str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+    }
 
 
 def lay_out(tree: dict[str, bytes | None], folder: Path) -> None:

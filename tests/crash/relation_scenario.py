@@ -10,6 +10,7 @@ import pyarrow as pa
 from semistream.errors import NotARelation
 from semistream.relation import Change, Relation, Transaction
 from tests.crash.cuts import Tell
+from tests.crash.disk import Disk
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.float64())])
 Rows = dict[int | None, tuple[str, float]]
@@ -36,6 +37,7 @@ class RelationScenario:
     """Steps on one relation; each ends at a version, whose rows are known."""
 
     name = "relation"
+    disk = Disk()
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, Callable[[Path], object], Rows]] = []
