@@ -63,6 +63,9 @@ kills: java $(KERNELS)  ## kill pipelines at random and compare their tables wit
 crash: $(KERNELS)  ## cut the power at random and check what the disk is left with (STATES=2000 SEED=1; one: CUT=name SEED=1)
 	$(BIN)/python -m tests.crash --states $(or $(STATES),2000) --seed $(or $(SEED),1) --jobs $(or $(JOBS),2) $(if $(CUT),--cut '$(CUT)')
 
+simulate: $(KERNELS)  ## run simulated histories of pipelines, without Spark, and check their tables (HISTORIES=1000 SEED=1)
+	$(BIN)/python -m tests.simulation --histories $(or $(HISTORIES),1000) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),60)
+
 lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

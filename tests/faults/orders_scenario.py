@@ -73,10 +73,11 @@ class OrdersScenario:
     def grow(self) -> None:
         """One more update, and files of orders until some wait."""
         while len(self._sent) - batches_done(self.folder) < FILES_AHEAD:
-            self._put_orders()
-        self._put_update()
+            self.put_orders()
+        self.put_update()
 
-    def _put_orders(self) -> None:
+    def put_orders(self) -> None:
+        """One more file of orders."""
         draw, first = self._generator, sum(len(rows) for rows in self._sent)
         customers = 5 * (len(self._sent) + 1)
         rows = [
@@ -92,7 +93,8 @@ class OrdersScenario:
         put(table, self.folder / "orders" / f"{len(self._sent):05d}.parquet")
         self._sent.append(rows)
 
-    def _put_update(self) -> None:
+    def put_update(self) -> None:
+        """One more update of the products."""
         self._updates += 1
         number, before = self._updates, sorted(set(self._brought) - self._deleted)
         odd = [p for p in range(1, PRODUCTS, 2) if p not in self._brought]

@@ -47,9 +47,9 @@ class SnapshotScenario:
     def grow(self) -> None:
         """More snapshots until some wait."""
         while self._snapshots - batches_done(self.folder) < FILES_AHEAD:
-            self._put_snapshot()
+            self.put_snapshot()
 
-    def _put_snapshot(self) -> None:
+    def put_snapshot(self) -> None:
         """One in which some items are new, some have another value, some are gone."""
         draw, number = self._generator, self._snapshots
         now = dict(self._items)

@@ -74,9 +74,10 @@ def put(table: pa.Table, path: Path, format: str = "parquet") -> None:
 
 def read_table(path: Path) -> pa.Table:
     """The rows of a Delta table or a folder of Parquet files, as others read it; none if it is not there yet."""
-    if (path / "_delta_log").exists():
+    log = path / "_delta_log"
+    if any(log.glob("*.json")):
         return pa.table(DeltaTable(str(path)).to_pyarrow_table())
-    if not path.exists():
+    if log.exists() or not path.exists():
         return pa.table({})
     return ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=False).to_table()
 

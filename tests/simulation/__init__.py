@@ -1,0 +1,1 @@
+"""Histories of pipelines, drawn from a seed and run without Spark."""

@@ -1,0 +1,306 @@
+"""Histories: events drawn from a seed, run one after the other, and checked against an oracle."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import pytest
+import yaml
+from deltalake.exceptions import DeltaError
+
+from semistream.errors import SemistreamError
+from semistream.pipelines.batch.housekeeping import vacuum_pipeline
+from tests.faults.overload_scenario import OverloadScenario
+from tests.faults.snapshot_scenario import SnapshotScenario
+from tests.simulation.local_driver import drive
+from tests.simulation.local_workers import forget_workers
+from tests.simulation.scenarios import POISONS, AuditScenario, SimulatedOrders, vacuum_products
+from tests.simulation.world import Kill, World
+from tests.spark.pipelines.overloads import ROW_S, believe_slow
+
+Plot = Literal["orders", "deferred orders", "overload", "snapshots"]
+"""What a history is about."""
+_EVENTS: dict[str, dict[str, float]] = {
+    "orders": {
+        "grow": 3, "update": 2, "storm": 1, "poison": 1, "run": 6, "audit": 3, "vacuum products": 2,
+        "vacuum tables": 1, "clock": 1,
+    },
+    "deferred orders": {"grow": 3, "update": 2, "storm": 1, "run": 6, "vacuum products": 1, "clock": 2},
+    "overload": {"grow": 3, "run": 5, "reconcile": 3, "vacuum tables": 1, "clock": 1},
+    "snapshots": {"grow": 3, "run": 5, "vacuum tables": 1},
+}  # fmt: skip
+_LENGTHS = (4, 12)  # events of a history, at least and below
+_MOST_STEPS = 260  # of a killed driver: about as many as one batch has
+_STORM = 12  # updates that come while a driver reads updates
+_MOST_BATCHES = 8  # of a run without new files
+_DISK_BYTES = 20_000
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a ``kind``, with a random ``number`` from which its details are drawn."""
+
+    kind: str
+    number: int
+
+    def generator(self) -> np.random.Generator:
+        """Return the generator of its details, the same each time."""
+        return np.random.default_rng(self.number)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {_Fault.of(self)}" if self.kind in ("run", "audit", "reconcile") else self.kind
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """What befalls a run: a kill, a full disk, or nothing; and how the run is set up."""
+
+    slots: int
+    late: bool
+    kill: Kill | None = None
+    disk_bytes: int | None = None
+
+    @classmethod
+    def of(cls, event: Event) -> _Fault:
+        draw = event.generator()
+        slots, late, kind = int(draw.integers(1, 4)), bool(draw.random() < 0.5), draw.random()
+        if kind < 0.35:
+            return cls(slots, late, Kill("driver", int(draw.integers(_MOST_STEPS))))
+        if kind < 0.6:
+            return cls(slots, late, Kill("driver", int(draw.integers(40))))  # during recovery, or early in a batch
+        if kind < 0.7:
+            return cls(slots, late, Kill("worker", int(draw.integers(30))))
+        if kind < 0.75:
+            return cls(slots, late, Kill("driver of tasks", int(draw.integers(3))))
+        if kind < 0.85:
+            return cls(slots, late, disk_bytes=int(draw.integers(_DISK_BYTES)))
+        return cls(slots, late)
+
+    def __str__(self) -> str:
+        what = "no fault"
+        if self.kill is not None:
+            what = f"{self.kill.role} killed at step {self.kill.step}"
+        elif self.disk_bytes is not None:
+            what = f"files end at {self.disk_bytes} bytes"
+        return f"({self.slots} slots, {'late' if self.late else 'early'} publication, {what})"
+
+
+@dataclass(frozen=True)
+class History:
+    """Events of one ``seed``; some may be left out."""
+
+    seed: int
+    plot: Plot
+    events: tuple[Event, ...]
+
+    @classmethod
+    def draw(cls, seed: int) -> History:
+        """Draw a history."""
+        draw = np.random.default_rng(seed)
+        plot = cast("Plot", str(draw.choice(get_args(Plot), p=[0.5, 0.2, 0.2, 0.1])))
+        kinds = _EVENTS[plot]
+        shares = np.array(list(kinds.values())) / sum(kinds.values())
+        chosen = draw.choice(list(kinds), size=int(draw.integers(*_LENGTHS)), p=shares)
+        return cls(seed, plot, tuple(Event(str(kind), int(draw.integers(1 << 31))) for kind in chosen))
+
+    def only(self, kept: Sequence[int]) -> History:
+        """Return a history of the events at the positions ``kept``."""
+        return History(self.seed, self.plot, tuple(self.events[i] for i in kept))
+
+    def run(self, folder: Path) -> list[str]:
+        """Run all events below ``folder``, and check the end; return the steps. Any error is one of semistream's."""
+        world = World(folder, self.seed)
+        with world.simulated(), _slow_rows():
+            try:
+                played = _Played(world, self.plot, self.seed)
+                for event in self.events:
+                    played.play(event)
+                played.end()
+            finally:
+                forget_workers()
+                shutil.rmtree(folder, ignore_errors=True)
+        return world.steps
+
+
+class _Played:
+    """A history as it goes on."""
+
+    def __init__(self, world: World, plot: Plot, seed: int) -> None:
+        self._world = world
+        self._audit: AuditScenario | None = None
+        self._scenario: SimulatedOrders | OverloadScenario | SnapshotScenario
+        if plot in ("orders", "deferred orders"):
+            self._scenario = SimulatedOrders(world.folder, seed, "10m" if plot == "deferred orders" else None)
+            self._audit = AuditScenario(self._scenario)
+        elif plot == "overload":
+            self._scenario = OverloadScenario(world.folder)
+        else:
+            self._scenario = SnapshotScenario(world.folder, seed)
+
+    def play(self, event: Event) -> None:
+        """Let an event happen, and look at the tables after a run."""
+        scenario, orders = self._scenario, self._scenario
+        if event.kind == "grow":
+            self._grow()
+        elif event.kind == "clock":
+            self._world.now += float(event.generator().normal(0, 1000))
+        elif event.kind == "vacuum tables":
+            self._vacuum_tables()
+        elif event.kind in ("run", "reconcile"):
+            self._run(scenario.spec(), _Fault.of(event), only_repair=event.kind == "reconcile")
+            scenario.look()
+        else:
+            assert isinstance(orders, SimulatedOrders)
+            assert self._audit is not None
+            if event.kind == "update":
+                orders.put_update()
+            elif event.kind == "storm":
+                self._storm(orders)
+            elif event.kind == "poison":
+                orders.put_poison(str(event.generator().choice(POISONS)))
+            elif event.kind == "vacuum products":
+                vacuum_products(self._world.folder)
+            else:
+                assert event.kind == "audit", event.kind
+                self._run(self._audit.spec(), _Fault.of(event))
+
+    def _grow(self) -> None:
+        if isinstance(self._scenario, SimulatedOrders):
+            self._scenario.put_orders()
+        else:
+            self._scenario.grow()
+
+    def end(self) -> None:
+        """Let the pipelines go on without faults until nothing is left, and check all tables."""
+        scenario = self._scenario
+        self._world.now += _DAY_S  # after rows that came while the clock was ahead
+        self._grow()
+        for spec in (scenario.spec(), scenario.spec(retry_for="1ms")):
+            self._must_run(spec)
+        if isinstance(scenario, OverloadScenario):
+            self._must_run(scenario.spec(), only_repair=True)
+        scenario.check()
+        if self._audit is not None:
+            self._must_run(self._audit.spec())
+            self._audit.check()
+        self._vacuum_tables()
+        scenario.check()
+
+    def _must_run(self, spec: dict[str, Any], *, only_repair: bool = False) -> None:
+        """Run a pipeline that must end by itself; without new input, it must then have nothing left to do."""
+        drive(self._world, spec, only_repair=only_repair)
+        before = len(self._world.steps)
+        drive(self._world, spec, only_repair=only_repair)
+        planned = self._world.steps[before:].count("before planned")
+        assert planned <= 1, f"{planned} batches were planned though nothing was left"
+
+    def _run(self, spec: dict[str, Any], fault: _Fault, *, only_repair: bool = False) -> None:
+        def work() -> None:
+            drive(self._world, spec, slots=fault.slots, late=fault.late, kill=fault.kill, only_repair=only_repair)
+
+        try:
+            with _full_disk(fault.disk_bytes):
+                alive = self._world.run("driver", fault.kill, work)
+        except (SemistreamError, OSError, DeltaError) as error:
+            if fault.disk_bytes is None and not (only_repair and "Run the pipeline first" in str(error)):
+                raise
+            alive = False
+        if not alive:
+            forget_workers()
+
+    def _storm(self, orders: SimulatedOrders) -> None:
+        """Bring an update whenever a driver reads one, for a while."""
+        left = [None] * _STORM
+
+        def more() -> None:
+            if left:
+                left.pop()
+                orders.put_update()
+
+        orders.put_update()
+        self._world.while_reading_updates = more
+
+    def _vacuum_tables(self) -> None:
+        """Remove the files of dead processes, as `semistream vacuum` does."""
+        file = self._world.folder / "pipeline.yaml"
+        file.write_text(yaml.safe_dump(self._scenario.spec()))
+        vacuum_pipeline(file)
+
+
+@contextmanager
+def _slow_rows() -> Iterator[None]:
+    """Let overloaded pipelines believe that a row takes long."""
+    with pytest.MonkeyPatch.context() as patch:
+        believe_slow(ROW_S, patch.setattr)
+        yield
+
+
+@contextmanager
+def _full_disk(most_bytes: int | None) -> Iterator[None]:
+    """Let no file grow beyond a size within the block: a write then fails, whoever does it."""
+    if most_bytes is None:
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def shortest(history: History, fails: Callable[[History], bool]) -> list[int]:
+    """Return the positions of the fewest events, found by leaving some out, with which a history still fails."""
+    kept = list(range(len(history.events)))
+    size = max(len(kept) // 2, 1)
+    while size:
+        begin = 0
+        while begin < len(kept):
+            fewer = kept[:begin] + kept[begin + size :]
+            if fails(history.only(fewer)):
+                kept = fewer
+            else:
+                begin += size
+        size //= 2
+    return kept
+
+
+def tried(seed: int, until: float) -> tuple[str, str] | None:
+    """Run a history unless the time is over; return what it is about, and how it failed with the fewest events."""
+    if time.time() > until:
+        return None
+    history = History.draw(seed)
+    with tempfile.TemporaryDirectory(prefix="semistream-simulation-") as folder:
+        error = error_of(history, Path(folder))
+        if error is None:
+            return history.plot, ""
+        kept = shortest(history, lambda fewer: _is_like(error_of(fewer, Path(folder)), error))
+    lines = [f"seed {seed} ({history.plot}) FAILED: {type(error).__name__}: {str(error)[:300]}"]
+    lines += [f"  {number:2d}  {history.events[number]}" for number in kept]
+    listed = ",".join(map(str, kept)) or "none"
+    return history.plot, "\n".join([*lines, f"  again: python -m tests.simulation --seed {seed} --events {listed}"])
+
+
+def error_of(history: History, folder: Path) -> BaseException | None:
+    try:
+        history.run(folder / "history")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a history finds
+        return error
+    return None
+
+
+def _is_like(found: BaseException | None, error: BaseException) -> bool:
+    """True for an error of the same kind whose message begins in the same way."""
+    return type(found) is type(error) and str(found)[:20] == str(error)[:20]
