@@ -15,8 +15,20 @@ import pyarrow as pa
 from pyarrow import types as is_a
 
 from semistream.errors import KeyTypeError
-from semistream.keys.conversion import decimal_words, decoded, float_codes, stored_days, stored_integers
-from semistream.keys.kernels import WORDS, floor_decimals
+from semistream.keys.conversion import (
+    SIGN_BIT,
+    as_decimals,
+    decimal_words,
+    decoded,
+    float_codes,
+    floor_among_floats,
+    floor_of_decimals,
+    floor_of_floats,
+    stored_days,
+    stored_integers,
+    wide_words,
+)
+from semistream.keys.kernels import floor_decimals
 from semistream.keys.key_types import UNITS_PER_SECOND, Family, family_of, value_type
 from semistream.keys.ranges import GREATEST, LEAST, CodeRanges, every
 from semistream.keys.values import Codes, Mask, both
@@ -80,8 +92,8 @@ class CodeBounds:
 def locate(array: pa.Array, like: pa.DataType, plus: Fraction = _EXACT) -> CodeBounds:
     """Locate the values of ``array``, each increased by ``plus``, among the codes of the ordered type ``like``.
 
-    ``plus`` is a number: in days for dates, in seconds for other temporal types. Booleans and floats ignore it. The
-    arithmetic is exact: nothing overflows, and only the floor is rounded.
+    ``plus`` is a number: in days for dates, in seconds for other temporal types. Booleans and floats, of either side,
+    ignore it. The arithmetic is exact: nothing overflows, and only the floor is rounded.
 
     >>> bounds = locate(pa.array([1500, 2000], pa.timestamp("ms")), pa.timestamp("s"))
     >>> bounds.floor.tolist(), bounds.exact.tolist()
@@ -103,6 +115,8 @@ def locate(array: pa.Array, like: pa.DataType, plus: Fraction = _EXACT) -> CodeB
             stored = stored_integers(array).astype(np.int64, copy=False)
             return _affine(stored, max(want // have, 1), max(have // want, 1), plus * want, valid)
         case Family.FLOAT:
+            if family_of(array.type) is Family.INTEGER:
+                return CodeBounds(*floor_among_floats(array), None, valid)
             return CodeBounds(float_codes(array), None, None, valid)
         case Family.DECIMAL:
             return _decimals(array, like, plus, valid)
@@ -111,8 +125,17 @@ def locate(array: pa.Array, like: pa.DataType, plus: Fraction = _EXACT) -> CodeB
 
 
 def _integers(array: pa.Array, like: pa.DataType, plus: Fraction, valid: Mask | None) -> CodeBounds:
-    values = stored_integers(array)
-    sign = np.uint64(1 << 63)
+    family = family_of(array.type)
+    if family is Family.DECIMAL:
+        added = plus * Fraction(10) ** max(array.type.scale, 0)
+        floor, exact, below = floor_of_decimals(array, like, added // 1)
+        return CodeBounds(floor, exact if added.denominator == 1 else np.zeros_like(exact), below, valid)
+    if family is Family.FLOAT:
+        floor, exact, below = floor_of_floats(array, like)
+        return CodeBounds(floor, exact, below, valid)
+    values, sign = stored_integers(array), SIGN_BIT
+    if is_a.is_uint64(like) and is_a.is_signed_integer(array.type):  # among the codes, which are 2**63 less
+        return _affine(values.astype(np.int64, copy=False), 1, 1, plus - (1 << 63), valid)
     if is_a.is_uint64(like):
         return _affine((values.astype(np.uint64) ^ sign).view(np.int64), 1, 1, plus, valid)
     if is_a.is_uint64(array.type):  # half its values exceed int64: subtract 2**63, and add it back through plus
@@ -161,6 +184,7 @@ def _shifted(values: Codes, plus: int) -> tuple[Codes, Mask | None, Mask | None]
 
 
 def _decimals(array: pa.Array, like: pa.DataType, plus: Fraction, valid: Mask | None) -> CodeBounds:
+    array = as_decimals(array)
     shift = like.scale - array.type.scale
     added = plus * Fraction(10) ** max(like.scale, array.type.scale)
     whole = added // 1
@@ -170,11 +194,3 @@ def _decimals(array: pa.Array, like: pa.DataType, plus: Fraction, valid: Mask | 
     if whole != added:
         exact[:] = False
     return CodeBounds(floor, exact, below if below.any() else None, valid)
-
-
-def wide_words(plus: int, shift: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Encode ``plus`` for the decimal kernels, with enough words for any decimal shifted by ``shift`` digits."""
-    bits = 32 * WORDS + 4 * abs(shift) + plus.bit_length() + 2
-    words = -(-bits // 32)
-    content = (plus % (1 << (32 * words))).to_bytes(4 * words, "little")
-    return np.frombuffer(content, np.uint32).astype(np.uint64)

@@ -14,13 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.errors import InvalidArgument, KeyTypeError
-from semistream.keys.bounds import locate, wide_words
+from semistream.keys.bounds import locate
 from semistream.keys.codec import KeyCodec
-from semistream.keys.conversion import decimal_words, decoded, exact_values, float_codes
+from semistream.keys.conversion import (
+    as_decimals,
+    decimal_words,
+    decoded,
+    exact_values,
+    float_codes,
+    stored_integers,
+    wide_words,
+)
 from semistream.keys.kernels import compare_decimals
 from semistream.keys.key_types import Family, comparable, family_of, has_order, value_type
 from semistream.keys.ranges import CodeRanges
-from semistream.keys.values import Codes, Mask, OrderedValues, both, twist
+from semistream.keys.values import Mask, OrderedValues, both, twist
 
 Order = Literal["<", "<=", ">", ">="]
 
@@ -101,6 +109,7 @@ class Ordered(Comparison):
             return self._in_ranges(stream, relation)
         stream, relation = decoded(stream), decoded(relation)
         if family_of(self.relation_type) is Family.DECIMAL:
+            stream = as_decimals(stream)
             return _where_valid(_ORDERS[self.order](_difference(stream, relation, 0), 0), stream, relation)
         if stream.type != relation.type:
             stream, relation = stream.cast(pa.large_binary()), relation.cast(pa.large_binary())
@@ -133,7 +142,8 @@ class Within(Comparison):
     """The condition that two values differ by at most ``distance``, or by less if ``strict``.
 
     Integers, decimals and temporal values use exact arithmetic; ``distance`` is in days for dates and in seconds for
-    other temporal types. Floats evaluate ``abs(s - r) <= distance`` in float64. NaN is within no distance.
+    other temporal types. If one side or both are floats (``in_floats``), ``abs(s - r) <= distance`` is evaluated in
+    float64. NaN is within no distance.
 
     >>> near = Within(pa.uint8(), Fraction(5), strict=False)
     >>> near.holds(pa.array([2, 2], pa.uint8()), pa.array([0, 8], pa.uint8())).tolist()
@@ -142,15 +152,16 @@ class Within(Comparison):
 
     distance: Fraction
     strict: bool
+    in_floats: bool = False
 
     @property
     def ranges_are_exact(self) -> bool:
         """True except for floats, whose ranges are slightly too wide because of rounding."""
-        return family_of(self.relation_type) is not Family.FLOAT
+        return not self.in_floats
 
     def ranges(self, stream: pa.Array) -> CodeRanges:
         """Return, for each stream value, the range of R's codes that fulfil the condition."""
-        if family_of(self.relation_type) is Family.FLOAT:
+        if self.in_floats:
             return self._float_ranges(stream)
         low, high = (locate(stream, self.relation_type, plus) for plus in (-self.distance, self.distance))
         if self.strict:
@@ -159,26 +170,33 @@ class Within(Comparison):
 
     def _float_ranges(self, stream: pa.Array) -> CodeRanges:
         stream = decoded(stream)
-        values = _as_floats(float_codes(stream))
+        values = _as_floats(stream)
         valid = stream.is_valid().to_numpy(zero_copy_only=False) if stream.null_count else None
         # Rounding moves a difference by half a unit in the last place, and these sums too: widen each by one unit.
-        far = np.nextafter(np.nextafter(_as_float(self.distance), np.inf), np.inf)
         with np.errstate(invalid="ignore", over="ignore"):
+            far = np.nextafter(np.nextafter(_as_float(self.distance), np.inf), np.inf)
             low, high = np.nextafter(values - far, -np.inf), np.nextafter(values + far, np.inf)
         if np.isinf(far):
             low, high = np.full_like(low, -np.inf), np.full_like(high, np.inf)
         nan = np.isnan(values)
         low[nan] = high[nan] = 0.0
+        valid = both(valid, ~nan) if nan.any() else valid
+        if family_of(self.relation_type) is Family.INTEGER:  # an integer may have been rounded to a float in the range
+            with np.errstate(over="ignore"):
+                low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+            least, most = (locate(pa.array(bound), self.relation_type) for bound in (low, high))
+            inside = least.at_least().intersect(most.at_most())
+            return CodeRanges(inside.low, inside.high, both(inside.possible, valid))
         codes = [twist((bound + 0.0).view(np.int64)) for bound in (low, high)]
-        return CodeRanges.between(codes[0], codes[1], both(valid, ~nan) if nan.any() else valid)
+        return CodeRanges.between(codes[0], codes[1], valid)
 
     def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
         """Evaluate the condition row by row."""
-        if family_of(self.relation_type) is Family.FLOAT:
+        if self.in_floats:
             return self._floats_hold(decoded(stream), decoded(relation))
         if self.has_ranges:
             return self._in_ranges(stream, relation)
-        stream, relation = decoded(stream), decoded(relation)
+        stream, relation = as_decimals(decoded(stream)), decoded(relation)
         scale = max(stream.type.scale, relation.type.scale)
         steps = self.distance * Fraction(10) ** scale
         most = -(-steps // 1) - 1 if self.strict else steps // 1  # at the finer of the two scales
@@ -186,7 +204,7 @@ class Within(Comparison):
         return _where_valid(near, stream, relation)
 
     def _floats_hold(self, stream: pa.Array, relation: pa.Array) -> Mask:
-        left, right = (_as_floats(float_codes(side)) for side in (stream, relation))
+        left, right = _as_floats(stream), _as_floats(relation)
         with np.errstate(invalid="ignore", over="ignore"):
             apart = np.abs(left - right)
         limit = _as_float(self.distance)
@@ -213,7 +231,8 @@ def within(
         if family not in _TEMPORAL + _NUMBERS:
             raise KeyTypeError(f"values of type {value_type(relation_type)} have no distance; compare them by order.")
         raise InvalidArgument(f"the distance between values of type {value_type(relation_type)} must be {wanted}.")
-    return Within(relation_type, distance / _DAY_S if family is Family.DATE else distance, strict)
+    in_floats = Family.FLOAT in (family, family_of(stream_type))
+    return Within(relation_type, distance / _DAY_S if family is Family.DATE else distance, strict, in_floats)
 
 
 def _require_comparable(stream_type: pa.DataType, relation_type: pa.DataType) -> None:
@@ -232,8 +251,10 @@ def _difference(stream: pa.Array, relation: pa.Array, plus: int) -> np.ndarray[t
     return sign
 
 
-def _as_floats(codes: Codes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return twist(codes).view(np.float64)
+def _as_floats(array: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    if family_of(array.type) is Family.INTEGER:
+        return stored_integers(array).astype(np.float64)
+    return twist(float_codes(array)).view(np.float64)
 
 
 def _as_float(distance: Fraction) -> np.float64:

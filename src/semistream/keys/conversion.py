@@ -14,12 +14,15 @@ import pyarrow as pa
 from pyarrow import types as is_a
 
 from semistream.errors import KeyTypeError
-from semistream.keys.kernels import WORDS, rescale_decimals
+from semistream.keys.kernels import WORDS, floor_decimals, rescale_decimals
 from semistream.keys.key_types import UNITS_PER_SECOND, Family, family_of, has_order, hashed_as, value_type
 from semistream.keys.values import ByteStrings, Codes, KeyValues, Mask, OrderedValues, WideDecimals, both, twist
 
 _INT64_MAX = np.iinfo(np.int64).max
 _DAY_MS = 86_400_000
+SIGN_BIT = np.uint64(1 << 63)
+"""The bit that turns the order of unsigned integers into that of signed ones."""
+_INTEGER_DIGITS = 20  # of the greatest uint64
 
 
 def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
@@ -86,19 +89,85 @@ def stored_integers(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def _integers(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
+    family = family_of(array.type)
+    if family is not Family.INTEGER:
+        floor, exact, _ = (floor_of_decimals if family is Family.DECIMAL else floor_of_floats)(array, like)
+        if is_a.is_uint64(like):
+            return floor, exact
+        least, greatest = _limits(like)
+        return floor, exact & (floor >= least) & (floor <= greatest)
     values = stored_integers(array)
     if is_a.is_uint64(like):
-        return (values.astype(np.uint64) ^ np.uint64(1 << 63)).view(np.int64), None
+        codes = (values.astype(np.uint64) ^ SIGN_BIT).view(np.int64)
+        return codes, values >= 0 if is_a.is_signed_integer(array.type) else None
     if array.type == like:
         return values.astype(np.int64, copy=False), None
-    limits = np.iinfo(f"{'u' if is_a.is_unsigned_integer(like) else 'i'}{like.bit_width // 8}")
+    least, greatest = _limits(like)
     own = np.iinfo(values.dtype)
     fits = None
-    if own.min < limits.min or own.max > limits.max:
+    if own.min < least or own.max > greatest:
         # Test only a bound that the column's type can cross: the other may not even fit its dtype.
-        above = values >= limits.min if own.min < limits.min else None
-        fits = both(above, values <= limits.max if own.max > limits.max else None)
+        above = values >= least if own.min < least else None
+        fits = both(above, values <= greatest if own.max > greatest else None)
     return values.astype(np.int64, copy=False), fits
+
+
+def _limits(type_: pa.DataType) -> tuple[int, int]:
+    limits = np.iinfo(f"{'u' if is_a.is_unsigned_integer(type_) else 'i'}{type_.bit_width // 8}")
+    return int(limits.min), int(limits.max)
+
+
+def floor_of_decimals(array: pa.Array, like: pa.DataType, plus: int = 0) -> tuple[Codes, Mask, Mask]:
+    """Return the floor of each decimal among the codes of integers, the values equal to it, and those below all codes.
+
+    ``plus`` is added first, at the scale of the decimals.
+    """
+    rows, scale = len(array), array.type.scale
+    floor, exact, below = np.empty(rows, np.int64), np.empty(rows, np.bool_), np.empty(rows, np.bool_)
+    if is_a.is_uint64(like):
+        plus -= (1 << 63) * 10 ** max(scale, 0)
+    floor_decimals(decimal_words(array), -scale, wide_words(plus, -scale), floor, exact, below)
+    return floor, exact, below
+
+
+def floor_of_floats(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask, Mask]:
+    """Return the floor of each float among the codes of integers, the values equal to it, and those below all codes.
+
+    NaN is above all codes, as it is greater than all numbers.
+    """
+    values = _as_doubles(array)
+    least, end = (0.0, 2.0**64) if is_a.is_uint64(like) else (-(2.0**63), 2.0**63)
+    whole = np.floor(values)
+    below = values < least
+    inside = (values >= least) & (values < end)
+    whole[~inside] = 0.0
+    codes = (whole.astype(np.uint64) ^ SIGN_BIT).view(np.int64) if is_a.is_uint64(like) else whole.astype(np.int64)
+    return np.where(inside, codes, _INT64_MAX), inside & (whole == values), below
+
+
+def floor_among_floats(array: pa.Array) -> tuple[Codes, Mask]:
+    """Return the floor of each integer among the codes of floats, and the values equal to it."""
+    values = stored_integers(array)
+    rounded = values.astype(np.float64)
+    unsigned = is_a.is_uint64(array.type)
+    fits = rounded < (2.0**64 if unsigned else 2.0**63)  # others were rounded up to a number that the type lacks
+    back = np.where(fits, rounded, 0.0).astype(values.dtype)
+    codes = twist((rounded + 0.0).view(np.int64))
+    above = ~fits | (back > values)
+    return codes - above, fits & (back == values)
+
+
+def wide_words(plus: int, shift: int) -> npt.NDArray[np.uint64]:
+    """Encode ``plus`` for the decimal kernels, with enough words for any decimal shifted by ``shift`` digits."""
+    bits = 32 * WORDS + 4 * abs(shift) + plus.bit_length() + 2
+    words = -(-bits // 32)
+    content = (plus % (1 << (32 * words))).to_bytes(4 * words, "little")
+    return np.frombuffer(content, np.uint32).astype(np.uint64)
+
+
+def as_decimals(array: pa.Array) -> pa.Array:
+    """Return integers as decimals; return decimals unchanged."""
+    return array.cast(pa.decimal128(_INTEGER_DIGITS, 0)) if family_of(array.type) is Family.INTEGER else array
 
 
 def stored_days(array: pa.Array) -> Codes:
@@ -127,20 +196,32 @@ def _change_unit(values: Codes, unit: str, to: str) -> tuple[Codes, Mask | None]
 
 def float_codes(array: pa.Array) -> Codes:
     """Return floats of any width as codes in the order of their values. Both zeros share a code; NaN has the last."""
-    raw = _buffer(array, f"f{array.type.bit_width // 8}")
-    with np.errstate(invalid="ignore"):  # signalling NaNs
-        values = raw.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+    values = _as_doubles(array)
     values[np.isnan(values)] = np.nan
     return twist(values.view(np.int64))
 
 
+def _as_doubles(array: pa.Array) -> npt.NDArray[np.float64]:
+    """Return floats of any width as float64, with one zero."""
+    raw = _buffer(array, f"f{array.type.bit_width // 8}")
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        values: npt.NDArray[np.float64] = raw.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
+    return values
+
+
 def _floats(array: pa.Array, like: pa.DataType) -> tuple[Codes, Mask | None]:
+    if family_of(array.type) is Family.INTEGER:
+        codes, exact = floor_among_floats(array)
+        return codes, both(exact, _are_narrow(codes, like))
     codes = float_codes(array)
-    if like.bit_width >= array.type.bit_width:
-        return codes, None
+    return codes, None if like.bit_width >= array.type.bit_width else _are_narrow(codes, like)
+
+
+def _are_narrow(codes: Codes, like: pa.DataType) -> Mask:
+    """Return a mask of the codes of floats that the type has."""
     values = twist(codes).view(np.float64)
     with np.errstate(over="ignore"):  # values too large for `like`
-        return codes, (values.astype(f"f{like.bit_width // 8}") == values) | np.isnan(values)
+        return (values.astype(f"f{like.bit_width // 8}") == values) | np.isnan(values)
 
 
 def decimal_words(array: pa.Array) -> npt.NDArray[np.uint32]:
@@ -150,6 +231,7 @@ def decimal_words(array: pa.Array) -> npt.NDArray[np.uint32]:
 
 
 def _decimals(array: pa.Array, like: pa.DataType) -> tuple[npt.NDArray[np.uint32], Mask | None]:
+    array = as_decimals(array)
     words = decimal_words(array)
     width = words.shape[1]
     if array.type.scale == like.scale and array.type.precision <= like.precision:

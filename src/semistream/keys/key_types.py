@@ -76,19 +76,20 @@ def family_of(type_: pa.DataType) -> Family | None:
 
 
 def comparable(left: pa.DataType, right: pa.DataType) -> bool:
-    """True if values of the two types belong to one family and can be compared without loss.
+    """True if values of the two types belong to one family, or are numbers, and can be compared without loss.
 
-    >>> comparable(pa.int8(), pa.uint32()), comparable(pa.int8(), pa.uint64())
+    Integers compare with decimals and floats as the numbers they are. Decimals do not compare with floats: 0.1 is no
+    float.
+
+    >>> comparable(pa.int8(), pa.float64()), comparable(pa.decimal128(5, 2), pa.float64())
     (True, False)
     """
-    family = family_of(left)
-    if family is None or family is not family_of(right):
+    family, other = family_of(left), family_of(right)
+    if family is None or other is None:
         return False
+    if family is not other:
+        return {family, other} in ({Family.INTEGER, Family.DECIMAL}, {Family.INTEGER, Family.FLOAT})
     left, right = value_type(left), value_type(right)
-    if family is Family.INTEGER:
-        # No 64-bit integer type holds the values of both.
-        signed = is_a.is_signed_integer(left) or is_a.is_signed_integer(right)
-        return not (signed and (is_a.is_uint64(left) or is_a.is_uint64(right)))
     if family is Family.TIMESTAMP:
         # A zoned timestamp is an instant; a naive one is the reading of an unknown clock.
         return (left.tz is None) == (right.tz is None)

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
-from pyspark.sql.types import DataType, TimestampNTZType
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, TimestampNTZType
 
 from semistream.errors import KeyTypeError
 from semistream.keys import KeyCodec
@@ -76,7 +76,11 @@ def key_code(columns: Sequence[Column], types: Sequence[DataType], codec: KeyCod
 def _ordered(column: Column, spark_type: DataType, own: pa.DataType, name: str) -> Column:
     own = values_of(own)
     match family_of(own):
-        case Family.INTEGER | Family.BOOLEAN:
+        case Family.INTEGER if pa.types.is_uint64(own):
+            return _less_sign_bit(column, spark_type)
+        case Family.INTEGER:
+            return column.try_cast("bigint")
+        case Family.BOOLEAN:
             return column.cast("bigint")
         case Family.DATE:
             return sf.unix_date(column).cast("bigint")
@@ -91,6 +95,17 @@ def _ordered(column: Column, spark_type: DataType, own: pa.DataType, name: str) 
         case Family.DECIMAL:
             return _unscaled(column, own, name)
     raise _no_expression(own, name)
+
+
+def _less_sign_bit(column: Column, spark_type: DataType) -> Column:
+    """Return numbers from 0 to 2**64 - 1, less 2**63: the codes of uint64."""
+    if isinstance(spark_type, DecimalType):
+        return (column.try_cast("decimal(20,0)") - sf.lit(Decimal(1 << 63))).try_cast("bigint")
+    low = column.try_cast("bigint").bitwiseXOR(sf.lit(-(1 << 63)))
+    if isinstance(spark_type, DoubleType | FloatType):  # whose casts to decimals round
+        half = sf.lit(2.0**63)
+        return sf.when(column < half, low).otherwise((column.cast("double") - half).try_cast("bigint"))
+    return low
 
 
 def _hashed(column: Column, spark_type: DataType, own: pa.DataType, name: str) -> Column:

@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import InvalidArgument
+from semistream.errors import InvalidArgument, KeyTypeError
 from semistream.kernels.array_types import Int64s
 from semistream.keys.comparison import Comparison, within
 from semistream.keys.conversion import exact_values
@@ -87,6 +87,11 @@ class BandSide:
     @classmethod
     def pair(cls, band: Band, left: pa.DataType, right: pa.DataType) -> tuple[BandSide, BandSide]:
         """Return the left and the right side."""
+        if family_of(left) is not family_of(right):
+            raise KeyTypeError(
+                f"band compares {band.left!r}, {left}, with {band.right!r}, {right}; they cannot be compared without "
+                "loss. Cast one side to the type of the other."
+            )
         there = within(left, right, band.distance, is_duration=band.is_duration, strict=False)
         back = within(right, left, band.distance, is_duration=band.is_duration, strict=False)
         # The codes of floats of all widths are those of float64.

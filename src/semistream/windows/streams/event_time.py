@@ -145,7 +145,7 @@ class EventTime:
 
 def _common_type(names: tuple[str, str], left: pa.DataType, right: pa.DataType) -> pa.DataType:
     families = family_of(left), family_of(right)
-    usable = families[0] in (Family.INTEGER, Family.DATE, Family.TIMESTAMP)
+    usable = families[0] in (Family.INTEGER, Family.DATE, Family.TIMESTAMP) and families[0] is families[1]
     if not usable or not comparable(left, right) or pa.types.is_uint64(left) or pa.types.is_uint64(right):
         raise KeyTypeError(
             f"time columns {names[0]!r} and {names[1]!r} have the types {left} and {right}; they must both be integers "
