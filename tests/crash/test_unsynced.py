@@ -1,17 +1,27 @@
 """What a writer that was killed has left unsynced, and the next one makes durable, before it relies on it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from semistream.pipelines.batch.housekeeping import Housekeeping
-from semistream.pipelines.ledger.entries import BatchManifest, Plan, TaskResult
+from semistream.pipelines.inputs.shed_archive import archive_schema, leave_archive
+from semistream.pipelines.ledger.entries import ArchivedBatch, ArchivedFile, BatchManifest, Plan, TaskResult
 from semistream.pipelines.ledger.ledger import Ledger
+from semistream.pipelines.spec.pipeline_spec import ARCHIVED_BY, ARCHIVED_IN, TableSpec
+from semistream.pipelines.tables.delta import DeltaSink
+from semistream.pipelines.tables.parquet import ParquetSink
+from semistream.pipelines.tables.table import Owner
+from semistream.pipelines.tables.writer import TableWriter
 from semistream.relation import Change, Relation, Transaction
 from semistream.storage.local_files import make_folder
 from tests.crash.cuts import Tell, after, lay_out, record
 from tests.crash.disk import Disk, Event
+from tests.spark.pipelines.warehouse import read_table
 
 ROWS = pa.table({"id": list(range(9))})
 MORE = pa.table({"id": [9]})
@@ -60,6 +70,48 @@ def test_rejected_updates_are_gone_before_the_next_batch_is_planned() -> None:
     dead = killed(forget, lambda event: event.said == f"-updates/{name}", disk)
     for before in (disk, dead):
         assert f"updates/{name}" not in certain(forget, before)
+
+
+def test_an_entry_of_repaired_rows_is_gone() -> None:
+    archived = ArchivedBatch(3, [ArchivedFile("a.parquet", 2, 3)], 2, 1.0, 2, 2)
+
+    def repair(folder):
+        ledger = Ledger(folder, "p")
+        ledger.write_archived(archived)
+        ledger.write_archived(replace(archived, files=[]))
+
+    assert set(certain(repair, Disk())) == {"archived"}
+
+
+@pytest.mark.parametrize("format", ["parquet", "delta"])
+def test_repaired_rows_are_gone_from_the_archive(format, tmp_path) -> None:
+    schema = archive_schema(ROWS.schema)
+    columns = ["id", "came_at", "row_id", ARCHIVED_BY, ARCHIVED_IN]
+    row = dict(zip(columns, [1, datetime(2026, 11, 19, tzinfo=UTC), 0, "orders", 0], strict=True))
+
+    def opened(folder):
+        kind = {"parquet": ParquetSink, "delta": DeltaSink}[format]
+        spec = TableSpec(format=format, path=folder / "archive")
+        table = kind(spec, schema, Owner("orders", "0123abcd"), folder)
+        table.open()
+        return table
+
+    def shed(folder):
+        table = opened(folder)
+        writer = TableWriter(table.layout, "0-0")
+        writer.write(pa.RecordBatch.from_pylist([row], schema))
+        table.commit(0, writer.close())
+
+    def repair(folder):
+        table = opened(folder)
+        (path,) = [path for path in table.path.rglob("*.parquet") if "_staging" not in path.parts]
+        leave_archive(table, 1, [ArchivedFile(str(path.relative_to(table.path)), 1, 0)], [0])
+
+    disk = Disk.holding(after(record(program(shed), Disk(), "shed"), Disk())[0].certain)
+    lay_out(disk.tree, tmp_path / "before")
+    assert read_table(tmp_path / "before" / "archive").num_rows == 1
+    lay_out(certain(repair, disk), tmp_path / "after")
+    assert read_table(tmp_path / "after" / "archive").num_rows == 0
 
 
 def is_published(event):

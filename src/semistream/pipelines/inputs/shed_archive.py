@@ -18,6 +18,7 @@ from semistream.pipelines.ledger.faults import reached
 from semistream.pipelines.spec.pipeline_spec import ARCHIVED_BY, ARCHIVED_IN
 from semistream.pipelines.tables.table import Table
 from semistream.pipelines.tables.writer import ParquetWriting, TableLayout
+from semistream.storage.local_files import sync_folder
 
 CAME_AT, ROW_ID = "came_at", "row_id"
 _READ_ROWS = 1 << 16
@@ -114,7 +115,7 @@ def archive_layout(table: Table, file_rows: int) -> TableLayout:
 
 
 def leave_archive(table: Table, batch: int, files: Sequence[ArchivedFile], emptied: Sequence[int]) -> None:
-    """Remove the rows that batch ``batch`` has repaired from the archive; do nothing for rows already removed.
+    """Remove the rows that batch ``batch`` has repaired from the archive, for good; skip rows already removed.
 
     A Parquet archive loses the ``files``. A Delta archive loses all rows of the batches ``emptied``, in one
     transaction: the rows of a batch repaired piece by piece stay visible there until the last of them is repaired.
@@ -126,6 +127,8 @@ def leave_archive(table: Table, batch: int, files: Sequence[ArchivedFile], empti
         if table.spec.format == "parquet":
             for file in files:
                 (table.path / file.path).unlink(missing_ok=True)
+            for folder in {(table.path / file.path).parent for file in files}:
+                sync_folder(folder)
         elif emptied:
             _delete(table, batch, emptied)
     except OSError as error:
@@ -137,19 +140,10 @@ def leave_archive(table: Table, batch: int, files: Sequence[ArchivedFile], empti
 
 
 def _delete(table: Table, batch: int, emptied: Sequence[int]) -> None:
-    from deltalake import CommitProperties, DeltaTable  # noqa: PLC0415 (comes with semistream[delta] only)
-    from deltalake.exceptions import DeltaError  # noqa: PLC0415
+    from semistream.pipelines.tables.delta import DeltaSink  # noqa: PLC0415 (comes with semistream[delta] only)
 
+    assert isinstance(table, DeltaSink)
     numbers = ", ".join(map(str, sorted(emptied)))
-    said = {"userMetadata": f"semistream {table.owner.name} batch {batch} repairs {numbers}"}
-    try:
-        archive = DeltaTable(str(table.path))
-        archive.delete(
-            f"{ARCHIVED_BY} = '{table.owner.name}' AND {ARCHIVED_IN} IN ({numbers})",
-            commit_properties=CommitProperties(custom_metadata=said),
-        )
-    except DeltaError as error:
-        raise PipelineError(
-            f"repaired rows cannot be removed from the Delta table {table.path}: {error}. They are in their tables; "
-            "make the archive writable and start again."
-        ) from error
+    table.delete(
+        f"{ARCHIVED_BY} = '{table.owner.name}' AND {ARCHIVED_IN} IN ({numbers})", f"batch {batch} repairs {numbers}"
+    )

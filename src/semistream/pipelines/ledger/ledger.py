@@ -21,7 +21,7 @@ from semistream.pipelines.ledger.entries import (
 )
 from semistream.pipelines.ledger.faults import reached
 from semistream.storage.disk_errors import disk_errors
-from semistream.storage.local_files import leftovers, make_folder, replace_file
+from semistream.storage.local_files import leftovers, make_folder, replace_file, sync_folder
 from semistream.storage.locks import process_lock
 
 FORMAT = 1
@@ -244,6 +244,7 @@ class Ledger:
             replace_file(path, archived.to_json())
         else:
             path.unlink(missing_ok=True)
+            sync_folder(folder)  # if the entry came back, its rows would be repaired again
         reached("after archived")
 
     def write_staged(self, batch: int, phase: int, work: TaskResult) -> None:

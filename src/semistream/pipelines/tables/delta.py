@@ -111,6 +111,21 @@ class DeltaSink(Table):
                 "make the table writable and start the pipeline again."
             ) from error
 
+    def delete(self, where: str, said: str) -> None:
+        """Delete the rows that meet a condition in one transaction, which is ``said`` in the log; sync the log."""
+        try:
+            table = self._current()
+            self._log.sync(table.version())
+            properties = CommitProperties(custom_metadata={"userMetadata": f"{_WRITTEN_BY} {self.owner.name} {said}"})
+            table.delete(where, commit_properties=properties)
+            self._log.sync(self._current().version())
+        except (DeltaError, OSError) as error:
+            self._table = None
+            raise PipelineError(
+                f"rows cannot be deleted from the Delta table {self.path}: {error}. Make the table writable and start "
+                "again."
+            ) from error
+
     def restore(self, done: Sequence[tuple[int, Sequence[WrittenFile]]]) -> None:
         """Commit ``done`` batches again that the table has lost, oldest first, with their files."""
         table = self._current()
