@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,15 +74,14 @@ def failures(scenario: Scenario, seed: int, states: int) -> Iterator[Failure | N
 
 
 def drawn_cuts(scenario: Scenario, seed: int, states: int) -> Iterator[Cut]:
-    """Yield about ``states`` distinct cuts: half of them during the run, the others during a recovery.
+    """Yield about ``states`` cuts: half of them during the run, the others during a recovery.
 
     A recovery follows a cut, or the kill of the process, which loses nothing but leaves the same unsynced.
     """
     random = Random(f"{seed}/{scenario.name}")
     events = record(scenario.run, scenario.disk, scenario.name)
-    first = list(cuts(scenario.name, events, scenario.disk, [], seed))
-    random.shuffle(first)
-    yield from first[: (states + 1) // 2]
+    first = list(_drawn(scenario.name, events, scenario.disk, [], seed, (states + 1) // 2, random))
+    yield from first
     left = states - (states + 1) // 2
     while left > 0:
         if random.random() < 0.5:
@@ -91,10 +90,21 @@ def drawn_cuts(scenario: Scenario, seed: int, states: int) -> Iterator[Cut]:
         else:
             cut = random.choice(first)
             name, before, told = cut.name, Disk.holding(cut.state.tree), cut.told
-        again = list(cuts(name, recovery(scenario, before, told, name), before, told, seed))
-        for cut in random.sample(again, min(_AGAIN, left, len(again))):
-            yield cut
+        yield from _drawn(name, recovery(scenario, before, told, name), before, told, seed, min(_AGAIN, left), random)
         left -= _AGAIN
+
+
+def _drawn(
+    name: str, events: Sequence[Event], disk: Disk, told: Sequence[str], seed: int, states: int, random: Random
+) -> Iterator[Cut]:
+    """Yield cuts at random points of a recorded run, in the order of the points."""
+    points = set(random.choices(range(len(events) + 1), k=states))
+    seen: set[tuple[bytes, int]] = set()
+    for cut_states in _points(name, events, disk, told, seed, points):
+        for cut in random.sample(cut_states, min(-(-states // len(points)), len(cut_states))):
+            if len(seen) < states and (known := (cut.state.digest, len(cut.told))) not in seen:
+                seen.add(known)
+                yield cut
 
 
 def find(scenario: Scenario, name: str, seed: int) -> Cut:
@@ -109,11 +119,11 @@ def find(scenario: Scenario, name: str, seed: int) -> Cut:
             more, facts = after(events, disk)
             name, disk, told = f"{name}@{step}", more, (*told, *facts)
         else:
-            wanted = f"{name}@{step}"
-            found = next(each for each in cuts(name, events, disk, told, seed, distinct=False) if each.name == wanted)
+            (states,) = _points(name, events, disk, told, seed, {int(point)})
+            found = states[int(which)]
             if number == len(steps):
                 return found
-            name, disk, told = wanted, Disk.holding(found.state.tree), found.told
+            name, disk, told = found.name, Disk.holding(found.state.tree), found.told
         events = recovery(scenario, disk, told, name)
     raise LookupError(name)
 
@@ -156,22 +166,35 @@ def recovery(scenario: Scenario, disk: Disk, told: Sequence[str], name: str) -> 
         return []
 
 
-def cuts(
-    name: str, events: Sequence[Event], disk: Disk, told: Sequence[str], seed: int, *, distinct: bool = True
-) -> Iterator[Cut]:
-    """Yield the ``distinct`` power cuts during a recorded run, from the first event to the last."""
-    disk, facts = disk.copy(), list(told)
+def cuts(name: str, events: Sequence[Event], disk: Disk, told: Sequence[str], seed: int) -> Iterator[Cut]:
+    """Yield the distinct power cuts during a recorded run, from the first event to the last."""
     seen: set[tuple[bytes, int]] = set()
+    for states in _points(name, events, disk, told, seed):
+        for cut in states:
+            if (known := (cut.state.digest, len(cut.told))) not in seen:
+                seen.add(known)
+                yield cut
+
+
+def _points(
+    name: str,
+    events: Sequence[Event],
+    disk: Disk,
+    told: Sequence[str],
+    seed: int,
+    wanted: Container[int] | None = None,
+) -> Iterator[list[Cut]]:
+    """Yield the cuts at each of the ``wanted`` points of a recorded run; at point 0, nothing has happened."""
+    disk, facts = disk.copy(), list(told)
     for point, event in enumerate([Event("told", ""), *events]):
         disk.apply(event)
         if event.kind == "told" and event.said:
             facts.append(event.said)
-        for number, state in enumerate(disk.states(Random(f"{seed}/{name}/{point}"))):
-            known = (state.digest, len(facts)) if distinct else None
-            if known is None or known not in seen:
-                yield Cut(f"{name}@{point}.{number}", state, tuple(facts), event.said)
-            if known is not None:
-                seen.add(known)
+        if wanted is None or point in wanted:
+            states = disk.states(Random(f"{seed}/{name}/{point}"))
+            yield [
+                Cut(f"{name}@{point}.{number}", state, tuple(facts), event.said) for number, state in enumerate(states)
+            ]
 
 
 def after(events: Sequence[Event], disk: Disk | None = None) -> tuple[Disk, tuple[str, ...]]:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.crash.cuts import Scenario, failures
+from tests.crash.orders_pipeline import DeltaOrders, ParquetOrders
+from tests.crash.overload_pipeline import DeltaOverload, ParquetOverload
 from tests.crash.relation_scenario import RelationScenario
 
-SCENARIOS: dict[str, Callable[[], Scenario]] = {each.name: each for each in (RelationScenario,)}
+_ALL: tuple[Callable[[], Scenario], ...] = (
+    RelationScenario,
+    DeltaOrders,
+    ParquetOrders,
+    DeltaOverload,
+    ParquetOverload,
+)
+SCENARIOS = {each.name: each for each in _ALL}
 
 
 def run_states(name: str, seed: int, states: int) -> tuple[int, list[str]]:

@@ -13,7 +13,7 @@ from tests.crash.disk import Disk
 from tests.crash.relation_scenario import RelationScenario
 from tests.crash.scenarios import SCENARIOS
 
-STATES = {"relation": 100}
+STATES = {"relation": 40, "orders-delta": 5, "orders-parquet": 5, "overload-delta": 7, "overload-parquet": 7}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
