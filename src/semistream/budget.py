@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from semistream.errors import BudgetError, BudgetExceeded
+from semistream.errors import BudgetError, BudgetExceeded, shortened
 
 _UNITS = {
     "": 1, "b": 1,
@@ -17,6 +17,7 @@ _UNITS = {
     "t": 10**12, "tb": 10**12, "tib": 2**40,
 }  # fmt: skip
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*|%)\s*$")
+_MOST_BYTES = 1 << 60
 _ACCEPTED = 'an int of bytes, "64MB", "1GiB" or "10%" (of the relation)'
 
 
@@ -27,14 +28,14 @@ def parse_bytes(memory: int | str, *, of: int | None = None) -> int:
     (64000000, 1073741824, 500)
     """
     if isinstance(memory, bool) or not isinstance(memory, int | str):
-        raise BudgetError(f"memory is {memory!r}; give {_ACCEPTED}.")
+        raise BudgetError(f"memory is {shortened(memory)}; give {_ACCEPTED}.")
     if isinstance(memory, int):
         value = memory
     else:
         found = _SIZE.match(memory)
         if found is None or (found[2] != "%" and found[2].lower() not in _UNITS):
-            raise BudgetError(f"memory is {memory!r}; give {_ACCEPTED}.")
-        number = float(found[1])
+            raise BudgetError(f"memory is {shortened(memory)}; give {_ACCEPTED}.")
+        number = min(float(found[1]), 2.0 * _MOST_BYTES)
         if found[2] == "%":
             if of is None:
                 raise BudgetError(
@@ -43,8 +44,10 @@ def parse_bytes(memory: int | str, *, of: int | None = None) -> int:
             value = math.floor(number * of / 100)
         else:
             value = math.floor(number * _UNITS[found[2].lower()])
-    if value <= 0:
-        raise BudgetError(f"memory is {memory!r} ({value} bytes); it must be more than zero.")
+    if not 0 < value <= _MOST_BYTES:
+        told = f" ({value:,} bytes)" if isinstance(memory, str) and 0 <= value <= _MOST_BYTES else ""
+        limit = f"at most {_MOST_BYTES:,} bytes" if value > 0 else "more than zero"
+        raise BudgetError(f"memory is {shortened(memory)}{told}; it must be {limit}.")
     return value
 
 

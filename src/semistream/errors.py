@@ -1,14 +1,75 @@
 """Exceptions raised by semistream.
 
-All derive from `SemistreamError`. Messages name the offending value, the limit and the next step.
+All derive from `SemistreamError`. Messages name the offending value, the limit and the next step. Values that come from
+the environment, such as passwords, are shown nowhere: messages and reports have the names of their variables.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 import math
+import re
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
+
+_MOST_SHOWN = 80
+_LEAST_HIDDEN = 6
+_HIDDEN: dict[str, str] = {}  # forms of values from the environment, and what is shown in their place
+
+
+def hide(value: str, shown: str) -> None:
+    """Have all messages and reports of this process show ``shown`` in place of a value, such as a password.
+
+    Values of fewer than six characters, and numbers of fewer than twelve, would hide too much else and are left.
+    """
+    if len(value) < _LEAST_HIDDEN or (len(value) < 2 * _LEAST_HIDDEN and re.fullmatch(r"[\d.,+-]+", value)):
+        return
+    for form in forms_of(value):
+        _HIDDEN[form] = shown
+
+
+def forms_of(value: str) -> set[str]:
+    """Return the forms in which messages contain a value: as it is, in Python, JSON or a URL, as a path."""
+    forms = {value, repr(value)[1:-1], json.dumps(value)[1:-1], quote(value), str(PurePath(value)), value.strip()}
+    forms |= {form.replace('"', '\\"') for form in forms} | {form.replace("'", "\\'") for form in forms}
+    return {form for form in forms if len(form) >= min(len(value), _LEAST_HIDDEN)}
+
+
+def hidden(text: str) -> str:
+    """Return a text without the values to hide.
+
+    >>> hide("correct horse", "${PASSWORD}")
+    >>> hidden("cannot log in with 'correct horse'")
+    "cannot log in with '${PASSWORD}'"
+    """
+    for value in sorted(_HIDDEN, key=len, reverse=True) if _HIDDEN else ():
+        text = text.replace(value, _HIDDEN[value])
+    return text
+
+
+def hidden_in(content: Any) -> Any:
+    """Return mappings, sequences and texts as they are, without the values to hide; all else unchanged."""
+    if isinstance(content, str):
+        return hidden(content)
+    if isinstance(content, Mapping):
+        return {hidden_in(name): hidden_in(value) for name, value in content.items()}
+    return [hidden_in(each) for each in content] if isinstance(content, list | tuple) else content
+
+
+def shortened(value: object) -> str:
+    """Return a value as messages show it: its `repr`, without secrets, and not longer than a line.
+
+    >>> shortened("a" * 1000)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... (1,002 characters)"
+    """
+    try:
+        text = hidden(repr(value))
+    except ValueError:  # an int of more digits than Python prints
+        return "a number of thousands of digits"
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 24]}... ({len(text):,} characters)"
 
 
 class SemistreamError(Exception):
@@ -31,6 +92,12 @@ class SemistreamError(Exception):
     docs/architecture.md.
     """
 
+    def __str__(self) -> str:
+        return hidden(super().__str__())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
 
 class InvalidArgument(SemistreamError, ValueError):
     """An argument has an unusable value."""
@@ -48,7 +115,7 @@ class ColumnNotFound(SemistreamError, KeyError):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        return self.message
+        return hidden(self.message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _column_not_found, (self.column, self.available, self.where)
@@ -62,7 +129,7 @@ class StorageError(SemistreamError, OSError):
     """The disk refuses: it is full, or read-only, or a permission is missing. ``errno`` has the system's number."""
 
     def __str__(self) -> str:
-        return str(self.args[1] if len(self.args) > 1 else super().__str__())
+        return hidden(str(self.args[1])) if len(self.args) > 1 else super().__str__()
 
 
 class KeyTypeError(SemistreamError, TypeError):

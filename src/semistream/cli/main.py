@@ -22,7 +22,7 @@ from semistream.cli.pipeline.commands import reconcile, status, vacuum, validate
 from semistream.cli.pipeline.commands import run as run_pipeline
 from semistream.cli.relation import app as relation
 from semistream.cli.window.command import window
-from semistream.errors import BUILD_ONE, NotARelation, SemistreamError
+from semistream.errors import BUILD_ONE, NotARelation, SemistreamError, hidden
 
 _TAKE_ARGUMENTS = ("join", "explain", "relation", "window")  # others read a pipeline file, which has its own names
 
@@ -53,7 +53,7 @@ class _Commands(TyperGroup):
                 message = f"Spark failed: {str(error).strip().splitlines()[0]}"
             else:
                 raise  # a bug: show its traceback
-        typer.echo(f"semistream: {message}", err=True)
+        typer.echo(f"semistream: {hidden(message)}", err=True)
         raise typer.Exit(1)
 
 

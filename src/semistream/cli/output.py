@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING, Any, cast
 from rich.bar import Bar
 from rich.console import Console, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from semistream.budget import format_bytes
+from semistream.errors import hidden, hidden_in
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _BAR_WIDTH = 24
+
+
+class _Console(Console):
+    """Console that shows the names of variables in place of their values."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Render text; rich does so before it lays the text out, when a value is still in one piece."""
+        return super().render_str(hidden(text), **options)
 
 
 class Report(ABC):
@@ -37,11 +47,11 @@ def show(report: Report, *, as_json: bool, on_stderr: bool = False) -> None:
     """Print a report on stdout, or on stderr if stdout has results, as one JSON object or as text."""
     file = sys.stderr if on_stderr else sys.stdout
     if as_json:
-        print(json.dumps(report.plain(), indent=2), file=file)
+        print(json.dumps(hidden_in(report.plain()), indent=2), file=file)
     else:
         # Table cells fold at the console's width; a pipe has no width, so give it a generous one.
         width = None if file.isatty() else 160
-        console = Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+        console = _Console(file=file, width=width, highlight=False, markup=False, emoji=False)
         console.print(report.text(), soft_wrap=True)
 
 
@@ -51,7 +61,7 @@ def messages() -> Console:
 
     There is one, so that a message printed while a bar is shown goes above the bar and not into it.
     """
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+    return _Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def facts(*rows: tuple[str, object], title: str | None = None) -> Table:

@@ -26,7 +26,7 @@ UNIT_SECONDS = {
 EXAMPLES = "'500ms', '30s', '5 minutes', '1h', '7 days' or '1 week'"
 """Ways to write a duration, for error messages."""
 
-_WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+_WRITTEN = re.compile(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([a-zA-Z]{1,12})\s*")
 
 
 def duration_seconds(value: object) -> Fraction | None:

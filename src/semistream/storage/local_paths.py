@@ -7,10 +7,11 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-from semistream.errors import InvalidArgument
+from semistream.errors import InvalidArgument, shortened
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # two letters or more: one letter is a drive of Windows
 _LOCAL = "file"
+_MOST_CHARACTERS = 4000
 
 
 def local_path(path: str | os.PathLike[str]) -> Path:
@@ -23,7 +24,14 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     """
     if not isinstance(path, str | os.PathLike):
         raise InvalidArgument(f"a path is a {type(path).__name__} ({path!r}); give text or a pathlib.Path.")
-    text = os.fspath(path)
+    text = os.fsdecode(path)
+    if "\0" in text or len(text) > _MOST_CHARACTERS:
+        fault = (
+            "a character NUL"
+            if "\0" in text
+            else f"{len(text):,} characters; at most {_MOST_CHARACTERS:,} are possible"
+        )
+        raise InvalidArgument(f"the path {shortened(text)} has {fault}. Give another path.")
     found = _SCHEME.match(text)
     if found is None:
         return Path(text)
@@ -31,8 +39,8 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     host = rest[2:].partition("/")[0] if rest.startswith("//") else ""
     if found[1].lower() != _LOCAL or host not in ("", "localhost"):
         raise InvalidArgument(
-            f"{text!r} has the scheme {found[1]!r}; semistream works only with paths of a mounted file system, or "
-            "file:/// URLs. Copy the data there, or mount the store (on a cluster: on the driver and all executors) "
-            "and give the path of the mount. For a local folder of this name, give its absolute path."
+            f"{shortened(text)} has the scheme {found[1]!r}; semistream works only with paths of a mounted file "
+            "system, or file:/// URLs. Copy the data there, or mount the store (on a cluster: on the driver and all "
+            "executors) and give the path of the mount. For a local folder of this name, give its absolute path."
         )
-    return Path(unquote(rest.removeprefix("//" + host) if rest.startswith("//") else rest))
+    return local_path(unquote(rest.removeprefix("//" + host) if rest.startswith("//") else rest))

@@ -334,7 +334,7 @@ def test_an_invalid_setting_is_said_with_its_line(tmp_path):
     assert "  line 1, name: 'or/ders' is not a valid pipeline name" in said
     assert f"  line {on + 2}, steps[0].join.hov: unknown setting" in said
     assert f"  line {on + 3}, steps[0].join.unmatched: " in said
-    assert f"  line {len(lines) + 2}, latency: 'soon' is not a duration" in said
+    assert f"  line {len(lines) + 2}, latency: '${{SOON}}' is not a duration" in said
     with pytest.raises(PipelineError, match=rf"has no SOON\. Set it.* in line {len(lines) + 2}\."):
         written(tmp_path, "\n".join(lines))
     del lines[on]

@@ -10,7 +10,7 @@ from typing import Literal, NoReturn, TypeAlias, cast
 
 import pyarrow.compute as pc
 
-from semistream.errors import InvalidArgument
+from semistream.errors import InvalidArgument, hidden
 from semistream.keys.comparison import Order
 from semistream.keys.duration_text import UNIT_SECONDS, duration_seconds
 
@@ -28,6 +28,9 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<column>[srSR]\.(?:\"(?:[^\"]|\"\")*\"|\w+))|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<string>'[^']*')|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|!=|<>|[<>=(),+\-*/])|(?P<end>$))"
 )
+_MOST_CHARACTERS = 20_000  # of a text
+_MOST_DIGITS, _MOST_EXPONENT = 100, 300  # of a number
+_MOST_SHOWN = 200  # characters of a text in an error
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
@@ -109,6 +112,10 @@ class _Reader:
     """Recursive-descent parser of one text."""
 
     def __init__(self, text: str) -> None:
+        if len(text) > _MOST_CHARACTERS:
+            raise InvalidArgument(
+                f"where has {len(text):,} characters; at most {_MOST_CHARACTERS:,} are read. Give several conditions."
+            )
         self._text = text
         self._at = 0
         self._token = self._next()
@@ -160,7 +167,7 @@ class _Reader:
             return self._duration_of(inner), True
         if self._token.kind != "number":
             self._fail("a duration such as '5 minutes'" if is_duration else "a number, or a duration such as 5 minutes")
-        number = Fraction(self._token.text)
+        number = self._number()
         self._token = self._next()
         if not is_duration and (self._token.kind != "word" or self._token.text.upper() == "AND"):
             return number, False
@@ -169,6 +176,12 @@ class _Reader:
         seconds = number * UNIT_SECONDS[self._token.text.lower()]
         self._token = self._next()
         return seconds, True
+
+    def _number(self) -> Fraction:
+        digits, _, exponent = self._token.text.lower().partition("e")
+        if len(digits) > _MOST_DIGITS or len(exponent) > 4 or abs(int(exponent or 0)) > _MOST_EXPONENT:
+            self._fail(f"a number of at most {_MOST_DIGITS} digits, with an exponent of at most {_MOST_EXPONENT}")
+        return Fraction(self._token.text)
 
     def _duration_of(self, token: _Token) -> Fraction:
         seconds = duration_seconds(token.text[1:-1])
@@ -221,8 +234,9 @@ class _Reader:
         return _Token(kind, found[kind], found.start(kind))
 
     def _fail(self, wanted: str) -> NoReturn:
-        at, line = self._token.start, re.sub(r"\s", " ", self._text)
+        begin = max(self._token.start - _MOST_SHOWN // 2, 0) if len(self._text) > _MOST_SHOWN else 0
+        line = re.sub(r"\s", " ", hidden(self._text[begin : begin + _MOST_SHOWN]))
         raise InvalidArgument(
-            f"where cannot be parsed at character {at + 1}; expected {wanted}:\n"
-            f"  {line}\n  {' ' * at}^\nAccepted: {ACCEPTED}."
+            f"where cannot be parsed at character {self._token.start + 1}; expected {wanted}:\n"
+            f"  {line}\n  {' ' * (self._token.start - begin)}^\nAccepted: {ACCEPTED}."
         )

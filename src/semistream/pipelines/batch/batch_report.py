@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from semistream.errors import hidden, hidden_in
 from semistream.pipelines.ledger.entries import BatchManifest, Plan
 from semistream.pipelines.overload.loss_report import OverloadReport
 from semistream.pipelines.status import METRICS
@@ -203,9 +204,9 @@ class BatchReporter:
             parts_s=parts_s,
         )
         for remark in remarks:
-            _LOG.warning("batch %d: %s", plan.batch, remark)
+            _LOG.warning("batch %d: %s", plan.batch, hidden(remark))
         with self._file.open("a") as file:
-            file.write(json.dumps(report.as_dict()) + "\n")
+            file.write(json.dumps(hidden_in(report.as_dict())) + "\n")
         self._watch(report)
 
 

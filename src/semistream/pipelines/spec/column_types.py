@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 
-from semistream.errors import InvalidArgument
+from semistream.errors import InvalidArgument, shortened
 
 _TYPES = {
     "boolean": pa.bool_(),
@@ -24,7 +24,7 @@ _TYPES = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-_DECIMAL = re.compile(r"decimal\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_DECIMAL = re.compile(r"decimal\s*\(\s*(\d{1,9})\s*(?:,\s*(\d{1,9})\s*)?\)")
 _MOST_DIGITS = 38
 
 
@@ -42,8 +42,8 @@ def column_type(name: str) -> pa.DataType:
         if 1 <= digits <= _MOST_DIGITS and scale <= digits:
             return pa.decimal128(digits, scale)
     raise InvalidArgument(
-        f"{name!r} is not a column type; use one of {', '.join(_TYPES)} or decimal(digits, scale) with at most "
-        f"{_MOST_DIGITS} digits."
+        f"{shortened(name)} is not a column type; use one of {', '.join(_TYPES)} or decimal(digits, scale) with "
+        f"at most {_MOST_DIGITS} digits."
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from semistream.errors import InvalidArgument
+from semistream.errors import InvalidArgument, shortened
 from semistream.keys.duration_text import EXAMPLES, duration_seconds
 from semistream.pipelines.spec.part import as_value_error
 
@@ -22,7 +22,7 @@ def parse_duration(text: str) -> float:
     seconds = duration_seconds(text)
     if seconds is None or not 0 < seconds <= _MOST_S:
         limit = "" if seconds is None else " above zero and of at most 100 years"
-        raise InvalidArgument(f"{text!r} is not a duration{limit}; write it like {EXAMPLES}.")
+        raise InvalidArgument(f"{shortened(text)} is not a duration{limit}; write it like {EXAMPLES}.")
     return float(seconds)
 
 

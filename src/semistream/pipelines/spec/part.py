@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from semistream.errors import SemistreamError
+from semistream.errors import SemistreamError, hidden
 from semistream.storage.local_paths import local_path
 
 
@@ -15,6 +15,12 @@ class SpecPart(BaseModel):
     """Part of a pipeline spec: frozen, and strict about unknown settings."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    def __repr__(self) -> str:
+        return hidden(super().__repr__())
+
+    def __str__(self) -> str:
+        return hidden(super().__str__())
 
 
 def _local(value: Any) -> Any:

@@ -12,13 +12,14 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from semistream.budget import parse_bytes
+from semistream.errors import shortened
 from semistream.pipelines.spec.durations import Duration, parse_duration
 from semistream.pipelines.spec.overload_spec import OverloadSpec
 from semistream.pipelines.spec.part import LocalPath, SpecPart, as_value_error
 from semistream.pipelines.spec.source_spec import FileSource, SourceSpec
 from semistream.pipelines.spec.step_spec import JoinStep, StepSpec
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{,99}")
 _LEAST_TRIGGERS = 3  # triggers that the latency goal must span: a row waits for one, and then for its batch
 _LIMITS = ("files_per_batch", "rows_per_batch")
 ARCHIVED_BY, ARCHIVED_IN = "shed_by", "batch_id"
@@ -37,7 +38,7 @@ class TableSpec(SpecPart):
     servers: str | None = None
     topic: str | None = None
     options: dict[str, str] = Field(default_factory=dict)
-    rows: int = Field(default=10, ge=1)
+    rows: int = Field(default=10, ge=1, le=10_000)
 
     @model_validator(mode="after")
     def _a_place(self) -> TableSpec:
@@ -88,8 +89,8 @@ class PipelineSpec(SpecPart):
     def _plain_name(cls, name: str) -> str:
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"{name!r} is not a valid pipeline name; begin with a letter or digit, and use letters, digits, '_', "
-                "'.' and '-'"
+                f"{shortened(name)} is not a valid pipeline name; begin with a letter or digit, and use up to 100 "
+                "letters, digits, '_', '.' and '-'"
             )
         return name
 

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.errors import ColumnNotFound, InvalidArgument
+from semistream.errors import ColumnNotFound, InvalidArgument, shortened
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RowRule:
     one_of: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
-        if not self._parts:
+        if not self.not_null and self.least is None and self.most is None and self.one_of is None:
             raise InvalidArgument(f"the rule for {self.column!r} is empty; give not_null, min, max or one_of.")
 
     def require_fits(self, schema: pa.Schema) -> None:
@@ -131,6 +131,6 @@ def _scalar(value: Any, type_: pa.DataType, column: str) -> pa.Scalar:
         return plain.cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError) as error:
         raise InvalidArgument(
-            f"column {column!r} is {type_}, but its rule compares it with {value!r} ({error}). Give a value of the "
-            "column's type."
+            f"column {column!r} is {type_}, but its rule compares it with {shortened(value)} ({error}). Give a value "
+            "of the column's type."
         ) from error

@@ -72,7 +72,7 @@ class FileSource(TypedSource):
 
     format: Literal["parquet", "json", "csv"]
     path: LocalPath
-    files_per_batch: int = Field(default=64, ge=1)
+    files_per_batch: int = Field(default=64, ge=1, le=1_000_000)
     snapshots: Literal["files", "folders"] = "files"
     on_schema_change: Literal["quarantine", "stop"] = "quarantine"
 
@@ -85,7 +85,7 @@ class KafkaSource(TypedSource):
     topic: str
     value: Literal["json", "csv"] = "json"
     starting: Literal["earliest", "latest"] = "earliest"
-    rows_per_batch: int = Field(default=500_000, ge=1)
+    rows_per_batch: int = Field(default=500_000, ge=1, le=1_000_000_000)
 
 
 class GeneratorSource(TypedSource):
@@ -96,11 +96,11 @@ class GeneratorSource(TypedSource):
 
     format: Literal["generator"]
     columns: dict[str, str] = Field(alias="schema", default={"key": "bigint", "seq": "bigint"})
-    keys: int = Field(ge=1)
+    keys: int = Field(ge=1, le=1 << 62)
     exponent: float = Field(default=1.0, ge=0, le=10)
-    rate: int = Field(default=100_000, ge=1)
-    rows: int | None = Field(default=None, ge=1)
-    seed: int = 0
+    rate: int = Field(default=100_000, ge=1, le=1_000_000_000)
+    rows: int | None = Field(default=None, ge=1, lt=1 << 62)
+    seed: int = Field(default=0, ge=0, lt=1 << 63)
 
     @field_validator("columns")
     @classmethod

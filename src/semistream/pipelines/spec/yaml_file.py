@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,14 +14,16 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from semistream.errors import PipelineError
+from semistream.errors import PipelineError, forms_of, hide, shortened
+from semistream.pipelines.spec.bounded_yaml import MOST_BYTES, TooLarge, load
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.source_spec import SourceSpec
-from semistream.pipelines.spec.yaml_lines import line_of, syntax_error
+from semistream.pipelines.spec.yaml_lines import Lines, syntax_error
 from semistream.storage.local_paths import local_path
 
 _KIND = re.compile(r"|str|int|float|bool|tuple\[.*|dict\[.*|\[key\]")  # parts of pydantic's locations, not in a file
-_MERGE = "tag:yaml.org,2002:merge"  # tag of the key <<
+_MOST_LINES, _MOST_SHOWN = 20, 1500  # lines of an error, and characters of a line
+_LEAST_PART = 8  # characters of a secret that no message may show
 _VARIABLE = re.compile(r"\$(\$)?\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -32,28 +35,59 @@ def read_spec(path: Path | str, environment: Mapping[str, str] = os.environ) -> 
     """
     file = local_path(path)
     try:
-        text = file.read_text()
+        with file.open("rb") as opened:
+            content = opened.read(MOST_BYTES + 1)
+        text = content.decode()
     except OSError as error:
         raise PipelineError(f"{file} cannot be read: {error.strerror}. Give a pipeline's YAML file.") from error
     except UnicodeDecodeError as error:
         raise PipelineError(f"{file} is not UTF-8 text ({error.reason}). Give a pipeline's YAML file.") from error
+    if len(content) > MOST_BYTES:
+        raise PipelineError(f"{file} has more than {MOST_BYTES:,} bytes. Give a pipeline's YAML file.")
     try:
-        content = yaml.load(text, _Loader)
+        raw = load(text)
+    except TooLarge as error:
+        raise PipelineError(f"{file} is too large for a pipeline: {syntax_error(error)}") from error
     except yaml.YAMLError as error:
         raise PipelineError(f"{file} is not YAML: {syntax_error(error)}") from error
-    try:
-        settings = _with_variables(content, environment, str(file), text)
-    except RecursionError:
-        raise PipelineError(f"{file} has an alias that contains itself. Write the value out.") from None
-    return make_spec(settings, where=str(file), folder=file.absolute().parent, text=text)
+    variables: dict[str, str] = {}
+    settings = _with_variables(raw, environment, str(file), text, variables)
+    for name, value in variables.items():
+        hide(value, f"${{{name}}}")
+    return make_spec(
+        settings, where=str(file), folder=file.absolute().parent, text=text, shown=partial(_masked, variables)
+    )
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= _MOST_SHOWN else f"{line[:_MOST_SHOWN]}... ({len(line):,} characters)"
+
+
+def _masked(variables: Mapping[str, str], line: str) -> str:
+    """Return a line of an error with the names of variables in place of their values, also of short ones."""
+    for name, value in sorted(variables.items(), key=lambda each: -len(each[1])):
+        forms = [rf"(?<!\w){re.escape(form)}(?!\w)" if len(form) < _LEAST_PART else re.escape(form)
+                 for form in sorted(forms_of(value), key=len, reverse=True) if form]  # fmt: skip
+        line = re.sub("|".join(forms), f"${{{name}}}", line) if forms else line
+    for name, value in variables.items():
+        parts = (value[at : at + _LEAST_PART] for at in range(len(value) - _LEAST_PART + 1))
+        if any(part in line for part in parts):
+            return f"{line.partition(': ')[0]}: is not valid, and its message would show a part of ${{{name}}}"
+    return line
 
 
 def make_spec(
-    content: Any, *, where: str = "the pipeline", folder: Path | None = None, text: str | None = None
+    content: Any,
+    *,
+    where: str = "the pipeline",
+    folder: Path | None = None,
+    text: str | None = None,
+    shown: Callable[[str], str] = str,
 ) -> PipelineSpec:
     """Build the pipeline of nested mappings; a single error lists every invalid setting.
 
-    Relative paths are resolved against ``folder``, if given. Errors name the lines in ``text``, if given.
+    Relative paths are resolved against ``folder``, if given. Errors name the lines in ``text``, if given; ``shown``
+    returns a line of an error as it may be shown.
     """
     if not isinstance(content, Mapping):
         raise PipelineError(f"{where} has no settings; a pipeline has {', '.join(_names(PipelineSpec))}.")
@@ -61,8 +95,12 @@ def make_spec(
         spec = PipelineSpec.model_validate(content)
         return spec if folder is None else spec.below(folder)
     except ValidationError as error:
-        lines = [f"  {line}" for line in _lines(error.errors(include_url=False), text)]
+        lines = [f"  {_short(shown(line))}" for line in _lines(error.errors(include_url=False), text)]
+        if len(lines) > _MOST_LINES:
+            lines[_MOST_LINES:] = [f"  and {len(lines) - _MOST_LINES:,} more"]
         raise PipelineError("\n".join([f"{where} is not a valid pipeline:", *lines])) from None
+    except (RecursionError, OverflowError) as error:
+        raise PipelineError(f"{where} is not a valid pipeline: {shown(str(error))}. Write plain values.") from None
 
 
 def _lines(errors: Sequence[ErrorDetails], text: str | None) -> list[str]:
@@ -72,12 +110,13 @@ def _lines(errors: Sequence[ErrorDetails], text: str | None) -> list[str]:
     too short only because its items are invalid is not reported.
     """
     listed: dict[str, list[str]] = {}
+    around = {each["loc"][:n] for each in errors for n in range(len(each["loc"]))}
+    lines = None if text is None else Lines(text)
     for each in errors:
-        within = [other for other in errors if len(other["loc"]) > len(each["loc"])]
-        if each["type"] == "too_short" and any(other["loc"][: len(each["loc"])] == each["loc"] for other in within):
+        if each["type"] == "too_short" and each["loc"] in around:
             continue
-        messages = listed.setdefault(_place(each["loc"], text), [])
-        if (message := _message(each)) not in messages:
+        messages = listed.setdefault(_place(each["loc"], lines if len(listed) < _MOST_LINES else None), [])
+        if (message := _message(each)) not in messages and len(messages) < _MOST_LINES:
             messages.append(message)
     return [f"{place}: {', or '.join(messages)}" for place, messages in listed.items()]
 
@@ -86,30 +125,32 @@ def _message(error: ErrorDetails) -> str:
     """Describe the error of a setting; for an unknown name or value, suggest the nearest valid one."""
     if error["type"] == "extra_forbidden":
         known = _names(_model_at(error["loc"][:-1]))
-        return f"unknown setting; valid settings are {', '.join(known)}.{_nearest(str(error['loc'][-1]), known)}"
+        return f"unknown setting; valid settings are {', '.join(known)}.{_nearest(error['loc'][-1], known)}"
     if error["type"] == "missing":
         return "is missing"
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         known = [tag for model in _models_of(SourceSpec) for tag in _tags(model)]
         given = error["input"].get("format") if isinstance(error["input"], Mapping) else error["input"]
-        return f"`format` must be one of {', '.join(known)} (given: {given!r}).{_nearest(str(given), known)}"
+        return f"`format` must be one of {', '.join(known)} (given: {shortened(given)}).{_nearest(given, known)}"
     message = error["msg"].removeprefix("Value error, ")
     given = error["input"]
-    shown = "" if isinstance(given, Mapping | Sequence) and not isinstance(given, str) else f" (given: {given!r})"
+    shown = (
+        "" if isinstance(given, Mapping | Sequence) and not isinstance(given, str) else f" (given: {shortened(given)})"
+    )
     known = re.findall(r"'([^']*)'", message) if error["type"] == "literal_error" else []
-    return f"{message}{shown}{_nearest(str(given), known)}"
+    return f"{message}{shown}{_nearest(given, known)}"
 
 
-def _nearest(wrong: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(wrong, known, n=1)
+def _nearest(wrong: object, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(wrong[:100], known, n=1) if isinstance(wrong, str) else []
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def _place(location: tuple[int | str, ...], text: str | None) -> str:
+def _place(location: tuple[int | str, ...], lines: Lines | None) -> str:
     """Return the name of a setting as in the file, with its line."""
     parts = [part for part, _ in _walk(location) if isinstance(part, int) or not _KIND.fullmatch(part)]
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
-    line = None if text is None else line_of(text, _Loader, parts)
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part[:100]}" for part in parts).removeprefix(".")
+    line = None if lines is None else lines.of(parts)
     return (place or "the pipeline") if line is None else f"line {line}, {place}"
 
 
@@ -157,17 +198,18 @@ def _names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _with_variables(value: Any, environment: Mapping[str, str], where: str, text: str) -> Any:
+def _with_variables(value: Any, environment: Mapping[str, str], where: str, text: str, used: dict[str, str]) -> Any:
+    """Return a value with its variables replaced; those ``used`` are noted there."""
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda found: _variable(found, environment, where, text), value)
+        return _VARIABLE.sub(lambda found: _variable(found, environment, where, text, used), value)
     if isinstance(value, Mapping):
-        return {name: _with_variables(each, environment, where, text) for name, each in value.items()}
+        return {name: _with_variables(each, environment, where, text, used) for name, each in value.items()}
     if isinstance(value, list):
-        return [_with_variables(each, environment, where, text) for each in value]
+        return [_with_variables(each, environment, where, text, used) for each in value]
     return value
 
 
-def _variable(found: re.Match[str], environment: Mapping[str, str], where: str, text: str) -> str:
+def _variable(found: re.Match[str], environment: Mapping[str, str], where: str, text: str, used: dict[str, str]) -> str:
     escaped, name = found[1], found[2]
     if escaped:
         return found[0][1:]
@@ -177,26 +219,5 @@ def _variable(found: re.Match[str], environment: Mapping[str, str], where: str, 
             f"{where} uses ${{{name}}}, but the environment has no {name}. Set it, or write $${{ for a literal '${{' "
             f"in line {line}."
         )
+    used[name] = environment[name]
     return environment[name]
-
-
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """YAML loader with the rules of YAML 1.2: ``on``, ``off``, ``yes`` and ``no`` are strings, keys are unique."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key for key, _ in node.value if key.tag != _MERGE]
-        names = [self.construct_object(key, deep=True) for key in keys]
-        for i, (name, at) in enumerate(zip(names, keys, strict=True)):
-            if name in names[:i]:
-                raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} appears twice", at.start_mark)
-        found: dict[Any, Any] = super().construct_mapping(node, deep)
-        return found
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile("(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)

@@ -6,25 +6,34 @@ from collections.abc import Sequence
 
 import yaml
 
+from semistream.pipelines.spec.bounded_yaml import BoundedLoader
 
-def line_of(text: str, loader: type, location: Sequence[int | str]) -> int | None:
-    """Return the line of a setting, or of the closest part around it that the text has; None for the whole text.
 
-    Parts of the location that are not in the text are passed over.
+class Lines:
+    """Lines of the settings of a text.
 
-    >>> line_of("name: a\\nsteps:\\n  - join: {on: id}\\n", yaml.SafeLoader, ("steps", 0, "join", "where"))
+    >>> Lines("name: a\\nsteps:\\n  - join: {on: id}\\n").of(("steps", 0, "join", "where"))
     3
     """
-    node, line = yaml.compose(text, loader), None
-    for part in location:
-        if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-        elif isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == part), None)
-            if found is not None:
-                line, node = found[0].start_mark.line + 1, found[1]
-    return line
+
+    def __init__(self, text: str) -> None:
+        self._root = yaml.compose(text, BoundedLoader)
+
+    def of(self, location: Sequence[int | str]) -> int | None:
+        """Return the line of a setting, or of the closest part around it in the text; None for the whole text.
+
+        Parts of the location that are not in the text are passed over.
+        """
+        node, line = self._root, None
+        for part in location:
+            if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+                node = node.value[part]
+                line = node.start_mark.line + 1
+            elif isinstance(node, yaml.MappingNode):
+                found = next(((key, value) for key, value in node.value if key.value == part), None)
+                if found is not None:
+                    line, node = found[0].start_mark.line + 1, found[1]
+        return line
 
 
 def syntax_error(error: yaml.YAMLError) -> str:
