@@ -74,16 +74,14 @@ class _Fault:
     def of(cls, event: Event) -> _Fault:
         draw = event.generator()
         slots, late, kind = int(draw.integers(1, 4)), bool(draw.random() < 0.5), draw.random()
-        if kind < 0.35:
-            return cls(slots, late, Kill("driver", int(draw.integers(_MOST_STEPS))))
-        if kind < 0.6:
-            return cls(slots, late, Kill("driver", int(draw.integers(40))))  # during recovery, or early in a batch
+        if kind < 0.6:  # often early: during recovery
+            return cls(slots, late, Kill("driver", int(_MOST_STEPS ** draw.random())))
         if kind < 0.7:
             return cls(slots, late, Kill("worker", int(draw.integers(30))))
         if kind < 0.75:
             return cls(slots, late, Kill("driver of tasks", int(draw.integers(3))))
         if kind < 0.85:
-            return cls(slots, late, disk_bytes=int(draw.integers(_DISK_BYTES)))
+            return cls(slots, late, disk_bytes=int(_DISK_BYTES ** draw.random()))
         return cls(slots, late)
 
     def __str__(self) -> str:
@@ -225,7 +223,8 @@ class _Played:
         def more() -> None:
             if left:
                 left.pop()
-                orders.put_update()
+                with _full_disk(resource.RLIM_INFINITY):  # others have a disk of their own
+                    orders.put_update()
 
         orders.put_update()
         self._world.while_reading_updates = more

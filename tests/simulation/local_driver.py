@@ -33,18 +33,25 @@ class BatchLog:
     def batches(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the batches that have not ended, then new ones until no file is new."""
         while True:
-            number = len(list(self._commits.iterdir()))
+            number = len(list(self._commits.glob("[0-9]*")))
             entry = self._offsets / str(number)
             if not entry.exists():
-                taken = {name for other in self._offsets.iterdir() for name in json.loads(other.read_text())}
+                taken = {name for other in self._offsets.glob("[0-9]*") for name in json.loads(other.read_text())}
                 there = [path for path in self._source.path.iterdir() if not path.name.startswith(("_", "."))]
                 there.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
                 new = [str(path) for path in there if str(path) not in taken][: self._most]
                 if not new:
                     return
-                entry.write_text(json.dumps(new))
+                _write(entry, json.dumps(new))
             yield number, json.loads(entry.read_text())
-            (self._commits / str(number)).write_text("")
+            _write(self._commits / str(number), "")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole, or leave none."""
+    hidden = path.with_name(f".{path.name}")
+    hidden.write_text(text)
+    hidden.replace(path)
 
 
 class LatePublisher(Executor):
