@@ -73,6 +73,11 @@ class BatchRunner:
         """True if a batch was planned before."""
         return self._ledger.last_plan is not None
 
+    @property
+    def last_source_batch(self) -> int | None:
+        """Last batch of the source that was planned before."""
+        return self._ledger.last_source_batch
+
     def run(self, source_batch: int, workers: Workers) -> None:
         """Run a batch of the source, which ``workers`` have, from its last recorded stage to its end."""
         with self._on_its_way:

@@ -147,6 +147,12 @@ class Ledger:
         last = self.last_plan
         return None if last is None or self.is_done(last.batch) else last
 
+    @property
+    def last_source_batch(self) -> int | None:
+        """Last batch of the source that was planned, if the ledger still has its plan."""
+        plans = (self.plan(number) for number in reversed(self._entries("planned")))
+        return next((plan.source_batch for plan in plans if plan is not None and plan.source_batch is not None), None)
+
     def plan(self, batch: int) -> Plan | None:
         """Return the plan of a batch, or None if it has none."""
         return self._entry(batch, "planned", Plan)

@@ -41,6 +41,12 @@ def files_by_log(checkpoint: Path, source_batch: int) -> list[str] | None:
     return found
 
 
+def last_file_entry(checkpoint: Path, source_batch: int) -> int | None:
+    """Return the last entry of the log of files that a batch has, for a stream of files in a folder; else None."""
+    offsets = _offsets(checkpoint / "offsets" / str(source_batch))
+    return offsets[_FILES] if offsets is not None and set(offsets) == {_FILES} else None
+
+
 def _logged(folder: Path, entry: int) -> list[str] | None:
     """Return the files of an entry in a source's log; None if it cannot be read. Every tenth is in a larger file."""
     for name in (f"{entry}", f"{entry}.compact"):

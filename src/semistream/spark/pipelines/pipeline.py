@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semistream.errors import PipelineError
@@ -25,6 +25,7 @@ from semistream.pipelines.tables.table import Owner
 from semistream.pipelines.updates.relation_updates import all_updates
 from semistream.spark.kafka.topic_table import KINDS
 from semistream.spark.pipelines.listener import SPARK_METRICS, PipelineListener, listening
+from semistream.spark.pipelines.spark_log import SparkLog
 from semistream.spark.pipelines.spark_workers import SparkWorkers
 from semistream.spark.pipelines.warm_up import warm_up
 from semistream.spark.planning.computed_columns import ComputedColumns
@@ -161,10 +162,17 @@ class Pipeline:
                 f"{location}, Spark's record of the source's offsets, is missing, but the ledger next to it is not: "
                 "all rows would be added twice. Restore it, or give the pipeline a new checkpoint and new tables."
             )
+        log = SparkLog(location)
+        log.mend(batches.last_source_batch)
         warm_up(spark, batches.steps)
         listener = PipelineListener(spec.name, spec.checkpoint / SPARK_METRICS)
         writer = workers.source.stream(spark).writeStream
-        writer = writer.foreachBatch(lambda df, number: batches.run(number, workers.with_batch(df)))
+
+        def run(df: DataFrame, number: int) -> None:
+            log.sync()
+            batches.run(number, workers.with_batch(df))
+
+        writer = writer.foreachBatch(run)
         writer = writer.option("checkpointLocation", str(location)).queryName(spec.name)
         every = f"{int(parse_duration(spec.every) * 1000)} milliseconds"
         with listening(spark, listener):
