@@ -79,6 +79,19 @@ def test_a_damaged_entry_of_a_planned_batch_is_named(name, tmp_path):
             SparkLog(tmp_path).mend(1)
 
 
+@pytest.mark.parametrize("entry", [b'\0v1\n{"orders":{"0":0}}', b"v1\n1795060637158", b"\x80\x04pickled"])
+def test_entries_of_sources_other_than_files_stay(entry, tmp_path):
+    write(tmp_path, 1)
+    for batch in range(2):
+        text = f'v1\n{{"batchWatermarkMs":0}}\n{{"orders":{{"0":{batch}}}}}'
+        (tmp_path / "offsets" / str(batch)).write_text(text)
+        (tmp_path / "sources" / "0" / str(batch)).unlink()
+    (tmp_path / "sources" / "0" / "0").write_bytes(entry)
+    for planned in (0, None):
+        SparkLog(tmp_path).mend(planned)
+        assert {"sources/0/0", "offsets/0"} == names(tmp_path) - {"metadata", "commits/0"}
+
+
 def test_without_a_planned_batch_only_torn_entries_go(tmp_path):
     write(tmp_path, 1)
     before = names(tmp_path)

@@ -107,10 +107,15 @@ def _number(path: Path) -> int:
 
 
 def _is_whole(path: Path) -> bool:
-    """True if an entry has a version, and its last line is whole: JSON, or a dash for no offset."""
-    version, _, rest = path.read_bytes().partition(b"\n")
-    last = rest.strip().rpartition(b"\n")[2]
+    """True if the last line of an entry is whole: JSON, or a dash for no offset.
+
+    Sources may write other entries, which begin with no version. Those are whole unless they are blank.
+    """
+    content = path.read_bytes().lstrip(b"\0")  # entries of Kafka's begin with a zero byte
+    if not content.startswith(b"v"):
+        return bool(content)
+    last = content.partition(b"\n")[2].strip().rpartition(b"\n")[2]
     try:
-        return version.startswith(b"v") and (last == b"-" or json.loads(last) is not None)
+        return last == b"-" or json.loads(last) is not None
     except ValueError:
         return False
