@@ -81,6 +81,7 @@ def drawn_cuts(scenario: Scenario, seed: int, states: int) -> Iterator[Cut]:
     random = Random(f"{seed}/{scenario.name}")
     events = record(scenario.run, scenario.disk, scenario.name)
     first = list(_drawn(scenario.name, events, scenario.disk, [], seed, (states + 1) // 2, random))
+    random.shuffle(first)
     yield from first
     left = states - (states + 1) // 2
     while left > 0:

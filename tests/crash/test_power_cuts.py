@@ -6,10 +6,13 @@ from random import Random
 
 import pytest
 
+from semistream.pipelines.batch.committer import BatchCommitter
+from semistream.pipelines.tables import parquet, writer
+from semistream.pipelines.tables.delta_log import DeltaLog
 from semistream.relation.write import page_writer, version_draft
 from semistream.storage import local_files
 from tests.crash.cuts import check, cuts, drawn_cuts, find, record
-from tests.crash.disk import Disk
+from tests.crash.overload_pipeline import DeltaOverload, ParquetOverload
 from tests.crash.relation_scenario import RelationScenario
 from tests.crash.scenarios import SCENARIOS
 
@@ -77,9 +80,29 @@ PLANTED = {
 }
 
 
+def done_first(monkeypatch):
+    """Plant: a batch is called done before its tables show it."""
+    commit = BatchCommitter.commit
+
+    def wrong(self, plan, manifest, *, resumed):
+        self._ledger.write_done(plan.batch)
+        commit(self, plan, manifest, resumed=resumed)
+
+    monkeypatch.setattr(BatchCommitter, "commit", wrong)
+
+
+PLANTED_IN_PIPELINES = {
+    "log of a Delta table not synced": (DeltaOverload, replaced(DeltaLog, "sync", lambda log, version: None)),
+    "folder of a Parquet table not synced": (ParquetOverload, replaced(parquet, "sync_folder", not_synced)),
+    "files of a table not synced": (ParquetOverload, replaced(writer, "sync_file", not_synced)),
+    "folders of staged files not synced": (ParquetOverload, replaced(writer, "sync_folder", not_synced)),
+    "done before the commit": (ParquetOverload, done_first),
+}
+
+
 def first_failure(scenario, seed=1):
-    events = record(scenario.run, Disk(), scenario.name)
-    found = list(cuts(scenario.name, events, Disk(), [], seed))
+    events = record(scenario.run, scenario.disk, scenario.name)
+    found = list(cuts(scenario.name, events, scenario.disk, [], seed))
     Random(seed).shuffle(found)
     return next(filter(None, (check(scenario, cut, seed) for cut in found)), None)
 
@@ -88,6 +111,14 @@ def first_failure(scenario, seed=1):
 def test_a_planted_bug_is_found(bug, monkeypatch) -> None:
     PLANTED[bug](monkeypatch)
     assert first_failure(RelationScenario()) is not None
+
+
+@pytest.mark.parametrize("bug", PLANTED_IN_PIPELINES)
+def test_a_bug_planted_in_a_pipeline_is_found(bug, monkeypatch) -> None:
+    scenario, plant = PLANTED_IN_PIPELINES[bug]
+    plant(monkeypatch)
+    made = scenario()
+    assert any(check(made, cut, seed=1) for cut in drawn_cuts(made, seed=1, states=120))
 
 
 def test_a_failure_is_found_again_by_its_name(monkeypatch) -> None:
