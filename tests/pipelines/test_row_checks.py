@@ -52,7 +52,7 @@ def test_a_check_that_fails_on_a_row_refuses_that_row_only(failure, values, bad)
     rows = pa.record_batch({"a": pa.array(values, pa.int64())})
     raw = pa.array([None if value != 9 else "nine" for value in values], pa.string())
     for value, reason in zip(values, why_invalid(rows, raw, [rule], None).to_pylist(), strict=True):
-        if value in bad:
+        if value in bad - {9}:
             assert "too much" in reason
         else:
             assert reason == (UNREADABLE if value == 9 else "a is below 2" if value < 2 else None)

@@ -23,8 +23,6 @@ from semistream.pipelines.task.batch_task import TaskPlan
 from semistream.pipelines.task.worker_task import PipelineTask
 from semistream.relation import Relation, Transaction
 
-_ROWS_IN_MEMORY = 64  # rows of the largest valid size that fit into the memory of a join
-
 
 class BatchWork:
     """Runner of a planned batch's phases; phases recorded in the ledger are not repeated.
@@ -109,7 +107,7 @@ class BatchWork:
             rows_folder=str(self._rows_folder),
             constants=steps.constants,
             written=not workers.computes,
-            most_row_bytes=min(step.join.memory_bytes for step in steps.steps) // _ROWS_IN_MEMORY,
+            most_row_bytes=steps.most_row_bytes,
             routed=steps.read_by_owners,
             shedding=shedding,
         )

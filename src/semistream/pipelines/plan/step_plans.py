@@ -73,6 +73,7 @@ def errors_of_step(number: int, label: str, *, steps: int, memory: int) -> Itera
 
 
 _NEVER_S = float("inf")
+_ROWS_IN_MEMORY = 64  # rows of the largest valid size that fit into the memory of a join
 _MARKER = f"{RESERVED}matched"  # R's key column, if only the join needs it and columns are renamed
 _MOST_OWNERS = 8  # the most tasks that each read all rows of a batch and keep their own
 _CACHE_SHARE = 0.5  # share of a join's memory for its cache, if rows with hot keys do not wait
@@ -115,6 +116,11 @@ class StepPlans:
     def paths(self) -> list[str]:
         """Paths of the relations, in the order of the steps."""
         return [step.join.path for step in self.steps]
+
+    @property
+    def most_row_bytes(self) -> int:
+        """Bytes of the largest valid row: every join has room for some."""
+        return min(step.join.memory_bytes for step in self.steps) // _ROWS_IN_MEMORY
 
     @property
     def sends_rows(self) -> bool:

@@ -20,11 +20,17 @@ INVALID_SCHEMA = pa.schema([("raw", pa.string()), ("reason", pa.string()), ("bat
 
 def invalid_rows(batch: int, rows: pa.RecordBatch, raw: pa.Array | None, reasons: pa.Array) -> pa.RecordBatch:
     """Build quarantine rows: the ``raw`` text of unreadable rows, and the values of the others as JSON."""
-    texts = [None] * rows.num_rows if raw is None else _values(raw)
+    texts = pa.array(row_texts(rows, raw), pa.string())
+    numbers = pa.repeat(pa.scalar(batch, pa.int64()), len(texts))
+    return pa.RecordBatch.from_arrays([texts, reasons, numbers], schema=INVALID_SCHEMA)
+
+
+def row_texts(rows: pa.RecordBatch, raw: pa.Array | None = None) -> list[str]:
+    """Return the ``raw`` text of each row, or its values as JSON if it has none."""
+    texts: list[Any] = [None] * rows.num_rows if raw is None else _values(raw)
     if None in texts:
         texts = [as_json(row) if text is None else text for text, row in zip(texts, _rows(rows), strict=True)]
-    numbers = pa.repeat(pa.scalar(batch, pa.int64()), len(texts))
-    return pa.RecordBatch.from_arrays([pa.array(texts, pa.string()), reasons, numbers], schema=INVALID_SCHEMA)
+    return texts
 
 
 def _rows(rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:

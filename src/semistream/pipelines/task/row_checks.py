@@ -1,8 +1,9 @@
-"""Check source rows: why each is invalid, whatever goes wrong while it is checked."""
+"""Check rows: why each is invalid, whatever goes wrong while it is checked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,28 +13,51 @@ from semistream.pipelines.spec.row_rules import RowRule, first_broken
 from semistream.pipelines.tables.quarantine import UNREADABLE
 from semistream.relation.format.row_sizes import is_regular, row_sizes
 
-_RAISE = "raise `memory` to load such rows"
+Check = Callable[[pa.RecordBatch], pa.StringArray]
+"""Function that returns for each row why it is invalid, or null if it is valid. It may fail."""
+
+
+def why_each(rows: pa.RecordBatch, check: Check) -> pa.StringArray:
+    """Return the results of a check. A row for which it fails, whatever the error, is invalid.
+
+    Rows that fail together are halved until those that fail alone are found.
+
+    >>> small = lambda rows: rows.column("a").cast("int8").cast("string")
+    >>> why_each(pa.record_batch({"a": [1, 2, 300]}), small).to_pylist()
+    ['1', '2', 'Integer value 300 not in range: -128 to 127']
+    """
+    try:
+        return check(rows)
+    except Exception as error:
+        if rows.num_rows <= 1:
+            return pa.array([failure_of(error)] * rows.num_rows, pa.string())
+    half = rows.num_rows // 2
+    return pa.concat_arrays([why_each(rows[:half], check), why_each(rows[half:], check)])
 
 
 def why_invalid(
     rows: pa.RecordBatch, raw: pa.Array | None, rules: Sequence[RowRule], most_row_bytes: int | None
 ) -> pa.StringArray:
-    """Return for each row why it is invalid, or null if it is valid.
+    """Return for each row of a source why it is invalid, or null if it is valid.
 
-    A row is invalid if it has ``raw`` text, breaks a rule, or is wider than ``most_row_bytes``. It is also invalid if
-    it cannot be checked: rows that fail together are halved until those that fail alone are found.
+    A row is invalid if it has ``raw`` text, breaks a rule, is wider than ``most_row_bytes``, or cannot be checked.
 
     >>> why_invalid(pa.record_batch({"a": [1, None]}), None, [RowRule("a", not_null=True)], 100).to_pylist()
     [None, 'a is null']
     """
-    try:
-        return _reasons(rows, raw, rules, most_row_bytes)
-    except Exception as error:
-        if rows.num_rows <= 1:
-            return pa.array([failure_of(error)] * rows.num_rows, pa.string())
-    half = rows.num_rows // 2
-    parts = [(rows[:half], None if raw is None else raw[:half]), (rows[half:], None if raw is None else raw[half:])]
-    return pa.concat_arrays([why_invalid(part, text, rules, most_row_bytes) for part, text in parts])
+    reasons = why_each(rows, partial(_broken, rules, most_row_bytes))
+    if raw is not None and raw.null_count < len(raw):
+        reasons = pc.if_else(raw.is_valid(), UNREADABLE, reasons)
+    return reasons
+
+
+def too_wide(rows: pa.RecordBatch, most_row_bytes: int | None, reasons: pa.StringArray) -> pa.StringArray:
+    """Return ``reasons`` with one for each row of more than ``most_row_bytes`` (None: any width will do)."""
+    if most_row_bytes is None or is_regular(rows.schema):
+        return reasons
+    wide = pa.array(row_sizes(rows) > most_row_bytes)
+    text = f"the row takes more than {most_row_bytes:,} bytes; raise `memory` to load such rows"
+    return pc.if_else(wide, text, reasons)
 
 
 def failure_of(error: Exception) -> str:
@@ -42,14 +66,6 @@ def failure_of(error: Exception) -> str:
     return str(cause) if isinstance(cause, SemistreamError | pa.ArrowException) else f"{type(cause).__name__}: {cause}"
 
 
-def _reasons(
-    rows: pa.RecordBatch, raw: pa.Array | None, rules: Sequence[RowRule], most_row_bytes: int | None
-) -> pa.StringArray:
+def _broken(rules: Sequence[RowRule], most_row_bytes: int | None, rows: pa.RecordBatch) -> pa.StringArray:
     rows.validate(full=True)  # a file may have text that is not UTF-8
-    reasons = first_broken(rules, rows)
-    if most_row_bytes is not None and not is_regular(rows.schema):
-        wide = pa.array(row_sizes(rows) > most_row_bytes)
-        reasons = pc.if_else(wide, f"the row takes more than {most_row_bytes:,} bytes; {_RAISE}", reasons)
-    if raw is not None and raw.null_count < len(raw):
-        reasons = pc.if_else(raw.is_valid(), UNREADABLE, reasons)
-    return reasons
+    return too_wide(rows, most_row_bytes, first_broken(rules, rows))

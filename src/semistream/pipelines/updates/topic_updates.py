@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,26 +29,28 @@ class TopicUpdates:
     def __init__(self, spec: UpdatesSpec, folder: Path, label: str) -> None:
         self._spec, self._folder, self._label = spec, folder, label
 
-    def next(self, reader: UpdateReader, before: Mapping[str, Any], number: int) -> dict[str, Any] | None:
-        """Store the messages since an update in a file; return its name and the end offsets, or None without messages.
+    def pieces(self, reader: UpdateReader, before: Mapping[str, Any], number: int) -> Iterator[dict[str, Any]]:
+        """Yield updates with the messages that are there now and came since the update ``before``.
 
-        ``before`` is the previous update's content. New partitions are read from their beginning.
+        The messages of an update are stored in a file with its ``number``; the content has its name and the end
+        offsets. New partitions are read from their beginning.
         """
         ranges = reader.ranges(self._spec)
         known = {int(number): int(offset) for number, offset in before.get("offsets", {}).items()}
         starts = {number: known.get(number, each.first) for number, each in ranges.items()}
         for partition, each in ranges.items():
             self._require_there(partition, starts[partition], each)
-        ends, left = {}, _MOST
-        for partition, each in ranges.items():
-            ends[partition] = min(each.end, starts[partition] + left)
-            left -= ends[partition] - starts[partition]
-        if starts == ends:
-            return None
-        messages = reader.read_messages(self._spec, starts, ends)
-        name = f"{self._label}-{number}.messages.parquet"
-        write_aside(self._folder / name, messages)
-        return {"messages": name, "rows": messages.num_rows, "offsets": {str(part): end for part, end in ends.items()}}
+        while any(starts[partition] < each.end for partition, each in ranges.items()):
+            ends, left = {}, _MOST
+            for partition, each in ranges.items():
+                ends[partition] = min(each.end, starts[partition] + left)
+                left -= ends[partition] - starts[partition]
+            messages = reader.read_messages(self._spec, starts, ends)
+            name = f"{self._label}-{number}.messages.parquet"
+            write_aside(self._folder / name, messages)
+            offsets = {str(partition): end for partition, end in ends.items()}
+            yield {"messages": name, "rows": messages.num_rows, "offsets": offsets}
+            starts, number = ends, number + 1
 
     def rows(
         self, reader: UpdateReader, relation: Relation, columns: Mapping[str, str], content: Mapping[str, Any]

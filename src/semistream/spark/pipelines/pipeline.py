@@ -148,7 +148,7 @@ class Pipeline:
         with Ledger.open(spec.checkpoint, spec.name) as ledger:
             joined = computed.leaving(steps.joined, spark)
             tables = open_tables(spec, steps.source, joined, Owner(spec.name, ledger.token), KINDS)
-            updates = all_updates(spec.steps, ledger, ledger.writer)
+            updates = all_updates(spec.steps, ledger, ledger.writer, most_row_bytes=steps.most_row_bytes)
             workers = SparkWorkers(spark, source, computed, updates, spec.checkpoint / "spark")
             batches = BatchRunner(spec, steps, workers, tables, ledger, watch, time.time)
             batches.recover()

@@ -80,7 +80,7 @@ class FolderSource(BatchSource):
         if right:
             read = spark.read.schema(from_arrow_schema(spec.arrow_schema)).parquet(*right)
             own = [sf.col(f"`{name}`") for name in read.columns]
-            rows = read.select(*own, sf.lit(None).cast("string").alias(RAW), *self._came)
+            rows = read.select(*own, sf.lit(None).cast("string").alias(RAW), *self.about_files)
         return BatchInput(rows, wrong, remarks)
 
     def _json(self, files: Sequence[str], spark: SparkSession) -> BatchInput:
@@ -115,20 +115,20 @@ class FolderSource(BatchSource):
     def _by_header(self, spark: SparkSession, header: Sequence[str], files: Sequence[str]) -> DataFrame:
         types = {name: self._spec.columns.get(name, "string") for name in header}
         wanted = [sf.col(f"`{name}`") for name in (*self._spec.columns, RAW)]
-        return self._lenient(spark, types).csv(list(files)).select(*wanted, *self._came)
+        return self._lenient(spark, types).csv(list(files)).select(*wanted, *self.about_files)
 
     def _raw_lines(self, spark: SparkSession, files: Sequence[str]) -> DataFrame:
         """Read files that lack a column of the source as unreadable rows: the raw text of each line."""
         nothing = [sf.lit(None).cast(type_).alias(name) for name, type_ in self._spec.columns.items()]
-        return spark.read.text(list(files)).select(*nothing, sf.col("value").alias(RAW), *self._came)
+        return spark.read.text(list(files)).select(*nothing, sf.col("value").alias(RAW), *self.about_files)
 
     def _arrived(self, rows: DataFrame) -> DataFrame:
         own = [sf.col(f"`{name}`") for name in rows.columns]
-        return rows.select(*own, *self._came) if self.tells_arrival else rows
+        return rows.select(*own, *self.about_files) if self.about_files else rows
 
     @property
-    def _came(self) -> list[Column]:
-        """Column with the modification time of each row's file, if the source tells arrival."""
+    def about_files(self) -> list[Column]:
+        """Columns behind the raw text: the modification time of each row's file, if the source tells arrival."""
         if not self.tells_arrival:
             return []
         return [sf.unix_millis(sf.col("_metadata.file_modification_time")).alias(self.came)]

@@ -8,19 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 
 from semistream.pipelines.spec.source_spec import FileSource, KafkaSource
 from semistream.pipelines.spec.step_spec import UpdatesSpec
 from semistream.pipelines.task.batch_task import RAW
+from semistream.pipelines.updates.parquet_updates import read_parquet_updates
 from semistream.pipelines.updates.update_reader import DELETES, TopicRange, UpdateReader
 from semistream.spark.joins.routing import quoted
 from semistream.spark.kafka.connector import require_connector, topic_ranges
-from semistream.spark.sources.files import FolderSource
+from semistream.spark.sources.files import FolderSource, local_path
 from semistream.spark.sources.kafka import COMMITTED, TopicSource, message_text
+from semistream.spark.sources.read_failures import named_failures
 
-_KEY = "__key"
+_KEY, _FILE, _PART, _ROW = "__key", "__file", "__part", "__row"
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,17 @@ class SparkUpdateReader(UpdateReader):
     def read_files(self, spec: UpdatesSpec, columns: Mapping[str, str], files: Sequence[Path]) -> pa.Table:
         assert spec.path is not None
         assert spec.format != "kafka"
-        source = FolderSource(
+        if spec.format == "parquet":  # which needs no Spark
+            return read_parquet_updates(files, columns)
+        source = _OrderedFiles(
             FileSource(
                 format=spec.format, path=spec.path, schema=dict(columns), options=spec.options, on_schema_change="stop"
             ),
             through_spark=True,
         )
-        tables = []
-        for file in files:
-            rows = source.read(None, [str(file)], self.spark).rows
-            if rows is not None:
-                tables.append(_arrow(rows))
-        return pa.concat_tables(tables)
+        with named_failures():
+            rows = source.read(None, [str(file) for file in files], self.spark).rows
+            return _in_order(rows.toArrow(), files)
 
     def ranges(self, spec: UpdatesSpec) -> dict[int, TopicRange]:
         require_connector(self.spark)
@@ -85,5 +87,23 @@ def _offsets(spec: UpdatesSpec, offsets: Mapping[int, int]) -> str:
     return json.dumps({spec.topic: {str(partition): offset for partition, offset in offsets.items()}})
 
 
-def _arrow(rows: DataFrame) -> pa.Table:
-    return rows.select(*rows.columns[:-1], sf.col(rows.columns[-1]).cast("string").alias(RAW)).toArrow()
+class _OrderedFiles(FolderSource):
+    """Files whose rows have their file, the place of their part of it, and their number in that part."""
+
+    @property
+    def about_files(self) -> list[Column]:
+        return [
+            sf.col("_metadata.file_path").alias(_FILE),
+            sf.col("_metadata.file_block_start").alias(_PART),
+            sf.monotonically_increasing_id().alias(_ROW),
+        ]
+
+
+def _in_order(rows: pa.Table, files: Sequence[Path]) -> pa.Table:
+    """Return rows in the order of their files, without the columns that tell it."""
+    places = {file.name: place for place, file in enumerate(files)}
+    found = rows.column(_FILE).combine_chunks().dictionary_encode()
+    place = pa.array([places[Path(local_path(uri)).name] for uri in found.dictionary.to_pylist()], pa.int64())
+    order = pa.table({_FILE: place.take(found.indices), _PART: rows.column(_PART), _ROW: rows.column(_ROW)})
+    sorted_by = [(name, "ascending") for name in order.column_names]
+    return rows.drop_columns(order.column_names).take(pc.sort_indices(order, sorted_by))
