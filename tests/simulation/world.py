@@ -105,6 +105,11 @@ class World:
             with suppress(Exception):
                 self.run("worker", None, self.orphans.pop())
 
+    @property
+    def simulates(self) -> bool:
+        """True if a process runs that may be killed, and false at the end of a history."""
+        return bool(self._processes)
+
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Let others act within the block, such as the source of files; that is no step of a process."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -149,7 +149,11 @@ def vacuum(
     from semistream.cli.output import show
     from semistream.cli.reports import Vacuumed
     from semistream.relation import Relation
+    from semistream.relation.format.pins import read_pins
 
     relation = Relation.open(path)
     removed = relation.vacuum(keep)
-    show(Vacuumed(str(path), relation.versions(), removed), as_json=as_json)
+    needed: dict[int, list[str]] = {}
+    for pin in read_pins(path, time()):
+        needed.setdefault(pin.version, []).append(pin.owner)
+    show(Vacuumed(str(path), relation.versions(), removed, needed), as_json=as_json)

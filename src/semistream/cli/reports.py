@@ -196,15 +196,18 @@ class VerifiedRelation(Report):
 
 @dataclass(frozen=True)
 class Vacuumed(Report):
-    """Files removed by a vacuum, and the remaining versions."""
+    """Files removed by a vacuum, the remaining versions, and who needs some of them, by version."""
 
     path: str
     versions: list[int]
     removed: list[str]
+    needed: dict[int, list[str]]
 
     def text(self) -> RenderableType:
         kept = ", ".join(map(str, self.versions))
-        return Group(*self.removed, f"{self.path}: {len(self.removed)} files removed; remaining versions: {kept}")
+        needed = [f"version {each}: needed by {' and '.join(by)}" for each, by in sorted(self.needed.items())]
+        removed = f"{self.path}: {len(self.removed)} files removed; remaining versions: {kept}"
+        return Group(*self.removed, removed, *needed)
 
 
 @dataclass(frozen=True)

@@ -382,7 +382,7 @@ class Relation(Identified):
     def vacuum(self, keep: int = 1, *, wait_s: float | None = None) -> list[str]:
         """Remove all but the last ``keep`` versions and every file they do not need; return the removed names.
 
-        Another writer is waited for as in `update`.
+        Versions that unfinished batches of pipelines need stay too. Another writer is waited for as in `update`.
         """
         return vacuum_relation(self.path, keep, wait_s)
 

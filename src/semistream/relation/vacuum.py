@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from semistream.relation.format.manifest import (
     match_counts_name,
     read_manifest,
 )
+from semistream.relation.format.pins import read_pins, remove_old_pins
 from semistream.storage import locks
 from semistream.storage.disk_errors import disk_errors
 from semistream.storage.local_files import leftovers, sync_folder
@@ -26,7 +28,7 @@ from semistream.storage.locks import BUILDER_LOCK, builder_lock, writer_lock
 
 
 def vacuum_relation(folder: Path, keep: int, wait_s: float | None = None) -> list[str]:
-    """Keep the last ``keep`` versions; return the names of the removed files, relative to the folder.
+    """Keep the last ``keep`` versions, and those pinned; return the removed files' names, relative to the folder.
 
     Files left behind by dead writers are removed too. Holding the writer lock proves that no writer is active. The last
     one may have died before its version was durable, and after a power cut the one before would be current again. So
@@ -37,7 +39,9 @@ def vacuum_relation(folder: Path, keep: int, wait_s: float | None = None) -> lis
     get_current(folder)
     with disk_errors(folder, "vacuumed"), writer_lock(folder, locks.WAIT_S if wait_s is None else wait_s):
         get_current(folder)  # raises if the pointer is damaged: list_versions would then include unpublished versions
-        kept = list_versions(folder)[-keep:]
+        now, versions = time.time(), list_versions(folder)
+        pinned = {pin.version for pin in read_pins(folder, now)}
+        kept = sorted({*versions[-keep:], *pinned.intersection(versions)})
         needed = {manifest_name(v) for v in kept} | {f"{LMDB}/{BUILDER_LOCK}"}
         for version in kept:
             manifest = read_manifest(folder, version)
@@ -45,6 +49,7 @@ def vacuum_relation(folder: Path, keep: int, wait_s: float | None = None) -> lis
         removed = [path.name for path in sorted(leftovers(folder / CURRENT))]
         for name in removed:
             (folder / name).unlink()
+        removed += remove_old_pins(folder, now)
         sync_folder(folder)
         # Manifests first: neither a crash nor a power cut half-way must leave one that refers to removed files.
         removed += _remove_all_but(needed, folder, VERSIONS, "*.json")

@@ -101,6 +101,7 @@ class BatchRunner:
             self._ended = True
             try:
                 self._wait_for_publication()
+                self._planner.release()
             finally:
                 self._publisher.shutdown()
 
@@ -193,6 +194,7 @@ class BatchRunner:
         replayed = manifest is not None
         resumed = replayed or bool(ledger.staged(plan.batch))
         if manifest is None:
+            plan = self._planner.renewed(plan, begun=resumed)
             before = ledger.waiting
             with self._times.part("join and write"):
                 work, remarks = self._work.run(plan, workers)

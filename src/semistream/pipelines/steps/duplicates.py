@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from semistream.pipelines.ledger.entries import WaitingFile
 from semistream.pipelines.ledger.faults import reached
-from semistream.pipelines.steps.key_relation import open_key_relation, stalled_keys, unknown_keys
+from semistream.pipelines.steps.key_relation import open_key_relation, stalled_keys, unknown_keys, version_with
 from semistream.relation import Change, Relation, Transaction
 from semistream.storage.local_files import whole_file
 
@@ -36,8 +36,8 @@ class SeenKeys:
     ) -> tuple[Relation, list[str]]:
         """Add the new keys among the stalled rows.
 
-        Return the version with these keys, and for each file the name of a file beside it with a flag for each row:
-        True for the first of its key.
+        Return a version with these keys, and for each file the name of a file beside it with a flag for each row: True
+        for the first of its key. The flags are written before the keys: who tries the transaction again finds them.
         """
         stalled = stalled_keys(folder, files, columns).rename_columns(self._columns)
         positions = stalled.append_column(_POSITION, pa.array(np.arange(stalled.num_rows)))
@@ -45,30 +45,26 @@ class SeenKeys:
 
         def accepted(current: Relation) -> Change:
             new = unknown_keys(current, distinct.select(self._columns))
+            first = np.zeros(stalled.num_rows, np.bool_)
+            at = distinct.join(new, keys=self._columns, join_type="left semi").column(f"{_POSITION}_min")
+            first[at.to_numpy()] = True
+            _write_flags(folder, files, first)
             return Change(upserts=new.append_column(ACCEPTED_IN, pa.repeat(pa.scalar(batch, pa.int64()), new.num_rows)))
 
         reached("before keys")
         current = self.relation.change(accepted, transaction)
         reached("after keys")
-        made = current.made_by(transaction)
-        assert made is not None
-        new = unknown_keys(Relation.open(current.path, made - 1), distinct.select(self._columns))
-        first = np.zeros(stalled.num_rows, np.bool_)
-        at = distinct.join(new, keys=self._columns, join_type="left semi").column(f"{_POSITION}_min")
-        first[at.to_numpy()] = True
-        self.relation = Relation.open(current.path, made)
-        return self.relation, _write_flags(folder, files, first)
+        self.relation = version_with(current, transaction)
+        return self.relation, [_flags(file) for file in files]
 
 
-def _write_flags(
-    folder: Path, files: Sequence[WaitingFile], first: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> list[str]:
-    names, begin = [], 0
+def _flags(file: WaitingFile) -> str:
+    return f"{file.path}.first"
+
+
+def _write_flags(folder: Path, files: Sequence[WaitingFile], first: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+    begin = 0
     for file in files:
-        name = f"{file.path}.first"
-        table = pa.table({"first": first[begin : begin + file.rows]})
-        with whole_file(folder / name) as sink:
-            pq.write_table(table, sink)
-        names.append(name)
+        with whole_file(folder / _flags(file)) as sink:
+            pq.write_table(pa.table({"first": first[begin : begin + file.rows]}), sink)
         begin += file.rows
-    return names

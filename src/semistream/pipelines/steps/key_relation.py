@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from semistream.errors import PipelineError, RelationError
 from semistream.pipelines.ledger.entries import WaitingFile
-from semistream.relation import Relation
+from semistream.relation import Relation, Transaction
 
 
 def open_key_relation(path: Path, key: pa.Schema, value: pa.Field) -> Relation:
@@ -34,6 +34,12 @@ def open_key_relation(path: Path, key: pa.Schema, value: pa.Field) -> Relation:
             "one is created."
         )
     return relation
+
+
+def version_with(current: Relation, transaction: Transaction) -> Relation:
+    """Return the version that a transaction made. If it is gone, return the current one: keys are never removed."""
+    made = current.made_by(transaction)
+    return Relation.open(current.path, made) if made in current.versions() else current
 
 
 def stalled_keys(folder: Path, files: Sequence[WaitingFile], key: Sequence[str]) -> pa.Table:

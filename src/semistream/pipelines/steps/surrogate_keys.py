@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from semistream.pipelines.ledger.entries import WaitingFile
 from semistream.pipelines.ledger.faults import reached
-from semistream.pipelines.steps.key_relation import open_key_relation, stalled_keys, unknown_keys
+from semistream.pipelines.steps.key_relation import open_key_relation, stalled_keys, unknown_keys, version_with
 from semistream.relation import Change, Relation, Transaction
 
 NUMBER = "surrogate_key"
@@ -34,7 +34,7 @@ class SurrogateKeys:
     def assign(
         self, folder: Path, files: Sequence[WaitingFile], columns: Sequence[str], transaction: Transaction
     ) -> Relation:
-        """Assign numbers to the new keys of stalled rows, and return the version with all of them.
+        """Assign numbers to the new keys of stalled rows, and return a version with all of them.
 
         ``columns`` are the key columns of the rows, in the order of the relation's key.
         """
@@ -42,7 +42,7 @@ class SurrogateKeys:
         reached("before keys")
         current = self.relation.change(lambda current: _numbered(current, stalled), transaction)
         reached("after keys")
-        self.relation = Relation.open(current.path, current.made_by(transaction))
+        self.relation = version_with(current, transaction)
         return self.relation
 
 

@@ -125,7 +125,10 @@ class Pipeline:
         if self.spec.overload is None:
             raise PipelineError(f"the pipeline {self.spec.name!r} sheds no rows: it has no `overload`.")
         with self._opened(spark, watch) as (batches, _):
-            batches.reconcile(stopping)
+            try:
+                batches.reconcile(stopping)
+            finally:
+                batches.end()
 
     @contextmanager
     def started(
