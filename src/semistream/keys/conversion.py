@@ -221,7 +221,8 @@ def _are_narrow(codes: Codes, like: pa.DataType) -> Mask:
     """Return a mask of the codes of floats that the type has."""
     values = twist(codes).view(np.float64)
     with np.errstate(over="ignore"):  # values too large for `like`
-        return (values.astype(f"f{like.bit_width // 8}") == values) | np.isnan(values)
+        narrow: Mask = (values.astype(f"f{like.bit_width // 8}") == values) | np.isnan(values)
+    return narrow
 
 
 def decimal_words(array: pa.Array) -> npt.NDArray[np.uint32]:
