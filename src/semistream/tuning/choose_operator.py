@@ -59,10 +59,14 @@ class OperatorChoice:
     prediction: Prediction | None = None
 
     def starting_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options that save the operator a repeated prediction; none if the user's options invalidate it."""
+        """Return options that save the operator a repeated prediction; none if the user's options invalidate it.
+
+        A cache is left to the engine: the prediction is for a stream without end, and does not count filling it.
+        """
         if self.prediction is None or not issubclass(self.kind, EngineJoin) or options:
             return {}
-        return {"machine": self.machine, "expected_share": self.prediction.options.get("cache_share")}
+        share = self.prediction.options.get("cache_share")
+        return {"machine": self.machine} if share else {"machine": self.machine, "expected_share": share}
 
 
 def choose_operator(

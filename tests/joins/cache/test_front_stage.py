@@ -13,6 +13,7 @@ from semistream.errors import InvalidArgument
 from semistream.joins.cache.front_stage import FrontStage
 from semistream.joins.sweep.operator import SweepJoin
 from semistream.relation import SimulatedDisk
+from tests.joins.conformance.operators import least_memory
 from tests.oracle import batch_join, multiset
 
 ROWS = 20_000
@@ -33,7 +34,11 @@ def relation(table: pa.Table, tmp_path: Path) -> Relation:
 def skewed(rows: int, hot: np.ndarray, *, share: float = 0.9, seed: int = 0) -> pa.RecordBatch:
     """A batch with hot keys in ``share`` of its tuples and any keys in the rest."""
     generator = np.random.default_rng(seed)
-    keys = np.where(generator.random(rows) < share, generator.choice(hot, rows), generator.integers(0, ROWS, rows))
+    keys = np.where(
+        generator.random(rows) < share,
+        generator.choice(hot if hot.size else [0], rows),
+        generator.integers(0, ROWS, rows),
+    )
     return pa.record_batch([pa.array(keys), pa.array(np.arange(rows))], schema=SCHEMA)
 
 
@@ -196,3 +201,18 @@ def test_tuples_of_any_width_fit_every_memory(tmp_path: Path, columns: int) -> N
         for how, kept in expected.items():
             joined = join(tuples, relation, on={"s": "k"}, how=how, memory=memory).read_all()
             assert np.array_equal(np.sort(joined["s"]), np.sort(wanted[kept]))
+
+
+@every_join
+def test_a_cache_in_a_small_memory_costs_the_join_behind_it_few_pages(
+    relation: Relation, wraps: type[SemiStreamJoin]
+) -> None:
+    """The cache shares what the join can do without, not what it needs to hold tuples at all."""
+    pages = {}
+    stream = skewed(10_000, np.arange(1), share=0.0)
+    least = least_memory(lambda nbytes: wraps(relation, SCHEMA, on={"s": "k"}, memory=nbytes, disk="buffered"))
+    for kind, options in ((wraps, {}), (FrontStage, {"wraps": wraps})):
+        with kind(relation, SCHEMA, on={"s": "k"}, memory=13 * least // 10, disk="buffered", **options) as join:
+            assert drain(join, stream).num_rows == 10_000
+            pages[kind] = join.stats.pages_read
+    assert pages[FrontStage] < 3 * pages[wraps]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from semistream import Relation
+from semistream import Relation, join
 from semistream.costs.machine import Machine, OperatorCosts
 from semistream.joins.engine.operator import EngineJoin
 from semistream.relation import DiskCosts, SimulatedDisk
@@ -121,3 +121,18 @@ def test_too_small_a_memory_goes_without(relation: Relation, table: pa.Table) ->
         found += [*join.flush()]
         assert join.cache_share == 0
         assert sum(part.num_rows for part in found) == 2 * BATCH
+
+
+@pytest.mark.parametrize("how", ["inner", "semi", "anti"])
+def test_a_cache_that_would_take_longer_to_fill_than_the_stream_lasts_is_not_begun(tmp_path: Path, how: str) -> None:
+    """All keys come equally often: a cache of nearly all of R pays only after millions of tuples."""
+    keys = np.arange(100_000) * 4
+    wide = {f"c{i}": np.random.default_rng(i).random(keys.size) for i in range(8)}
+    relation = Relation.build(pa.table({"k": keys, **wide}), tmp_path / "r", key="k")
+    stream = pa.table({"s": np.random.default_rng(9).choice(keys, 600_000), "at": np.arange(600_000)})
+    pages = {}
+    for operator in ("sweep", "engine", "auto"):
+        joined = join(stream, relation, on={"s": "k"}, how=how, operator=operator, memory="60%")
+        assert sum(found.num_rows for found in joined) == (0 if how == "anti" else stream.num_rows)
+        pages[operator] = joined.stats.pages_read
+    assert max(pages.values()) <= 1.1 * pages["sweep"]

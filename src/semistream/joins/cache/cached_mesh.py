@@ -15,7 +15,7 @@ class CachedMeshJoin(FrontStage):
     Parameters
     ----------
     cache_share : float
-        Share of the memory for the cache, from 0 to 0.9. Default: 0.25.
+        Share for the cache, from 0 to 0.9, of the memory beyond what MESHJOIN needs. Default: 0.25.
     **arguments
         Other parameters are those of `FrontStage` and `SemiStreamJoin`.
 

@@ -16,7 +16,7 @@ from semistream.joins.cache.admission import CacheAdmission
 from semistream.joins.cache.batch_rows import BatchRows
 from semistream.joins.cache.hot_keys import HotKeys
 from semistream.joins.cache.hot_keys_parquet import ScatteredHotKeys
-from semistream.joins.cache.memory import fronted_model
+from semistream.joins.cache.memory import behind_bytes, fronted_model, least_bytes
 from semistream.joins.condition.spec import JoinSpec
 from semistream.joins.join_facts import JoinFacts
 from semistream.joins.loop import Results
@@ -70,7 +70,7 @@ class FrontStage(SemiStreamJoin):
     wraps : type, optional
         Class of the join behind the cache. Default: `MeshJoin`.
     cache_share : float
-        Share of the memory for the cache, from 0 to 0.9. Default: 0.25. Less if the wrapped join needs the memory.
+        Share for the cache, from 0 to 0.9, of the memory beyond what the wrapped join needs. Default: 0.25.
     options : mapping, optional
         Own arguments of the wrapped join.
     **arguments
@@ -131,8 +131,7 @@ class FrontStage(SemiStreamJoin):
         stats = None if self._wrapped is None else self._wrapped.stats
         carried = None if self._front is None else self._front.cache.everything()
         self._front = None
-        free = self._memory.free
-        wrapped = self._wrap(free - int(free * self.cache_share))
+        wrapped = self._wrap()
         if stats is not None:
             stats.budget_bytes = wrapped.budget.limit
             wrapped.stats = stats
@@ -142,19 +141,16 @@ class FrontStage(SemiStreamJoin):
         if self._front is not None and carried is not None:
             self._front.hot.threshold = max(self._front.cache.admit(carried), self._front.hot.threshold)
 
-    def _wrap(self, nbytes: int) -> SemiStreamJoin:
-        free = self._memory.free
-        part = self._memory.part(max(nbytes, 1))
+    def _wrap(self) -> SemiStreamJoin:
+        """Open the wrapped join with the memory that it needs, and all of the rest but the cache's share."""
+        purpose = f"the {self.name} join with {self.relation.path}"
+        least = least_bytes(lambda: self._open_wrapped(MemoryBudget(1)).close()) if self.cache_share else 0
+        part = self._memory.part(behind_bytes(self._memory, least, self.cache_share, purpose))
         try:
             return self._open_wrapped(part)
         except BudgetError as error:
-            if error.least_bytes is None:
-                raise
-            self._memory.require(error.least_bytes, purpose=f"the {self.name} join with {self.relation.path}")
-            if error.least_bytes > free:
-                raise
-            part.resize(error.least_bytes)
-            return self._open_wrapped(part)
+            self._memory.require((error.least_bytes or 0) + self._memory.used, purpose=purpose)
+            raise
 
     def _open_wrapped(self, memory: MemoryBudget) -> SemiStreamJoin:
         return self._wrapped_kind(self.relation, self.spec, memory=memory, disk=self._disk, **self._wrapped_options)

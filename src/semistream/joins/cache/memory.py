@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from semistream.budget import MemoryBudget
@@ -123,8 +124,8 @@ def fronted_model(
     name: str, wraps: type[SemiStreamJoin], facts: JoinFacts, memory: MemoryBudget, cache_share: float
 ) -> OperatorModel:
     """Return the model of ``wraps`` behind a cache filled to ``cache_share`` of the memory, without building either."""
-    spec, free = facts.spec, memory.free
-    behind = _model_behind(name, wraps, facts, memory, free - int(free * cache_share))
+    spec = facts.spec
+    behind = _model_behind(name, wraps, facts, memory, cache_share)
     layout = FrontMemory.of(memory.free, spec)
     if layout is None:
         return behind
@@ -138,18 +139,34 @@ def fronted_model(
     return FrontedModel(cached_rows, behind, batch_rows=Emitter.capacity(spec, layout))
 
 
-def _model_behind(
-    name: str, wraps: type[SemiStreamJoin], facts: JoinFacts, memory: MemoryBudget, nbytes: int
-) -> OperatorModel:
-    """Return the model of the wrapped join in ``nbytes``, or in the least memory it needs if that is more."""
+def behind_bytes(memory: MemoryBudget, least: int, cache_share: float, purpose: str) -> int:
+    """Return the memory of the join behind a cache that gets ``cache_share`` of what the join can do without.
+
+    A share of all of it would leave the join little more than the ``least`` it needs in a small memory: it would read
+    R far more often than the cache could make up for. Raises `BudgetError` if the join alone does not fit.
+    """
+    memory.require(memory.used + least, purpose=purpose)
+    return max(memory.free - int((memory.free - least) * cache_share), 1)
+
+
+def least_bytes(attempt: Callable[[], object]) -> int:
+    """Return the least memory of a join that ``attempt`` opens, or predicts, in a memory of one byte."""
     try:
-        return wraps.model(facts, memory.part(max(nbytes, 1)))
+        attempt()
     except BudgetError as error:
-        if error.least_bytes is None or error.least_bytes <= nbytes:
+        if error.least_bytes is None:
             raise
-        memory.clear()
-        memory.require(error.least_bytes, purpose=f"the {name} join with {facts.relation.path}")
-        return wraps.model(facts, memory.part(error.least_bytes))
+        return error.least_bytes
+    return 1
+
+
+def _model_behind(
+    name: str, wraps: type[SemiStreamJoin], facts: JoinFacts, memory: MemoryBudget, cache_share: float
+) -> OperatorModel:
+    """Return the model of the wrapped join behind a cache of ``cache_share``."""
+    least = facts.once(f"least bytes of {wraps.name}", lambda: least_bytes(lambda: wraps.model(facts, MemoryBudget(1))))
+    purpose = f"the {name} join with {facts.relation.path}"
+    return wraps.model(facts, memory.part(behind_bytes(memory, least, cache_share, purpose)))
 
 
 def cached_columns(spec: JoinSpec) -> tuple[ColumnLayout, ...]:

@@ -16,6 +16,7 @@ from semistream.costs.profiles import machine_for
 from semistream.costs.work import OperatorModel
 from semistream.costs.workload import Workload
 from semistream.errors import BudgetError
+from semistream.joins.cache.cost_model import FrontedModel
 from semistream.joins.cache.front_stage import FrontStage, require_share
 from semistream.joins.condition.spec import JoinSpec, join_workload
 from semistream.joins.engine.stream_watch import BRIEF_BYTES, StreamWatch
@@ -38,6 +39,7 @@ CACHE_SHARES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2,
 _WATCH = "key sketch"
 _NOTICED = 0.05  # share of a tuple's time: smaller savings are ignored
 _CHANGE_PASSES = 1.5  # cost of changing the share and filling the cache again, in passes over R
+_MISSES_PER_KEY = 4  # until a key is cached: it must be counted, and come again with the page that has its rows
 _MUCH = 0.35  # share of a tuple's time: a larger saving means that the stream has changed, so look again soon
 _SEEN_IN_PASS, _MOST_UNSEEN = 4, 1 << 19  # fewest batches watched in a pass, and most tuples between two of them, while
 # looks are four passes apart; with more passes between looks, fewer batches of each pass are watched
@@ -212,8 +214,9 @@ class EngineJoin(FrontStage):
     def _best_share(self, sample: pa.RecordBatch, watch: StreamWatch) -> tuple[float, float]:
         """Return the share with the least time per tuple if changing to it pays off, and the part of the time saved.
 
-        If it does not pay off, return the current share and 0. A change while tuples wait costs a pass over R and
-        refilling the cache, so the time saved until the next look must exceed that.
+        If it does not pay off, return the current share and 0. Filling a cache costs misses, which must pay off within
+        as many tuples as have been seen, or until the next look if that is later. A change while tuples wait also costs
+        a pass over R, so the time saved until the next look must exceed that.
         """
         relation, frequencies = self.relation, watch.frequencies(sample)
         if frequencies is None or not relation.num_pages:
@@ -221,12 +224,16 @@ class EngineJoin(FrontStage):
         workload = join_workload(relation, self.spec, frequencies, results_per_tuple=self._results_per_tuple)
         if self._model_facts is None:
             self._model_facts = JoinFacts(relation, self.spec, sample.slice(0, _MODEL_ROWS))
+        passes = max(self._patience, _LEAST_PATIENCE)
+        horizon = max(self.stats.rows_in, passes * max(self._sweep.pass_rows, _FEW_ROWS))
         seconds = {
             share: self._seconds(share, workload, self._model_facts) for share in {*CACHE_SHARES, self.cache_share}
         }
+        for share in seconds:
+            if share > self.cache_share:
+                seconds[share] += self._filling_seconds(share, workload) / horizon
         best = min(seconds, key=lambda share: seconds[share])
         saved = 1 - seconds[best] / seconds[self.cache_share]
-        passes = max(self._patience, _LEAST_PATIENCE)
         worth_it = saved * passes > _CHANGE_PASSES if self._sweep.stats.rows_waiting else saved > _NOTICED
         self._would_change = saved > _NOTICED and not worth_it
         return (best, saved) if worth_it else (self.cache_share, 0.0)
@@ -244,6 +251,19 @@ class EngineJoin(FrontStage):
         if made is None:
             return math.inf
         return 1 / predict(self.name, made, workload, self._machine, memory_bytes=limit).rate
+
+    def _filling_seconds(self, share: float, workload: Workload) -> float:
+        """Return the predicted seconds until a cache of ``share`` of the memory is full.
+
+        Each of its keys is missed a few times before it is cached, and a miss takes as long as without a cache, in the
+        memory beside it.
+        """
+        made = self._models[share]
+        if not isinstance(made, FrontedModel):
+            return 0.0
+        missing = max(made.cached_rows - self.cached_rows, 0.0) / (workload.results_per_tuple or 1.0)
+        empty, limit = replace(made, cached_rows=0.0), self._memory.limit
+        return _MISSES_PER_KEY * missing / predict(self.name, empty, workload, self._machine, memory_bytes=limit).rate
 
     def rearrange(self, relation: Relation, limit: int) -> None:
         self._models.clear()
