@@ -6,7 +6,7 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,13 @@ import yaml
 from deltalake.exceptions import DeltaError
 
 from semistream.errors import SemistreamError
+from semistream.kernels.array_types import Floats
 from semistream.pipelines.batch.housekeeping import vacuum_pipeline
 from tests.faults.overload_scenario import OverloadScenario
 from tests.faults.snapshot_scenario import SnapshotScenario
 from tests.simulation.local_driver import drive
 from tests.simulation.local_workers import forget_workers
-from tests.simulation.scenarios import POISONS, AuditScenario, SimulatedOrders, vacuum_products
+from tests.simulation.scenarios import POISONS, AuditScenario, SimulatedOrders, vacuum_relations
 from tests.simulation.world import Kill, World
 from tests.spark.pipelines.overloads import ROW_S, believe_slow
 
@@ -31,56 +32,43 @@ Plot = Literal["orders", "deferred orders", "overload", "snapshots"]
 """What a history is about."""
 _EVENTS: dict[str, dict[str, float]] = {
     "orders": {
-        "grow": 3, "update": 2, "storm": 1, "poison": 1, "run": 6, "audit": 3, "vacuum products": 2,
+        "grow": 3, "update": 2, "storm": 1, "poison": 1, "run": 6, "audit": 3,
         "vacuum tables": 1, "clock": 1,
     },
-    "deferred orders": {"grow": 3, "update": 2, "storm": 1, "run": 6, "vacuum products": 1, "clock": 2},
+    "deferred orders": {"grow": 3, "update": 2, "storm": 1, "run": 6, "clock": 2},
     "overload": {"grow": 3, "run": 5, "reconcile": 3, "vacuum tables": 1, "clock": 1},
     "snapshots": {"grow": 3, "run": 5, "vacuum tables": 1},
 }  # fmt: skip
-_LENGTHS = (4, 12)  # events of a history, at least and below
+_RUNS = ("run", "audit", "reconcile")
+_FAULTS = ("driver", "worker", "driver of tasks", "disk", "none")
+_GROWS, _VACUUMS = 0.4, 0.2  # shares of runs before which something comes, and after which others vacuum
+_LENGTHS = (4, 14)  # events of a history, at least and below
 _MOST_STEPS = 260  # of a killed driver: about as many as one batch has
 _STORM = 12  # updates that come while a driver reads updates
-_MOST_BATCHES = 8  # of a run without new files
 _DISK_BYTES = 20_000
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
-class Event:
-    """An event of a ``kind``, with a random ``number`` from which its details are drawn."""
-
-    kind: str
-    number: int
-
-    def generator(self) -> np.random.Generator:
-        """Return the generator of its details, the same each time."""
-        return np.random.default_rng(self.number)
-
-    def __str__(self) -> str:
-        return f"{self.kind} {_Fault.of(self)}" if self.kind in ("run", "audit", "reconcile") else self.kind
-
-
-@dataclass(frozen=True)
-class _Fault:
+class Fault:
     """What befalls a run: a kill, a full disk, or nothing; and how the run is set up."""
 
-    slots: int
-    late: bool
+    slots: int = 2
+    late: bool = False
     kill: Kill | None = None
     disk_bytes: int | None = None
 
     @classmethod
-    def of(cls, event: Event) -> _Fault:
-        draw = event.generator()
-        slots, late, kind = int(draw.integers(1, 4)), bool(draw.random() < 0.5), draw.random()
-        if kind < 0.6:  # often early: during recovery
+    def draw(cls, draw: np.random.Generator, shares: Floats) -> Fault:
+        """Draw a fault; ``shares`` are the probabilities of `_FAULTS`."""
+        slots, late, kind = int(draw.integers(1, 4)), bool(draw.random() < 0.5), str(draw.choice(_FAULTS, p=shares))
+        if kind == "driver":  # often early: during recovery
             return cls(slots, late, Kill("driver", int(_MOST_STEPS ** draw.random())))
-        if kind < 0.7:
+        if kind == "worker":
             return cls(slots, late, Kill("worker", int(draw.integers(30))))
-        if kind < 0.75:
+        if kind == "driver of tasks":
             return cls(slots, late, Kill("driver of tasks", int(draw.integers(3))))
-        if kind < 0.85:
+        if kind == "disk":
             return cls(slots, late, disk_bytes=int(_DISK_BYTES ** draw.random()))
         return cls(slots, late)
 
@@ -90,12 +78,31 @@ class _Fault:
             what = f"{self.kill.role} killed at step {self.kill.step}"
         elif self.disk_bytes is not None:
             what = f"files end at {self.disk_bytes} bytes"
-        return f"({self.slots} slots, {'late' if self.late else 'early'} publication, {what})"
+        return f"{self.slots} slots, {'late' if self.late else 'early'} publication, {what}"
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event of a ``kind``, with a random ``number`` for its details; a run also has a fault."""
+
+    kind: str
+    number: int
+    fault: Fault = Fault()
+
+    def generator(self) -> np.random.Generator:
+        """Return the generator of its details, the same each time."""
+        return np.random.default_rng(self.number)
+
+    def __str__(self) -> str:
+        return f"{self.kind} ({self.fault})" if self.kind in _RUNS else self.kind
 
 
 @dataclass(frozen=True)
 class History:
-    """Events of one ``seed``; some may be left out."""
+    """Events of one ``seed``; some may be left out.
+
+    Each history has its own shares of events and faults, so that some have many of one kind.
+    """
 
     seed: int
     plot: Plot
@@ -107,9 +114,14 @@ class History:
         draw = np.random.default_rng(seed)
         plot = cast("Plot", str(draw.choice(get_args(Plot), p=[0.5, 0.2, 0.2, 0.1])))
         kinds = _EVENTS[plot]
-        shares = np.array(list(kinds.values())) / sum(kinds.values())
-        chosen = draw.choice(list(kinds), size=int(draw.integers(*_LENGTHS)), p=shares)
-        return cls(seed, plot, tuple(Event(str(kind), int(draw.integers(1 << 31))) for kind in chosen))
+        events = _shares(draw, kinds.values())
+        faults = _shares(draw, np.ones(len(_FAULTS)))
+        chosen = map(str, draw.choice(list(kinds), size=int(draw.integers(*_LENGTHS)), p=events))
+        return cls(
+            seed,
+            plot,
+            tuple(Event(kind, int(draw.integers(1 << 31)), Fault.draw(draw, faults)) for kind in chosen),
+        )
 
     def only(self, kept: Sequence[int]) -> History:
         """Return a history of the events at the positions ``kept``."""
@@ -147,30 +159,40 @@ class _Played:
 
     def play(self, event: Event) -> None:
         """Let an event happen, and look at the tables after a run."""
-        scenario, orders = self._scenario, self._scenario
         if event.kind == "grow":
             self._grow()
         elif event.kind == "clock":
             self._world.now += float(event.generator().normal(0, 1000))
         elif event.kind == "vacuum tables":
             self._vacuum_tables()
-        elif event.kind in ("run", "reconcile"):
-            self._run(scenario.spec(), _Fault.of(event), only_repair=event.kind == "reconcile")
-            scenario.look()
+        elif event.kind in _RUNS:
+            self._run_event(event)
         else:
+            orders = self._scenario
             assert isinstance(orders, SimulatedOrders)
-            assert self._audit is not None
             if event.kind == "update":
                 orders.put_update()
             elif event.kind == "storm":
                 self._storm(orders)
-            elif event.kind == "poison":
-                orders.put_poison(str(event.generator().choice(POISONS)))
-            elif event.kind == "vacuum products":
-                vacuum_products(self._world.folder)
             else:
-                assert event.kind == "audit", event.kind
-                self._run(self._audit.spec(), _Fault.of(event))
+                assert event.kind == "poison", event.kind
+                orders.put_poison(str(event.generator().choice(POISONS)))
+
+    def _run_event(self, event: Event) -> None:
+        """Bring new input, or not; run a pipeline; and let others vacuum the relations, or not."""
+        scenario, draw = self._scenario, event.generator()
+        if draw.random() < _GROWS:
+            self._grow()
+        if isinstance(scenario, SimulatedOrders) and draw.random() < _GROWS:
+            scenario.put_update()
+        if event.kind == "audit":
+            assert self._audit is not None
+            self._run(self._audit.spec(), event.fault)
+        else:
+            self._run(scenario.spec(), event.fault, only_repair=event.kind == "reconcile")
+            scenario.look()
+        if draw.random() < _VACUUMS:
+            vacuum_relations(self._world.folder)
 
     def _grow(self) -> None:
         if isinstance(self._scenario, SimulatedOrders):
@@ -202,7 +224,7 @@ class _Played:
         planned = self._world.steps[before:].count("before planned")
         assert planned <= 1, f"{planned} batches were planned though nothing was left"
 
-    def _run(self, spec: dict[str, Any], fault: _Fault, *, only_repair: bool = False) -> None:
+    def _run(self, spec: dict[str, Any], fault: Fault, *, only_repair: bool = False) -> None:
         def work() -> None:
             drive(self._world, spec, slots=fault.slots, late=fault.late, kill=fault.kill, only_repair=only_repair)
 
@@ -256,6 +278,12 @@ def _full_disk(most_bytes: int | None) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def _shares(draw: np.random.Generator, weights: Iterable[float]) -> Floats:
+    """Return shares with a mean in proportion to ``weights``, of which some are large and some near 0."""
+    drawn = np.array(list(weights)) * draw.exponential(size=len(list(weights))) ** 2 + 1e-9
+    return np.asarray(drawn / drawn.sum())
 
 
 def shortest(history: History, fails: Callable[[History], bool]) -> list[int]:

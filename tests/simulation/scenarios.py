@@ -87,6 +87,8 @@ class AuditScenario:
         assert read_table(folder / "quarantine").num_rows == poisoned
 
 
-def vacuum_products(folder: Path) -> None:
-    """Remove all versions of the products but the current one, as another user of them may at any time."""
-    Relation.open(folder / "products").vacuum(1)
+def vacuum_relations(folder: Path) -> None:
+    """Remove all versions of the relations but the current one, as another user of them may at any time."""
+    for name in ("products", "keys", "seen", "last"):
+        if (folder / name / "CURRENT").exists():
+            Relation.open(folder / name).vacuum(1)
