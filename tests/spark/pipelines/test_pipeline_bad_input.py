@@ -188,3 +188,24 @@ def test_a_file_that_spark_cannot_read_is_named_and_read_once_it_is_whole(spark,
     path.write_bytes(gzip.compress(text))
     (report,) = run(spark, spec)
     assert report.rows_in == 3000
+
+
+def test_a_row_on_which_an_expression_fails_is_quarantined(spark, warehouse):
+    stream = orders(60)
+    warehouse.put(stream, "0.json", "json")
+    (warehouse.folder / "orders" / "1.json").write_text("{broken\n")
+    join = {"join": {"relation": str(warehouse.folder / "products"), "on": {"product": "id"}, "unmatched": "null"}}
+    columns = {"share": "amount / (quantity - 4)", "more": "share + 1", "code": "cast(substr(customer, 2) AS tinyint)"}
+    spec = warehouse.spec({"compute": columns}, join, source={"format": "json"})
+    (report,) = run(spark, spec)
+    good = [row for row in stream.to_pylist() if row["quantity"] != 4]
+    found = {row["id"]: row for row in warehouse.table("sink").to_pylist()}
+    assert sorted(found) == [row["id"] for row in good]
+    for row in good:
+        assert found[row["id"]]["share"] == row["amount"] / (row["quantity"] - 4)
+        assert found[row["id"]]["more"] == found[row["id"]]["share"] + 1
+        assert found[row["id"]]["code"] == int(row["customer"][1:])
+    raw = warehouse.table("quarantine").column("raw").to_pylist()
+    assert report.outcomes["invalid"] == len(raw) == 60 - len(good) + 1
+    told = [json.loads(text.removeprefix("(share cannot be computed) ")) for text in raw if text != "{broken"]
+    assert sorted(told, key=lambda row: row["id"]) == [row for row in stream.to_pylist() if row["quantity"] == 4]

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from semistream.errors import PipelineError
 from semistream.pipelines.carried_types import carried_schema
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.task.batch_task import RAW
+from semistream.spark.joins.routing import quoted
+
+_MADE, _VALUE = "__made", "value"
 
 
 @dataclass(frozen=True)
@@ -37,19 +42,35 @@ class ComputedColumns:
         return cls(before, after, _with(spark, spec.source.arrow_schema, before))
 
     def applied(self, rows: DataFrame) -> DataFrame:
-        """Add the ``before`` columns to source rows, in front of the raw text column and those behind it."""
+        """Add the ``before`` columns to source rows, in front of the raw text column and those behind it.
+
+        A row on which an expression fails becomes unreadable: its raw text names the column and has the row as JSON.
+        """
         if not self.before:
             return rows
         at = rows.columns.index(RAW)
         own, last = rows.columns[:at], rows.columns[at:]
-        columns = rows
-        for name, text in self.before.items():
-            columns = columns.withColumn(name, sf.expr(text))
-        return columns.select(*own, *self.before, *last)
+        columns, raw = rows, sf.col(RAW)
+        row = sf.to_json(sf.struct(*(sf.col(quoted(name)) for name in own)), {"ignoreNullFields": "false"})
+        for number, (name, text) in enumerate(self.before.items()):
+            made = f"{_MADE}{number}"
+            columns = columns.withColumn(made, _attempted(sf.struct(sf.expr(text).alias(_VALUE)), rows))
+            columns = columns.withColumn(name, sf.col(made)[_VALUE])
+            failed = sf.col(RAW).isNull() & sf.col(made).isNull()
+            raw = sf.when(failed, sf.concat(sf.lit(f"({name} cannot be computed) "), row)).otherwise(raw)
+        return columns.withColumn(RAW, raw).select(*own, *self.before, *last)
 
     def leaving(self, joined: pa.Schema, spark: SparkSession) -> pa.Schema:
         """Return the schema of the results: the ``joined`` columns and the ``after`` columns."""
         return _with(spark, carried_schema(joined), self.after) if self.after else joined
+
+
+def _attempted(column: Any, rows: DataFrame) -> Column:
+    """Return a column that is null where its evaluation fails, as Spark's own ``try_`` functions are."""
+    jvm: Any = rows.sparkSession._jvm
+    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    attempt = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(column._jc))
+    return ClassicColumn(expressions.column(attempt))
 
 
 def _with(spark: SparkSession, schema: pa.Schema, expressions: dict[str, str]) -> pa.Schema:
