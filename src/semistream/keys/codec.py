@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from semistream.errors import InvalidArgument, KeyTypeError
 from semistream.kernels.xxhash64 import SEED
-from semistream.keys.conversion import exact_values
+from semistream.keys.conversion import decoded, exact_values
 from semistream.keys.key_types import SUPPORTED, comparable, family_of, has_order, is_own_code
 from semistream.keys.values import Codes, Mask, OrderedValues, both
 
@@ -31,6 +31,8 @@ class KeyCodec:
     type it has: float16 as float; unsigned integers, times, durations and timestamps not in microseconds as the
     ``bigint`` of their ordered code. A dictionary column is encoded by its values.
 
+    In a ``null_safe`` column null equals null. The codes of such a codec are hashes other than Spark's.
+
     >>> codec = KeyCodec.of(["id"], [pa.int32()])
     >>> codec.accept(["order_id"], [pa.int64()])
     >>> codes, possible = codec.encode([pa.array([7, None, 2**40])])
@@ -40,6 +42,7 @@ class KeyCodec:
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
+    null_safe: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names or len(self.names) != len(self.types):
@@ -55,19 +58,19 @@ class KeyCodec:
                 )
 
     @classmethod
-    def of(cls, names: Sequence[str], types: Sequence[pa.DataType]) -> KeyCodec:
+    def of(cls, names: Sequence[str], types: Sequence[pa.DataType], null_safe: Sequence[bool] = ()) -> KeyCodec:
         """Create the codec of a relation whose key columns have these names and types."""
-        return cls(tuple(names), tuple(types))
+        return cls(tuple(names), tuple(types), tuple(null_safe) if any(null_safe) else ())
 
     @property
     def ordered(self) -> bool:
         """True if codes are injective and sort as the keys do; otherwise they are hashes."""
-        return len(self.types) == 1 and has_order(self.types[0])
+        return len(self.types) == 1 and has_order(self.types[0]) and not self.null_safe
 
     @property
     def in_place_code(self) -> bool:
         """True if the data buffer of R's single key column already holds the codes, so they need no column."""
-        return len(self.types) == 1 and is_own_code(self.types[0])
+        return len(self.types) == 1 and is_own_code(self.types[0]) and not self.null_safe
 
     def accept(self, names: Sequence[str], types: Sequence[pa.DataType]) -> None:
         """Raise `KeyTypeError` unless a stream's key columns compare with R's without loss.
@@ -98,16 +101,29 @@ date32[day]; they cannot be compared without loss. Cast one side to the type of 
         """
         self._check(columns)
         values = [exact_values(column, own) for column, own in zip(columns, self.types, strict=True)]
-        possible = reduce(both, (column.possible for column in values))
+        nulls = self._nulls(columns)
+        possible = reduce(both, (_or(column.possible, null) for column, null in zip(values, nulls, strict=True)))
         if possible is not None and possible.all():
             possible = None
         first = values[0]
-        if len(values) == 1 and isinstance(first, OrderedValues):
+        if len(values) == 1 and isinstance(first, OrderedValues) and not self.null_safe:
             return first.codes, possible
         hashes = np.full(len(columns[0]), SEED, dtype=np.uint64)
-        for column in values:
+        for column, null in zip(values, nulls, strict=True):
+            before = None if null is None else hashes[null]
             column.hash_into(hashes)
+            if before is not None:
+                hashes[null] = ~before  # of what lies under the nulls, nothing may remain
         return hashes.view(np.int64), possible
+
+    def _nulls(self, columns: Sequence[pa.Array]) -> list[Mask | None]:
+        """Return the nulls of each null-safe column that has any; None for the others."""
+        safe = self.null_safe or (False,) * len(columns)
+        plain = [decoded(column) if nulls_match else column for column, nulls_match in zip(columns, safe, strict=True)]
+        return [
+            column.is_null().to_numpy(zero_copy_only=False) if nulls_match and column.null_count else None
+            for column, nulls_match in zip(plain, safe, strict=True)
+        ]
 
     def equal(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Mask:
         """Compare the keys themselves row by row: ``left`` from the stream, ``right`` from R.
@@ -128,6 +144,9 @@ date32[day]; they cannot be compared without loss. Cast one side to the type of 
         same = [
             exact_values(a, own).equal(exact_values(b, own)) for a, b, own in zip(left, right, self.types, strict=True)
         ]
+        for i, (mine, other) in enumerate(zip(self._nulls(left), self._nulls(right), strict=True)):
+            if mine is not None and other is not None:
+                same[i] = same[i] | (mine & other)
         return reduce(and_, same)
 
     def _check(self, columns: Sequence[pa.Array]) -> None:
@@ -142,3 +161,7 @@ date32[day]; they cannot be compared without loss. Cast one side to the type of 
         lengths = sorted({len(column) for column in columns})
         if len(lengths) > 1:
             raise InvalidArgument(f"the key columns have {lengths} rows; give columns of one length.")
+
+
+def _or(possible: Mask | None, null: Mask | None) -> Mask | None:
+    return possible if possible is None or null is None else possible | null

@@ -23,6 +23,9 @@ Access = Literal["equality", "range", "scan"]
 JoinOn = str | Sequence[str] | Mapping[str, str]
 
 
+_CONSTANTS = {"true": True, "false": False}
+
+
 @dataclass(frozen=True, eq=False)
 class Condition:
     """An inclusive range of codes for each stream tuple, and a ``check`` of the pairs found in it (None: all match).
@@ -66,15 +69,15 @@ class Condition:
         equal = _Equalities.among(terms)
         comparisons = _comparisons(terms, relation, stream_schema)
         access, keys, bounds = _choose(relation, equal, comparisons)
-        codec = _codec(relation, keys) if keys else None
+        codec = _codec(relation, keys, [name in equal.null_safe for name in keys]) if keys else None
         stream_keys = tuple(equal.first[name] for name in keys)
         check = PairCheckBuilder(relation, stream_schema)
         if codec is not None:
             codec.accept(stream_keys, [stream_schema.field(name).type for name in stream_keys])
             if not codec.ordered:
                 check.require_equal_keys(codec, stream_keys, keys)
-        for stream, name in equal.others(keys):
-            single = _codec(relation, (name,))
+        for stream, name, null_safe in equal.others(keys):
+            single = _codec(relation, (name,), [null_safe])
             single.accept([stream], [stream_schema.field(stream).type])
             check.require_equal(single, [stream], [name])
         for term, comparison in comparisons:
@@ -164,22 +167,31 @@ def compared_columns(on: JoinOn | None, where: Where | None) -> list[tuple[str, 
 
 @dataclass(frozen=True)
 class _Equalities:
-    """Pairs of equated columns: the ``first`` stream column of each relation column, and ``all`` pairs."""
+    """Pairs of equated columns: the ``first`` stream column of each relation column, and ``all`` pairs.
+
+    A relation column is in ``null_safe`` if only ``<=>`` equates it; each pair tells if it is such a one.
+    """
 
     first: dict[str, str]
-    all: list[tuple[str, str]]
+    null_safe: set[str]
+    all: list[tuple[str, str, bool]]
 
     @classmethod
     def among(cls, terms: Sequence[Term]) -> _Equalities:
-        pairs = [(t.stream, t.relation) for t in terms if isinstance(t, Compared) and t.operator == "="]
+        equal = [term for term in terms if isinstance(term, Compared) and term.operator in ("=", "<=>")]
+        pairs = [(term.stream, term.relation, term.operator == "<=>") for term in equal]
         first: dict[str, str] = {}
-        for stream, relation in pairs:
+        for stream, relation, _ in sorted(pairs, key=lambda pair: pair[2]):
             first.setdefault(relation, stream)
-        return cls(first, pairs)
+        return cls(first, first.keys() - {relation for _, relation, null_safe in pairs if not null_safe}, pairs)
 
-    def others(self, keys: Sequence[str]) -> list[tuple[str, str]]:
+    def others(self, keys: Sequence[str]) -> list[tuple[str, str, bool]]:
         """Return the pairs that codes of ``keys`` do not cover."""
-        return [(s, r) for s, r in self.all if r not in keys or self.first[r] != s]
+        return [
+            (s, r, null_safe)
+            for s, r, null_safe in self.all
+            if r not in keys or self.first[r] != s or null_safe != (r in self.null_safe)
+        ]
 
 
 def _read(on: JoinOn | None, where: Where | None) -> tuple[list[Term], list[pc.Expression]]:
@@ -190,10 +202,15 @@ def _read(on: JoinOn | None, where: Where | None) -> tuple[list[Term], list[pc.E
     if not pairs and not parts:
         raise InvalidArgument("there is neither on nor where; give equal columns (on), a condition (where), or both.")
     terms: list[Term] = [Compared(stream, "=", relation) for stream, relation in pairs.items()]
+    expressions: list[pc.Expression] = []
     for part in parts:
-        if isinstance(part, str):
+        if not isinstance(part, str):
+            expressions.append(part)
+        elif part.strip().lower() in _CONSTANTS:
+            expressions.append(pc.scalar(_CONSTANTS[part.strip().lower()]))
+        else:
             terms.extend(read_terms(part))
-    return list(dict.fromkeys(terms)), [part for part in parts if not isinstance(part, str)]
+    return list(dict.fromkeys(terms)), expressions
 
 
 def _require_columns(term: Term, relation: AnyRelation, stream_schema: pa.Schema) -> None:
@@ -215,7 +232,7 @@ def _comparisons(
         if isinstance(term, Near):
             near = within(*types, term.distance, is_duration=term.is_duration, strict=term.strict)
             made.append((term, near))
-        elif term.operator != "=":
+        elif term.operator != "=" and term.operator != "<=>":  # noqa: PLR1714 - so that types are narrowed
             made.append((term, compared(*types, term.operator)))
     return made
 
@@ -224,7 +241,7 @@ def _choose(
     relation: AnyRelation, equal: _Equalities, comparisons: Sequence[tuple[Term, Comparison]]
 ) -> tuple[Access, tuple[str, ...], list[Term]]:
     """Choose the access to R's rows, the relation columns to equate by code, and the terms that give ranges."""
-    if relation.key and all(name in equal.first for name in relation.key):
+    if relation.key and all(name in equal.first and name not in equal.null_safe for name in relation.key):
         return "equality", relation.key, []
     on_key = [(t, c) for t, c in comparisons if (t.relation,) == relation.key and c.has_ranges]
     sides = {c.order[0] if isinstance(c, Ordered) else "<>" for _, c in on_key}
@@ -233,8 +250,8 @@ def _choose(
     return "scan", tuple(equal.first), []
 
 
-def _codec(relation: AnyRelation, names: tuple[str, ...]) -> KeyCodec:
-    return KeyCodec.of(names, [relation.schema.field(name).type for name in names])
+def _codec(relation: AnyRelation, names: tuple[str, ...], null_safe: Sequence[bool]) -> KeyCodec:
+    return KeyCodec.of(names, [relation.schema.field(name).type for name in names], null_safe)
 
 
 def _joined_row(relation: AnyRelation, stream_schema: pa.Schema, suffix: str) -> pa.Schema:

@@ -8,6 +8,7 @@ from functools import reduce
 from operator import and_
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,10 +39,6 @@ class Residual:
         bound = RowExpression.of(expression, schema, what="where")
         if not pa.types.is_boolean(bound.type_):
             raise InvalidArgument(f"where is of type {bound.type_}, not boolean: {expression}.")
-        if not bound.columns:
-            raise InvalidArgument(
-                f"where reads no column: {expression}. A constant condition would join everything or nothing."
-            )
         return cls(bound)
 
     @property
@@ -53,6 +50,12 @@ class Residual:
     def names(self) -> tuple[str, ...]:
         """Names of the columns that the expression reads."""
         return self.bound.names
+
+    @property
+    def always(self) -> bool:
+        """The value of an expression that reads no column: True if all pairs fulfil it, False if none does."""
+        (value,) = self.bound.values(pa.table({"": [0]})).to_pylist()
+        return bool(value)
 
     def holds(self, arrays: list[pa.Array]) -> Bools:
         """Return a flag per row: True if the expression is true, not null. ``arrays`` are the values of ``columns``."""
@@ -112,7 +115,7 @@ class PairCheckBuilder:
     def require_equal_keys(self, codec: KeyCodec, stream: Sequence[str], relation: Sequence[str]) -> None:
         """Do as `require_equal` for the columns whose codes found the pairs, which therefore contain no nulls."""
         types = [*codec.types, *(self._schema.field(name).type for name in stream)]
-        self._same_bytes = len(stream) == 1 and all(is_binary(type_) for type_ in types)
+        self._same_bytes = len(stream) == 1 and all(is_binary(type_) for type_ in types) and not codec.null_safe
         self.require_equal(codec, stream, relation)
 
     def require_equal(self, codec: KeyCodec, stream: Sequence[str], relation: Sequence[str]) -> None:
@@ -128,6 +131,11 @@ class PairCheckBuilder:
 
     def require_true(self, residual: Residual) -> None:
         """Require that an expression over the joined row is true."""
+        if not residual.columns:
+            if not residual.always:
+                behind_any = self._relation_column(self._relation.schema.names[0])
+                self._terms.append(lambda left, right: np.zeros(len(right[behind_any]), np.bool_))  # noqa: ARG005
+            return
         width = len(self._schema)
         at = [_place(self._left, i) for i in residual.columns if i < width]
         behind = [self._relation_column(self._relation.schema.names[i - width]) for i in residual.columns if i >= width]

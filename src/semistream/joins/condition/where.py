@@ -17,7 +17,8 @@ from semistream.keys.duration_text import UNIT_SECONDS, duration_seconds
 Where: TypeAlias = str | pc.Expression | Sequence[str | pc.Expression]
 
 ACCEPTED = (
-    "s.x BETWEEN r.lo AND r.hi; r.k BETWEEN s.a AND s.b; s.x < r.k with <, <=, >, >=, = or !=; "
+    "s.x BETWEEN r.lo AND r.hi; r.k BETWEEN s.a AND s.b; s.x < r.k with <, <=, >, >=, =, != or <=>, "
+    "by which null equals null; "
     "abs(s.x - r.k) <= 5, or <, with a number or a duration such as 5 minutes; several of these with AND between. "
     "s. is the stream, r. the relation; names with characters other than letters, digits and _ go in double quotes: "
     's."unit price". Write anything else as a pyarrow.compute expression'
@@ -26,12 +27,12 @@ ACCEPTED = (
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<column>[srSR]\.(?:\"(?:[^\"]|\"\")*\"|\w+))|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<string>'[^']*')|(?P<word>[^\W\d]\w*)|(?P<sign><=|>=|!=|<>|[<>=(),+\-*/])|(?P<end>$))"
+    r"|(?P<string>'[^']*')|(?P<word>[^\W\d]\w*)|(?P<sign><=>|<=|>=|!=|<>|[<>=(),+\-*/])|(?P<end>$))"
 )
 _MOST_CHARACTERS = 20_000  # of a text
 _MOST_DIGITS, _MOST_EXPONENT = 100, 300  # of a number
 _MOST_SHOWN = 200  # characters of a text in an error
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!=", "<=>": "<=>"}
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Compared:
     """A comparison of a stream column with a relation column."""
 
     stream: str
-    operator: Order | Literal["=", "!="]
+    operator: Order | Literal["=", "!=", "<=>"]
     relation: str
 
     def __str__(self) -> str:
@@ -141,7 +142,7 @@ class _Reader:
             return
         sign = {"<>": "!="}.get(self._token.text, self._token.text)
         if sign not in _MIRRORED:
-            self._fail("BETWEEN, or one of < <= > >= = !=")
+            self._fail("BETWEEN, or one of < <= > >= = != <=>")
         self._token = self._next()
         yield self._compared(left, sign, self._column())
 
