@@ -29,6 +29,8 @@ class Recorder:
         self.events: list[Event] = []
         self.calls: list[tuple[str, str]] = []
         """Calls seen through `os`: name and path, relative to the folder."""
+        self.paths: set[str] = set()
+        """Paths seen by scans."""
         self._disk = disk.copy()
         self._lock = threading.RLock()
         self._inodes = {root.stat().st_ino: ROOT}
@@ -74,6 +76,7 @@ class Recorder:
 
     def _move_name(self, before: str, after: str) -> None:
         self.calls.append(("rename", after))
+        self.paths.add(after)
         old, new = self._slot(before), self._slot(after)
         moved = self._disk.names[old[0]][old[1]]
         self._record(Event("names", f"{before} -> {after}", slots=((old, None), (new, moved))))
@@ -126,6 +129,7 @@ class Recorder:
                     if is_folder:
                         self._record(Event("folder", "", inode))
                 found[folder, entry.name] = inode
+                self.paths.add(str(Path(entry).relative_to(self.root)))
                 if is_folder:
                     folders.append((entry.path, inode))
                 elif self._seen.get(inode) != (status.st_size, status.st_mtime_ns):
