@@ -6,12 +6,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semistream.errors import PipelineError
 from semistream.pipelines.ledger.entries import WrittenFile
 from semistream.pipelines.ledger.faults import reached
-from semistream.pipelines.tables.table import Table, require_same_columns
+from semistream.pipelines.spec.pipeline_spec import TableSpec
+from semistream.pipelines.tables.table import Owner, Table, require_same_columns
 from semistream.pipelines.tables.writer import TableLayout
 from semistream.storage.local_files import make_folder, sync_folder
 
@@ -26,6 +28,10 @@ class ParquetSink(Table):
     before the others. Use a Delta table to publish a batch atomically.
     """
 
+    def __init__(self, spec: TableSpec, schema: pa.Schema, owner: Owner, outbox: Path) -> None:
+        super().__init__(spec, schema, owner, outbox)
+        self._durable: set[Path] = set()  # folders that this object has made, or made durable
+
     @property
     def layout(self) -> TableLayout:
         """Layout of the files in the staging folder, where they stay until committed."""
@@ -35,6 +41,7 @@ class ParquetSink(Table):
         """Create the folder if it is missing; refuse one with other columns or files of another checkpoint."""
         try:
             make_folder(self.path / _STAGING)
+            self._durable = {self.path}
         except OSError as error:
             raise PipelineError(
                 f"the table {self.path} cannot be created: {error.strerror}. Give a writable folder."
@@ -64,7 +71,9 @@ class ParquetSink(Table):
                 )
             reached("before parquet rename")
             try:
-                make_folder(final.parent)
+                if final.parent not in self._durable:
+                    make_folder(final.parent)
+                    self._durable.add(final.parent)
                 staged.rename(final)
             except OSError as error:
                 raise self._refused(batch, error) from error
