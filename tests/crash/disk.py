@@ -205,7 +205,7 @@ class Disk:
 
 
 def _set(names: dict[int, dict[str, int]], slots: object) -> None:
-    for (folder, name), inode in slots:  # type: ignore[attr-defined]
+    for (folder, name), inode in slots:
         if inode is None:
             names[folder].pop(name, None)
         else:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tests.crash.cuts import Scenario, failures
+from tests.crash.cuts import failures
 from tests.crash.orders_pipeline import DeltaOrders, ParquetOrders
 from tests.crash.overload_pipeline import DeltaOverload, ParquetOverload
 from tests.crash.relation_scenario import RelationScenario
+from tests.crash.snapshot_pipeline import SnapshotPipeline
 
-_ALL: tuple[Callable[[], Scenario], ...] = (
-    RelationScenario,
-    DeltaOrders,
-    ParquetOrders,
-    DeltaOverload,
-    ParquetOverload,
-)
-SCENARIOS = {each.name: each for each in _ALL}
+_ALL = (RelationScenario, DeltaOrders, ParquetOrders, DeltaOverload, ParquetOverload, SnapshotPipeline)
+SCENARIOS = {scenario.name: scenario for scenario in _ALL}
 
 
 def run_states(name: str, seed: int, states: int) -> tuple[int, list[str]]:

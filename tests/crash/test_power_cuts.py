@@ -16,7 +16,14 @@ from tests.crash.overload_pipeline import DeltaOverload, ParquetOverload
 from tests.crash.relation_scenario import RelationScenario
 from tests.crash.scenarios import SCENARIOS
 
-STATES = {"relation": 40, "orders-delta": 5, "orders-parquet": 5, "overload-delta": 7, "overload-parquet": 7}
+STATES = {
+    "relation": 40,
+    "orders-delta": 5,
+    "orders-parquet": 5,
+    "overload-delta": 6,
+    "overload-parquet": 6,
+    "snapshots": 5,
+}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
