@@ -39,6 +39,27 @@ SNAPSHOTS = [
     "in a file",
 ]
 """Every point that a snapshot passes, in the driver."""
+SHEDDING = [
+    "before shed",
+    "after shed",
+    "before commit of shed",
+    "before archived",
+    "after archived",
+]
+"""Points that a batch passes of which rows are shed, in the driver."""
+REPAIRING = [
+    "after planned",
+    "before prepared",
+    "after prepared",
+    "after delta commit",
+    "before leaving the archive",
+    "after leaving the archive",
+    "before archived",
+    "after archived",
+    "before done",
+    "after done",
+]
+"""Points that a repair passes, in the driver."""
 WORKER = ["in a file", "in a file@1", "before report", "before report@1"]
 """Points that a Python worker passes."""
 

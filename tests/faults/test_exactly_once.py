@@ -1,4 +1,4 @@
-"""Pipelines, killed again and again: in the end all tables equal the oracle's, each row once."""
+"""Pipelines on Spark, killed at some points: all tables equal the oracle's. All points: tests/simulation."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 def test_orders_come_once_wherever_the_driver_is_killed(world, tmp_path):
     scenario = OrdersScenario(tmp_path / "orders", seed=1)
-    for number, point in enumerate(ORDERS):
+    for number, point in enumerate(ORDERS[::3]):
         assert strike(world, scenario, Kill("point", point, vacuum=number % 2 == 0)) == (KILLED, True), (
             f"{point}\n{world.tail()}"
         )

@@ -13,7 +13,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+from tests.faults.spark_world import SparkWorld
 from tests.simulation.history import History, tried
+from tests.simulation.spark_runner import SparkRunner
 
 
 def main(histories: int, seed: int, minutes: float) -> int:
@@ -32,6 +34,24 @@ def main(histories: int, seed: int, minutes: float) -> int:
     seconds, done = time.perf_counter() - begin, plots.total()
     _say(f"{done} histories in {seconds:.0f} s ({60 * done / seconds:.0f} a minute): {dict(plots)}; {failed} failed")
     return int(bool(failed) or done < histories)
+
+
+def on_spark(histories: int, seed: int, minutes: float) -> int:
+    """Run histories on a real Spark, one after the other."""
+    begin, failed = time.perf_counter(), 0
+    with tempfile.TemporaryDirectory(prefix="semistream-simulation-") as name:
+        folder = Path(name)
+        with SparkWorld(folder / "spark.log") as spark:
+            for each in range(seed, seed + histories):
+                if time.perf_counter() - begin > 60 * minutes:
+                    break
+                try:
+                    History.draw(each).run(folder / str(each), lambda _: SparkRunner(spark))
+                except AssertionError as error:
+                    failed += 1
+                    _say(f"seed {each} FAILED on Spark: {error}")
+    _say(f"{histories} histories on Spark in {time.perf_counter() - begin:.0f} s; {failed} failed")
+    return int(bool(failed))
 
 
 def replay(seed: int, events: list[int]) -> int:
@@ -56,7 +76,10 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=1, help="of the first history; the next ones have the next seeds")
     parser.add_argument("--events", help="only these events of the history with this seed, by their positions")
     parser.add_argument("--minutes", type=float, default=30.0, help="after which no history is begun")
+    parser.add_argument("--spark", action="store_true", help="run them on Spark: about a minute each")
     given = parser.parse_args()
     if given.events is not None:
         sys.exit(replay(given.seed, [int(each) for each in given.events.split(",") if each.isdigit()]))
+    if given.spark:
+        sys.exit(on_spark(given.histories, given.seed, given.minutes))
     sys.exit(main(given.histories, given.seed, given.minutes))

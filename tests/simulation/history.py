@@ -6,27 +6,21 @@ import resource
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
-import pytest
 import yaml
-from deltalake.exceptions import DeltaError
 
-from semistream.errors import SemistreamError
 from semistream.kernels.array_types import Floats
 from semistream.pipelines.batch.housekeeping import vacuum_pipeline
 from tests.faults.overload_scenario import OverloadScenario
 from tests.faults.snapshot_scenario import SnapshotScenario
-from tests.simulation.local_driver import drive
-from tests.simulation.local_workers import forget_workers
+from tests.simulation.runner import Fault, LocalRunner, Runner, full_disk
 from tests.simulation.scenarios import POISONS, AuditScenario, SimulatedOrders, vacuum_relations
 from tests.simulation.world import Kill, World
-from tests.spark.pipelines.overloads import ROW_S, believe_slow
 
 Plot = Literal["orders", "deferred orders", "overload", "snapshots"]
 """What a history is about."""
@@ -49,36 +43,18 @@ _DISK_BYTES = 20_000
 _DAY_S = 86_400.0
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What befalls a run: a kill, a full disk, or nothing; and how the run is set up."""
-
-    slots: int = 2
-    late: bool = False
-    kill: Kill | None = None
-    disk_bytes: int | None = None
-
-    @classmethod
-    def draw(cls, draw: np.random.Generator, shares: Floats) -> Fault:
-        """Draw a fault; ``shares`` are the probabilities of `_FAULTS`."""
-        slots, late, kind = int(draw.integers(1, 4)), bool(draw.random() < 0.5), str(draw.choice(_FAULTS, p=shares))
-        if kind == "driver":  # often early: during recovery
-            return cls(slots, late, Kill("driver", int(_MOST_STEPS ** draw.random())))
-        if kind == "worker":
-            return cls(slots, late, Kill("worker", int(draw.integers(30))))
-        if kind == "driver of tasks":
-            return cls(slots, late, Kill("driver of tasks", int(draw.integers(3))))
-        if kind == "disk":
-            return cls(slots, late, disk_bytes=int(_DISK_BYTES ** draw.random()))
-        return cls(slots, late)
-
-    def __str__(self) -> str:
-        what = "no fault"
-        if self.kill is not None:
-            what = f"{self.kill.role} killed at step {self.kill.step}"
-        elif self.disk_bytes is not None:
-            what = f"files end at {self.disk_bytes} bytes"
-        return f"{self.slots} slots, {'late' if self.late else 'early'} publication, {what}"
+def _draw_fault(draw: np.random.Generator, shares: Floats) -> Fault:
+    """Draw a fault; ``shares`` are the probabilities of `_FAULTS`."""
+    slots, late, kind = int(draw.integers(1, 4)), bool(draw.random() < 0.5), str(draw.choice(_FAULTS, p=shares))
+    if kind == "driver":  # often early: during recovery
+        return Fault(slots, late, Kill("driver", int(_MOST_STEPS ** draw.random())))
+    if kind == "worker":
+        return Fault(slots, late, Kill("worker", int(draw.integers(30))))
+    if kind == "driver of tasks":
+        return Fault(slots, late, Kill("driver of tasks", int(draw.integers(3))))
+    if kind == "disk":
+        return Fault(slots, late, disk_bytes=int(_DISK_BYTES ** draw.random()))
+    return Fault(slots, late)
 
 
 @dataclass(frozen=True)
@@ -87,7 +63,7 @@ class Event:
 
     kind: str
     number: int
-    fault: Fault = Fault()
+    fault: Fault
 
     def generator(self) -> np.random.Generator:
         """Return the generator of its details, the same each time."""
@@ -120,24 +96,24 @@ class History:
         return cls(
             seed,
             plot,
-            tuple(Event(kind, int(draw.integers(1 << 31)), Fault.draw(draw, faults)) for kind in chosen),
+            tuple(Event(kind, int(draw.integers(1 << 31)), _draw_fault(draw, faults)) for kind in chosen),
         )
 
     def only(self, kept: Sequence[int]) -> History:
         """Return a history of the events at the positions ``kept``."""
         return History(self.seed, self.plot, tuple(self.events[i] for i in kept))
 
-    def run(self, folder: Path) -> list[str]:
+    def run(self, folder: Path, runner_of: Callable[[World], Runner] = LocalRunner) -> list[str]:
         """Run all events below ``folder``, and check the end; return the steps. Any error is one of semistream's."""
         world = World(folder, self.seed)
-        with world.simulated(), _slow_rows():
+        runner = runner_of(world)
+        with runner.set_up():
             try:
-                played = _Played(world, self.plot, self.seed)
+                played = _Played(world, runner, self.plot, self.seed)
                 for event in self.events:
                     played.play(event)
                 played.end()
             finally:
-                forget_workers()
                 shutil.rmtree(folder, ignore_errors=True)
         return world.steps
 
@@ -145,8 +121,8 @@ class History:
 class _Played:
     """A history as it goes on."""
 
-    def __init__(self, world: World, plot: Plot, seed: int) -> None:
-        self._world = world
+    def __init__(self, world: World, runner: Runner, plot: Plot, seed: int) -> None:
+        self._world, self._runner = world, runner
         self._audit: AuditScenario | None = None
         self._scenario: SimulatedOrders | OverloadScenario | SnapshotScenario
         if plot in ("orders", "deferred orders"):
@@ -187,9 +163,9 @@ class _Played:
             scenario.put_update()
         if event.kind == "audit":
             assert self._audit is not None
-            self._run(self._audit.spec(), event.fault)
+            self._runner.run(self._audit.spec(), event.fault)
         else:
-            self._run(scenario.spec(), event.fault, only_repair=event.kind == "reconcile")
+            self._runner.run(scenario.spec(), event.fault, only_repair=event.kind == "reconcile")
             scenario.look()
         if draw.random() < _VACUUMS:
             vacuum_relations(self._world.folder)
@@ -206,37 +182,15 @@ class _Played:
         self._world.now += _DAY_S  # after rows that came while the clock was ahead
         self._grow()
         for spec in (scenario.spec(), scenario.spec(retry_for="1ms")):
-            self._must_run(spec)
+            self._runner.finish(spec)
         if isinstance(scenario, OverloadScenario):
-            self._must_run(scenario.spec(), only_repair=True)
+            self._runner.finish(scenario.spec(), only_repair=True)
         scenario.check()
         if self._audit is not None:
-            self._must_run(self._audit.spec())
+            self._runner.finish(self._audit.spec())
             self._audit.check()
         self._vacuum_tables()
         scenario.check()
-
-    def _must_run(self, spec: dict[str, Any], *, only_repair: bool = False) -> None:
-        """Run a pipeline that must end by itself; without new input, it must then have nothing left to do."""
-        drive(self._world, spec, only_repair=only_repair)
-        before = len(self._world.steps)
-        drive(self._world, spec, only_repair=only_repair)
-        planned = self._world.steps[before:].count("before planned")
-        assert planned <= 1, f"{planned} batches were planned though nothing was left"
-
-    def _run(self, spec: dict[str, Any], fault: Fault, *, only_repair: bool = False) -> None:
-        def work() -> None:
-            drive(self._world, spec, slots=fault.slots, late=fault.late, kill=fault.kill, only_repair=only_repair)
-
-        try:
-            with _full_disk(fault.disk_bytes):
-                alive = self._world.run("driver", fault.kill, work)
-        except (SemistreamError, OSError, DeltaError) as error:
-            if fault.disk_bytes is None and not (only_repair and "Run the pipeline first" in str(error)):
-                raise
-            alive = False
-        if not alive:
-            forget_workers()
 
     def _storm(self, orders: SimulatedOrders) -> None:
         """Bring an update whenever a driver reads one, for a while."""
@@ -245,7 +199,7 @@ class _Played:
         def more() -> None:
             if left:
                 left.pop()
-                with _full_disk(resource.RLIM_INFINITY):  # others have a disk of their own
+                with full_disk(resource.RLIM_INFINITY):  # others have a disk of their own
                     orders.put_update()
 
         orders.put_update()
@@ -256,28 +210,6 @@ class _Played:
         file = self._world.folder / "pipeline.yaml"
         file.write_text(yaml.safe_dump(self._scenario.spec()))
         vacuum_pipeline(file)
-
-
-@contextmanager
-def _slow_rows() -> Iterator[None]:
-    """Let overloaded pipelines believe that a row takes long."""
-    with pytest.MonkeyPatch.context() as patch:
-        believe_slow(ROW_S, patch.setattr)
-        yield
-
-
-@contextmanager
-def _full_disk(most_bytes: int | None) -> Iterator[None]:
-    """Let no file grow beyond a size within the block: a write then fails, whoever does it."""
-    if most_bytes is None:
-        yield
-        return
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def _shares(draw: np.random.Generator, weights: Iterable[float]) -> Floats:

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from semistream.pipelines.batch.batch_report import BatchReport
 from semistream.pipelines.batch.committer import BatchCommitter
 from semistream.pipelines.ledger.entries import BatchManifest, Plan
 from semistream.pipelines.ledger.ledger import Ledger
 from semistream.relation import Relation
 from tests.simulation.history import History, error_of, shortest
+from tests.simulation.local_driver import drive
+from tests.simulation.scenarios import SimulatedOrders
 from tests.simulation.world import Kill, World
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -26,6 +29,19 @@ def test_after_any_history_all_tables_are_as_they_must_be(tmp_path: Path, seed: 
 def test_a_history_is_the_same_each_time(tmp_path: Path) -> None:
     history = History.draw(0)
     assert history.run(tmp_path / "history") == history.run(tmp_path / "history")
+
+
+def test_batches_go_on_in_a_storm_of_updates(tmp_path: Path) -> None:
+    world, reports = World(tmp_path, seed=1), list[BatchReport]()
+    orders = SimulatedOrders(world.folder, seed=1)
+    world.while_reading_updates = orders.put_update  # whenever updates are read, there is another one
+    for _ in range(3):
+        orders.put_orders()
+    orders.put_update()
+    with world.simulated():
+        world.run("driver", None, lambda: drive(world, orders.spec(), watch=reports.append))
+    assert [report.source_batch for report in reports if report.source_batch is not None] == [0, 1, 2]
+    assert orders.waiting_files == 0
 
 
 def _done_before_the_commit(patch: pytest.MonkeyPatch) -> None:

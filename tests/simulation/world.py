@@ -18,7 +18,9 @@ import numpy as np
 
 from semistream.pipelines.ledger import faults
 
+_RENAME = os.rename
 _CALLS = ("replace", "rename", "link", "unlink", "mkdir", "fsync")
+_MOST_STEPS = 10_000  # of a process: some 50 batches
 Role = Literal["driver", "worker", "driver of tasks"]
 
 
@@ -28,14 +30,15 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Kill:
-    """A kill of a process at its ``step``-th step, counted from 0.
+    """A kill of a process at its ``step``-th step, counted from 0, or at the ``step``-th time it reaches a ``point``.
 
     A step is a point of the ledger's protocol, or a call that changes a folder or syncs a file. For a "driver of tasks"
     it is a task: the driver dies before that, and the task is done all the same, when another driver runs.
     """
 
     role: Role
-    step: int
+    step: int = 0
+    point: str = ""
 
 
 class World:
@@ -77,7 +80,7 @@ class World:
 
     def run(self, role: Role, kill: Kill | None, work: Callable[[], Any]) -> bool:
         """Run the work of a process; return False if it was killed. A worker runs inside its driver."""
-        process = _Process(role, kill.step if kill is not None and kill.role == role else None)
+        process = _Process(role, kill if kill is not None and kill.role == role else None)
         self._processes.append(process)
         try:
             work()
@@ -134,18 +137,22 @@ class World:
         process = self._processes[-1]
         if process.dead:
             raise Killed
-        if process.steps == process.killed_at:
-            self.die()
+        if process.kill is not None and process.kill.point in ("", name):
+            if process.left == 0:
+                self.die()
+            process.left -= 1
         process.steps += 1
+        assert process.steps < _MOST_STEPS, f"a {process.role} does not end: its last steps are {self.steps[-8:]}"
         self.steps.append(name)
-
-
-_RENAME = os.rename
 
 
 @dataclass
 class _Process:
     role: Role
-    killed_at: int | None
+    kill: Kill | None
+    left: int = 0
     steps: int = 0
     dead: bool = False
+
+    def __post_init__(self) -> None:
+        self.left = 0 if self.kill is None else self.kill.step
