@@ -7,7 +7,7 @@ KERNELS := $(VENV)/.compiled
 JARS := .jars/.brought
 PYTEST := $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test quick kills crash lint bench wheel jars clean java maven python
+.PHONY: demo test quick kills fuzz crash lint bench wheel jars clean java maven python
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -66,6 +66,10 @@ crash: $(KERNELS)  ## cut the power at random and check what the disk is left wi
 simulate: $(KERNELS)  ## run simulated histories of pipelines, without Spark, and check their tables (HISTORIES=1000 SEED=1)
 	$(BIN)/python -m tests.simulation --histories $(or $(HISTORIES),1000) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),60)
 
+fuzz: $(KERNELS)  ## hostile bytes for all that is parsed, guided by coverage (MINUTES=10 KINDS="yaml where")
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[fuzz]'
+	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(KINDS),--kinds $(KINDS))
+
 lint: $(STAMP)  ## style, types, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -84,5 +88,5 @@ wheel: $(STAMP)  ## the wheel in dist/, with kernels compiled for common process
 	rm -rf src/semistream/kernels/compiler/objects
 
 clean:  ## remove all that make has made
-	rm -rf $(VENV) .jars dist src/semistream/kernels/compiler/objects demo-out bench-out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .jars dist src/semistream/kernels/compiler/objects demo-out bench-out fuzz-out .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,19 +10,21 @@ import pyarrow as pa
 
 from semistream.errors import CorruptRelation, InvalidArgument
 from semistream.kernels.array_types import Int64s
+from semistream.relation.format.arrow_files import sound_batches
 from semistream.relation.format.manifest import DataFile, Manifest, WholeFile, manifest_name, read_manifest
 from semistream.relation.write.version_draft import check_whole
 
 if TYPE_CHECKING:
     from semistream.relation.relation import Relation
 
+_CODES = pa.schema([("code", pa.int64())])
 _PEAK = 3  # peak memory as a multiple of the file sizes: codes as read, concatenated, and deduplicated
 
 
 def read_changes(folder: Path, file: WholeFile) -> Int64s:
     """Read the distinct codes that an update touched, in ascending order."""
-    with pa.OSFile(str(check_whole(folder, file))) as source:
-        codes: Int64s = pa.ipc.open_file(source).read_all().column("code").to_numpy()
+    parts = [batch.column(0).to_numpy() for batch in sound_batches(check_whole(folder, file), _CODES)]
+    codes: Int64s = np.concatenate([np.empty(0, np.int64), *parts])
     return codes
 
 

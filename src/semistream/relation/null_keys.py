@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream.kernels.page_cuts import cut_pages
 from semistream.keys.plain_types import empty_batch
+from semistream.relation.format.arrow_files import sound_batches
 from semistream.relation.format.page_layout import PageLayout
 from semistream.relation.format.row_sizes import row_ends
 from semistream.relation.read.disk import DiskCounts
@@ -38,7 +39,7 @@ class NullKeyPages:
     """
 
     def __init__(self, relation: Relation, counts: DiskCounts | None = None) -> None:
-        self._layout = relation.layout.in_one_segment
+        self._layout, self._schema = relation.layout.in_one_segment, relation.manifest.schema
         self._frame = frame_bytes(self._layout)
         self._room = relation.manifest.page_bytes - self._frame
         self._files = [check_whole(relation.path, file) for file in relation.manifest.null_files]
@@ -69,12 +70,9 @@ class NullKeyPages:
 
     def _pieces(self) -> Iterator[pa.RecordBatch]:
         for path in self._files:
-            with pa.memory_map(str(path)) as source:
-                file = pa.ipc.open_file(source)
-                for i in range(file.num_record_batches):
-                    batch = file.get_batch(i)
-                    for start in range(0, batch.num_rows, MOST_ROWS):
-                        yield with_code_column(batch.slice(start, MOST_ROWS), self._layout)
+            for batch in sound_batches(path, self._schema):
+                for start in range(0, batch.num_rows, MOST_ROWS):
+                    yield with_code_column(batch.slice(start, MOST_ROWS), self._layout)
 
 
 def with_code_column(rows: pa.RecordBatch, layout: PageLayout) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.keys.plain_types import empty_batch
+from semistream.relation.format.arrow_files import sound_batches
 from semistream.relation.read.disk import Disk
 from semistream.relation.write.version_draft import check_whole
 
@@ -22,6 +23,5 @@ def scan_rows(relation: Relation, names: list[str], schema: pa.Schema, disk: str
         batches = [run.batch(i, names) for i in range(run.pages.size)]
         yield pa.concat_batches([*batches, empty_batch(schema)])  # a copy, because the reader reuses the buffer
     for file in relation.manifest.null_files:
-        with pa.memory_map(str(check_whole(relation.path, file))) as source:
-            for batch in pa.ipc.open_file(source).read_all().select(names).to_batches():
-                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        for batch in sound_batches(check_whole(relation.path, file), relation.schema):
+            yield pa.RecordBatch.from_arrays(batch.select(names).columns, schema=schema)

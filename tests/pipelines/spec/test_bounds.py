@@ -165,3 +165,9 @@ def test_the_loader_takes_no_python_objects():
     for tag in ("python/object:os.system", "python/name:os.system", "python/tuple", "python/object/apply:os.getcwd"):
         with pytest.raises(yaml.YAMLError):
             yaml.load(f"!!{tag} [x]", BoundedLoader)
+
+
+@pytest.mark.parametrize("distance", ["1.5", "0.1", "1.999999999999999999999999999999", "1e-30", "2.50", "7", "1e20"])
+def test_a_distance_is_told_as_exactly_as_it_was_given(distance):
+    (term,) = read_terms(f"abs(s.x - r.k) <= {distance}")
+    assert read_terms(str(term)) == [term]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Literal, NoReturn, TypeAlias, cast
 
@@ -32,6 +33,7 @@ _TOKEN = re.compile(
 _MOST_CHARACTERS = 20_000  # of a text
 _MOST_DIGITS, _MOST_EXPONENT = 100, 300  # of a number
 _MOST_SHOWN = 200  # characters of a text in an error
+_EXACT = Context(prec=1000)  # a number as written, times a unit, has a last digit
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!=", "<=>": "<=>"}
 
 
@@ -59,7 +61,8 @@ class Near:
 
     def __str__(self) -> str:
         sign = "<" if self.strict else "<="
-        distance = str(self.distance) if self.distance.denominator == 1 else repr(float(self.distance))
+        numerator, denominator = self.distance.as_integer_ratio()
+        distance = str(numerator) if denominator == 1 else str(_EXACT.divide(Decimal(numerator), Decimal(denominator)))
         unit = " seconds" if self.is_duration else ""
         return f"abs(s.{quoted(self.stream)} - r.{quoted(self.relation)}) {sign} {distance}{unit}"
 

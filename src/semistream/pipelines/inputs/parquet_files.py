@@ -56,7 +56,7 @@ class _File:
                 groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
                 sizes = tuple(group.total_byte_size for group in groups)
                 rows = tuple(group.num_rows for group in groups)
-        except (pa.ArrowInvalid, OSError) as error:
+        except Exception as error:  # whatever is wrong with its content
             if not Path(path).exists():
                 raise PipelineError(
                     f"{path}, a file of the source, was removed before its batch was done. Restore it and start the "

@@ -173,7 +173,7 @@ def read_manifest(folder: Path, version: int) -> Manifest:
     try:
         manifest = _from_json(json.loads(body))
         _require_sound(manifest)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError, pa.ArrowException) as error:
         raise CorruptRelation(f"{path} is not a manifest ({error!r}). Restore it from a copy.") from error
     if foreign := sorted(name for name in manifest.file_names if not _NAME.fullmatch(name)):
         raise CorruptRelation(

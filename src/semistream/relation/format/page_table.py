@@ -101,7 +101,9 @@ class PageTable:
             with pa.OSFile(str(path)) as source:
                 table = cls.from_arrow(pa.ipc.open_file(source).read_all(), groups)
             table._require_inside(files)
-        except (pa.ArrowException, KeyError, ValueError) as error:
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
             raise CorruptRelation(f"{path} is not a page table ({error}). Restore it from a copy.") from error
         return table
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream.errors import CorruptRelation
 from semistream.kernels.array_types import Bytes, Int32s, Int64s
 from semistream.relation.format.kernels import filled_buffers, locate_buffers
 from semistream.relation.format.page_layout import ColumnLayout, PageLayout
@@ -99,7 +100,13 @@ class PageRun:
         names = self.layout.schema.names if columns is None else list(columns)
         used = [i for i, segment in enumerate(segments) if not set(names).isdisjoint(segment.schema.names)] or [0]
         messages = (pa.py_buffer(self.message(position, i)) for i in used)
-        batches = [pa.ipc.read_record_batch(m, segments[i].schema) for i, m in zip(used, messages, strict=True)]
+        try:
+            batches = [pa.ipc.read_record_batch(m, segments[i].schema) for i, m in zip(used, messages, strict=True)]
+        except (OSError, pa.ArrowException) as error:  # its message announces what it does not have
+            raise CorruptRelation(
+                f"page {int(self.pages[position])} is not a page of this relation ({error}). Restore its file from a "
+                "copy, or build the relation again."
+            ) from error
         if len(batches) == 1:
             return batches[0] if columns is None else batches[0].select(names)
         found = {field.name: array for batch in batches for field, array in zip(batch.schema, batch, strict=True)}

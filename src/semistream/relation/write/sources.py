@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pyarrow.dataset as ds
 from semistream.errors import InvalidArgument, RelationError
 from semistream.keys.plain_types import BatchConverter, plain_schema
 from semistream.relation.parquet.data_files import DELTA_LOG
+from semistream.storage.disk_errors import disk_errors
 from semistream.storage.local_paths import local_path
 
 _FORMATS = {
@@ -21,6 +23,7 @@ _FORMATS = {
     ".csv": "csv",
 }  # fmt: skip
 _BATCH_ROWS = 1 << 16
+_MOST_TOLD = 300  # characters of Arrow's message
 _BATCH_BYTES = 16 << 20  # of values decoded at a time
 
 
@@ -86,9 +89,38 @@ def _open_path(path: Path) -> pa.RecordBatchReader:
         raise RelationError(
             f"{path} holds files ending in {', '.join(suffixes) or 'nothing'}; give one kind: {', '.join(_FORMATS)}."
         )
-    dataset = ds.dataset(path, format=formats.pop(), partitioning="hive" if path.is_dir() else None)
-    scanner = dataset.scanner(batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
-    return scanner.to_reader()
+    file_format = formats.pop()
+    with _readable(path):
+        dataset = ds.dataset(path, format=file_format, partitioning="hive" if path.is_dir() else None)
+        scanner = dataset.scanner(batch_size=_BATCH_ROWS, batch_readahead=2, fragment_readahead=1)
+        reader = scanner.to_reader()
+    return pa.RecordBatchReader.from_batches(reader.schema, _read(path, reader, validated=file_format == "ipc"))
+
+
+def _read(path: Path, reader: pa.RecordBatchReader, *, validated: bool) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files. Those of Arrow files are ``validated``: an offset in them may lead out of the file."""
+    batches = iter(reader)
+    while True:
+        with _readable(path):
+            batch = next(batches, None)
+            if validated and batch is not None:
+                batch.validate(full=True)
+        if batch is None:
+            return
+        yield batch
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Raise `RelationError` if the content of a file cannot be read, and `StorageError` if the disk refuses."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            with disk_errors(path, "read"):
+                raise
+        told = str(error).replace("\n", " ")[:_MOST_TOLD]
+        raise RelationError(f"{path} cannot be read: {told}. Repair the file, or leave it out.") from error
 
 
 def _plain(reader: pa.RecordBatchReader, target: pa.Schema) -> Iterator[pa.RecordBatch]:

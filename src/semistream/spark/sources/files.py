@@ -149,12 +149,15 @@ def require_folder(path: Path) -> None:
 
 
 def local_path(uri: str) -> str:
-    """Return the local path of a URI as Spark gives it; a URI of another scheme is returned unchanged.
+    """Return the local path of a URI as Spark gives it; any other text is returned unchanged.
 
     >>> local_path("file:///data/new%20orders.json")
     '/data/new orders.json'
     """
-    parsed = urlparse(uri)
+    try:
+        parsed = urlparse(uri)
+    except ValueError:  # such as a bracket where a host would be
+        return uri
     return unquote(parsed.path) if parsed.scheme in ("", "file") else uri
 
 
