@@ -169,9 +169,10 @@ def test_csv_files_beyond_the_limits_of_a_parser_are_quarantined(spark, warehous
     folder = warehouse.folder / "orders"
     (folder / "1.csv").write_text("x" * 200_000 + "\n" + "1,2,c1,1,1.0\n")
     (folder / "2.csv").write_bytes(b"\x00\x01\n")
-    (folder / "3.csv").write_text('id,product,customer,quantity,amount\n1,2,"c1,1,1.0\n' + "1" * 5000 + ",,,,1e99999\n")
+    lines = ["id,product,customer,quantity,amount", '1,2,"c1,1,1.0', "1" * 5000 + ",,,,1e99999", "," * 30_000]
+    (folder / "3.csv").write_text("\n".join(lines) + "\n")
     reports = run(spark, warehouse.spec(source=source("csv", files_per_batch=1)))
-    assert sum(report.outcomes["invalid"] for report in reports) == 2 + 1 + 2
+    assert sum(report.outcomes["invalid"] for report in reports) == 2 + 1 + 3
     assert rows(warehouse.table("sink")) == star(good)[0]
 
 

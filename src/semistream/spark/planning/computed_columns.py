@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from semistream.errors import PipelineError
@@ -17,6 +15,7 @@ from semistream.pipelines.carried_types import carried_schema
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.task.batch_task import RAW
 from semistream.spark.joins.routing import quoted
+from semistream.spark.try_eval import attempted
 
 _MADE, _VALUE = "__made", "value"
 
@@ -54,7 +53,7 @@ class ComputedColumns:
         row = sf.to_json(sf.struct(*(sf.col(quoted(name)) for name in own)), {"ignoreNullFields": "false"})
         for number, (name, text) in enumerate(self.before.items()):
             made = f"{_MADE}{number}"
-            columns = columns.withColumn(made, _attempted(sf.struct(sf.expr(text).alias(_VALUE)), rows))
+            columns = columns.withColumn(made, attempted(sf.struct(sf.expr(text).alias(_VALUE)), rows))
             columns = columns.withColumn(name, sf.col(made)[_VALUE])
             failed = sf.col(RAW).isNull() & sf.col(made).isNull()
             raw = sf.when(failed, sf.concat(sf.lit(f"({name} cannot be computed) "), row)).otherwise(raw)
@@ -63,14 +62,6 @@ class ComputedColumns:
     def leaving(self, joined: pa.Schema, spark: SparkSession) -> pa.Schema:
         """Return the schema of the results: the ``joined`` columns and the ``after`` columns."""
         return _with(spark, carried_schema(joined), self.after) if self.after else joined
-
-
-def _attempted(column: Any, rows: DataFrame) -> Column:
-    """Return a column that is null where its evaluation fails, as Spark's own ``try_`` functions are."""
-    jvm: Any = rows.sparkSession._jvm
-    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    attempt = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(expressions.expression(column._jc))
-    return ClassicColumn(expressions.column(attempt))
 
 
 def _with(spark: SparkSession, schema: pa.Schema, expressions: dict[str, str]) -> pa.Schema:

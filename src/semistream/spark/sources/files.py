@@ -28,6 +28,7 @@ from semistream.spark.sources.base import BatchSource
 
 _WHOLE_FILES = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _LOOKED_AT, _LINE = 100, 1 << 16  # lines of a JSON file to check for extra fields, and the characters of a line
+_MOST_COLUMNS = "1000000"  # of a CSV line; Spark stops at a longer one
 _NAMED = 20  # extra columns that a remark names
 
 
@@ -137,7 +138,7 @@ class FolderSource(BatchSource):
         """Return a reader that puts a malformed line into the raw text column."""
         fields = [StructField(name, from_arrow_type(column_type(type_))) for name, type_ in columns.items()]
         reader = spark.read.schema(StructType([*fields, StructField(RAW, StringType())]))
-        for name, value in self._spec.options.items():
+        for name, value in {"maxColumns": _MOST_COLUMNS, **self._spec.options}.items():
             reader = reader.option(name, value)
         return reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", RAW)
 

@@ -14,6 +14,7 @@ from semistream.pipelines.spec.source_spec import KafkaSource
 from semistream.pipelines.task.batch_task import RAW
 from semistream.spark.kafka.connector import FOR_KAFKA, require_connector
 from semistream.spark.sources.base import BatchSource
+from semistream.spark.try_eval import attempted
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 """Default option that skips messages of aborted transactions."""
@@ -57,13 +58,14 @@ class TopicSource(BatchSource):
         """Parse messages into rows, followed by the raw text of unreadable ones and the message columns ``kept``."""
         columns = [field.name for field in from_arrow_schema(self._spec.arrow_schema)]
         text = messages.withColumn(_TEXT, message_text("value"))
-        parsed = text.withColumn(_PARSED, self._parsed(sf.col(_TEXT)))
+        parsed = text.withColumn(_PARSED, attempted(self._parsed(sf.col(_TEXT)), messages))
         nothing = sf.concat(
             sf.lit("(no value) key "),
             sf.coalesce(message_text("key"), sf.lit("null")),
             sf.concat(sf.lit(", partition "), sf.col("partition"), sf.lit(", offset "), sf.col("offset")),
         )
-        unread = sf.when(sf.col("value").isNull(), nothing).when(self._is_more_than_a_row(sf.col(_TEXT)), sf.col(_TEXT))
+        no_row = sf.col(_PARSED).isNull() | self._is_more_than_a_row(sf.col(_TEXT))
+        unread = sf.when(sf.col("value").isNull(), nothing).when(no_row, sf.col(_TEXT))
         unread = unread.otherwise(sf.col(f"{_PARSED}.{RAW}"))
         own = [sf.col(_PARSED).getField(name).alias(name) for name in columns]
         return parsed.select(*own, unread.alias(RAW), *kept)
