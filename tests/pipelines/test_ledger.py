@@ -5,10 +5,11 @@ import json
 import pytest
 
 from semistream.errors import PipelineError, PipelineRunning
+from semistream.pipelines import status
 from semistream.pipelines.ledger import ledger as ledger_module
 from semistream.pipelines.ledger.entries import BatchManifest, Plan, TaskResult, WaitingFile, WrittenFile
 from semistream.pipelines.ledger.ledger import Ledger
-from semistream.pipelines.status import METRICS, pipeline_state, recent_lines
+from semistream.pipelines.status import METRICS, append_line, pipeline_state, recent_lines
 from tests.relation.child_process import run_child, running_child
 
 WAITING = WaitingFile("w.parquet", 2, 1, "w.parquet", since=12.5, version=3)
@@ -183,3 +184,13 @@ def test_only_whole_lines_of_metrics_are_told(tmp_path):
     assert [line["batch"] for line in recent_lines(tmp_path / METRICS)] == [16, 17, 18, 19]
     (tmp_path / METRICS).write_text(json.dumps({"batch": 0, "pad": "x" * 70000}) + "\n")
     assert recent_lines(tmp_path / METRICS) == []
+
+
+def test_metrics_do_not_grow_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(status, "MOST_BYTES", 1000)
+    for batch in range(200):
+        append_line(tmp_path / METRICS, json.dumps({"batch": batch}))
+        assert recent_lines(tmp_path / METRICS)[-1] == {"batch": batch}
+        assert len(recent_lines(tmp_path / METRICS)) == min(batch + 1, 5), "those before are in the file kept beside it"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [METRICS, f"{METRICS}.old"]
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2100

@@ -12,6 +12,8 @@ from semistream.pipelines.overload.loss_report import Missing
 
 METRICS = "metrics.jsonl"
 """File in the checkpoint folder with one JSON line per batch."""
+MOST_BYTES = 16 << 20
+"""Size at which a file of lines becomes the old one, and a new one is begun."""
 _RECENT = 5
 _TAIL_BYTES = 1 << 16
 
@@ -55,17 +57,30 @@ def pipeline_state(checkpoint: Path, name: str) -> PipelineState:
     )
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append a line to a file; a file that has grown large is kept beside it, and the one kept before goes."""
+    if path.exists() and path.stat().st_size >= MOST_BYTES:
+        path.replace(_older(path))
+    with path.open("a") as file:
+        file.write(f"{line}\n")
+
+
 def recent_lines(path: Path) -> list[dict[str, Any]]:
     """Return the last lines of the metrics file, without a half-written one."""
-    if not path.exists():
-        return []
-    with path.open("rb") as file:
-        file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
-        lines = file.read().decode(errors="replace").splitlines()[-_RECENT:]
+    lines: list[str] = []
+    for each in (_older(path), path):
+        if each.exists():
+            with each.open("rb") as file:
+                file.seek(max(each.stat().st_size - _TAIL_BYTES, 0))
+                lines += file.read().decode(errors="replace").splitlines()
     found = []
-    for line in lines:
+    for line in lines[-_RECENT:]:
         try:
             found.append(json.loads(line))
         except ValueError:
             continue
     return found
+
+
+def _older(path: Path) -> Path:
+    return path.with_name(f"{path.name}.old")

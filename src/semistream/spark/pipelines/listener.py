@@ -15,9 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from semistream.pipelines.batch.batch_report import Trigger
+from semistream.pipelines.status import append_line
 from semistream.storage.local_paths import local_path
 
 _LOG = logging.getLogger(__name__)
+_KEPT = 256  # triggers; more than Spark gives again at the end
 SPARK_METRICS = "spark.jsonl"
 """File in the checkpoint folder with a JSON line for each batch that Spark has triggered."""
 
@@ -62,7 +64,7 @@ class PipelineListener(StreamingQueryListener):  # type: ignore[misc]
 
     @property
     def triggers(self) -> list[Trigger]:
-        """All recorded triggers, in the order of their batches."""
+        """The last recorded triggers, in the order of their batches."""
         with self._lock:
             return [self._triggers[number] for number in sorted(self._triggers)]
 
@@ -94,8 +96,9 @@ class PipelineListener(StreamingQueryListener):  # type: ignore[misc]
             for progress in reports:
                 if "addBatch" in progress.durationMs and progress.batchId not in self._triggers:
                     trigger = self._triggers[progress.batchId] = Trigger.of(progress)
-                    with self._file.open("a") as file:
-                        file.write(json.dumps(asdict(trigger)) + "\n")
+                    append_line(self._file, json.dumps(asdict(trigger)))
+            for number in sorted(self._triggers)[:-_KEPT]:
+                del self._triggers[number]
 
 
 @contextmanager
