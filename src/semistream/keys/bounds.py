@@ -26,6 +26,7 @@ from semistream.keys.conversion import (
     floor_of_floats,
     stored_days,
     stored_integers,
+    typed,
     wide_words,
 )
 from semistream.keys.kernels import floor_decimals
@@ -100,7 +101,7 @@ def locate(array: pa.Array, like: pa.DataType, plus: Fraction = _EXACT) -> CodeB
     ([1, 2], [False, True])
     """
     family, like = family_of(like), value_type(like)
-    array = decoded(array)
+    array = typed(decoded(array), like)
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     match family:
         case Family.INTEGER:
@@ -120,6 +121,8 @@ def locate(array: pa.Array, like: pa.DataType, plus: Fraction = _EXACT) -> CodeB
             return CodeBounds(float_codes(array), None, None, valid)
         case Family.DECIMAL:
             return _decimals(array, like, plus, valid)
+        case Family.NULL:
+            return CodeBounds(np.zeros(len(array), np.int64), None, None, np.zeros(len(array), np.bool_))
         case _:
             raise KeyTypeError(f"the codes of type {like} do not sort as its values do.")
 

@@ -23,6 +23,7 @@ from semistream.keys.conversion import (
     exact_values,
     float_codes,
     stored_integers,
+    typed,
     wide_words,
 )
 from semistream.keys.kernels import compare_decimals
@@ -72,6 +73,10 @@ class Comparison(ABC):
     def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
         """Evaluate the condition row by row."""
 
+    def _decoded(self, stream: pa.Array) -> pa.Array:
+        """Return a stream column without a dictionary, and nulls in the type of R's column."""
+        return typed(decoded(stream), value_type(self.relation_type))
+
     def _in_ranges(self, stream: pa.Array, relation: pa.Array) -> Mask:
         values = exact_values(relation, self.relation_type)
         assert isinstance(values, OrderedValues)
@@ -107,7 +112,7 @@ class Ordered(Comparison):
         """Evaluate the condition row by row."""
         if self.has_ranges:
             return self._in_ranges(stream, relation)
-        stream, relation = decoded(stream), decoded(relation)
+        stream, relation = self._decoded(stream), decoded(relation)
         if family_of(self.relation_type) is Family.DECIMAL:
             stream = as_decimals(stream)
             return _where_valid(_ORDERS[self.order](_difference(stream, relation, 0), 0), stream, relation)
@@ -133,7 +138,7 @@ class Unequal(Comparison):
         """Evaluate the condition row by row."""
         equal = KeyCodec.of(["r"], [self.relation_type]).equal([stream], [relation])
         return _where_valid(
-            ~equal, decoded(stream), decoded(relation)
+            ~equal, self._decoded(stream), decoded(relation)
         )  # decoded, because the null count of a dictionary array misses nulls among the dictionary's values
 
 
@@ -169,7 +174,7 @@ class Within(Comparison):
         return low.at_least().intersect(high.at_most())
 
     def _float_ranges(self, stream: pa.Array) -> CodeRanges:
-        stream = decoded(stream)
+        stream = self._decoded(stream)
         values = _as_floats(stream)
         valid = stream.is_valid().to_numpy(zero_copy_only=False) if stream.null_count else None
         # Rounding moves a difference by half a unit in the last place, and these sums too: widen each by one unit.
@@ -193,10 +198,10 @@ class Within(Comparison):
     def holds(self, stream: pa.Array, relation: pa.Array) -> Mask:
         """Evaluate the condition row by row."""
         if self.in_floats:
-            return self._floats_hold(decoded(stream), decoded(relation))
+            return self._floats_hold(self._decoded(stream), decoded(relation))
         if self.has_ranges:
             return self._in_ranges(stream, relation)
-        stream, relation = as_decimals(decoded(stream)), decoded(relation)
+        stream, relation = as_decimals(self._decoded(stream)), decoded(relation)
         scale = max(stream.type.scale, relation.type.scale)
         steps = self.distance * Fraction(10) ** scale
         most = -(-steps // 1) - 1 if self.strict else steps // 1  # at the finer of the two scales

@@ -33,7 +33,7 @@ def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
     ([1, 1], [True, False])
     """
     family, like = family_of(like), value_type(like)
-    array = decoded(array)
+    array = typed(decoded(array), like)
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     match family:
         case Family.INTEGER:
@@ -58,6 +58,8 @@ def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
             codes = np.ascontiguousarray(words[:, :2]).view(np.int64).ravel()
         case Family.STRING | Family.BINARY:
             return _bytes(array, like, valid)
+        case Family.NULL:
+            codes, fits = np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_)
         case None:
             raise KeyTypeError(f"type {like} cannot be a join key. Check the key types with KeyCodec.of first.")
     return OrderedValues(both(valid, fits), codes, hashed_as(like))
@@ -71,6 +73,11 @@ def decoded(array: pa.Array) -> pa.Array:
     if family_of(values.type) in (Family.STRING, Family.BINARY):
         values = values.cast(pa.large_binary())  # decoding can exceed the 2 GiB of 32-bit offsets
     return values.take(array.indices)
+
+
+def typed(array: pa.Array, like: pa.DataType) -> pa.Array:
+    """Return nulls of the type null as nulls of the type ``like``; return any other array unchanged."""
+    return pa.nulls(len(array), like) if is_a.is_null(array.type) else array
 
 
 def _buffer(array: pa.Array, dtype: npt.DTypeLike, per_row: int = 1) -> npt.NDArray[Any]:

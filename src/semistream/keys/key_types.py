@@ -33,6 +33,7 @@ class Family(Enum):
     FLOAT = "float"
     STRING = "string"
     BINARY = "binary"
+    NULL = "null"
 
 
 class HashAs(Enum):
@@ -55,6 +56,7 @@ _EXAMPLES = {
     Family.DECIMAL: [pa.decimal32(1), pa.decimal64(1), pa.decimal128(1), pa.decimal256(1)],
     Family.FLOAT: [pa.float16(), pa.float32(), pa.float64()],
     Family.STRING: [pa.string(), pa.large_string(), pa.string_view()],
+    Family.NULL: [pa.null()],
     Family.BINARY: [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)],
 }  # fmt: skip
 # Keyed by type id, so that the check of every column of every batch costs one look-up.
@@ -69,7 +71,7 @@ def value_type(type_: pa.DataType) -> pa.DataType:
 def family_of(type_: pa.DataType) -> Family | None:
     """Return the family of a key type, or None for a type that cannot be a key.
 
-    >>> family_of(pa.dictionary(pa.int32(), pa.string())), family_of(pa.null())
+    >>> family_of(pa.dictionary(pa.int32(), pa.string())), family_of(pa.list_(pa.int8()))
     (<Family.STRING: 'string'>, None)
     """
     return _FAMILY.get(value_type(type_).id)
@@ -79,7 +81,7 @@ def comparable(left: pa.DataType, right: pa.DataType) -> bool:
     """True if values of the two types belong to one family, or are numbers, and can be compared without loss.
 
     Integers compare with decimals and floats as the numbers they are. Decimals do not compare with floats: 0.1 is no
-    float.
+    float. A column of the type null has only nulls, which equal nothing of any type.
 
     >>> comparable(pa.int8(), pa.float64()), comparable(pa.decimal128(5, 2), pa.float64())
     (True, False)
@@ -87,6 +89,8 @@ def comparable(left: pa.DataType, right: pa.DataType) -> bool:
     family, other = family_of(left), family_of(right)
     if family is None or other is None:
         return False
+    if Family.NULL in (family, other):
+        return True
     if family is not other:
         return {family, other} in ({Family.INTEGER, Family.DECIMAL}, {Family.INTEGER, Family.FLOAT})
     left, right = value_type(left), value_type(right)

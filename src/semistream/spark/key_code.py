@@ -94,6 +94,8 @@ def _ordered(column: Column, spark_type: DataType, own: pa.DataType, name: str) 
             return ordered_bits(column.cast("double"))
         case Family.DECIMAL:
             return _unscaled(column, own, name)
+        case Family.NULL:
+            return sf.lit(None).cast("bigint")
     raise _no_expression(own, name)
 
 
