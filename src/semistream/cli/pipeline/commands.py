@@ -138,7 +138,7 @@ def prepare_log(checkpoint: Path) -> Path:
 
     try:
         checkpoint.mkdir(parents=True, exist_ok=True)
-        (checkpoint / SPARK_LOG).touch()
+        (checkpoint / SPARK_LOG).touch(mode=0o600)  # Spark prints settings into it
     except OSError as error:
         raise PipelineError(
             f"the checkpoint {checkpoint} cannot be written: {error.strerror}. Give a writable folder."

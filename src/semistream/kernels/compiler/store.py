@@ -27,6 +27,7 @@ SENT = "semistream-kernels.zip"
 
 _DIGEST_BYTES = 32
 _LOCKS = "locks"  # subfolder
+_UNMAPPED = 65534  # how a container shows owners that are not its own, such as the root of its host
 _LONGEST_WAIT_S = 120.0  # for another process that compiles the same kernel
 
 
@@ -43,9 +44,9 @@ class KernelStore:
     @cached_property
     def folder(self) -> Path:
         """The folder to which new code is written."""
-        wanted = os.environ.get(FOLDER_VARIABLE)
-        if wanted and _is_writable(Path(wanted)):
-            return Path(wanted)
+        wanted = self._named_folder()
+        if wanted is not None and _is_writable(wanted):
+            return wanted
         user = os.getuid() if hasattr(os, "getuid") else "user"
         own = user_cache()
         cache = None if own is None else own / "kernels"
@@ -55,10 +56,10 @@ class KernelStore:
                 break
         else:
             folder = Path(tempfile.mkdtemp(prefix="semistream-"))
-        if wanted or folder != cache:
+        if os.environ.get(FOLDER_VARIABLE) or folder != cache:
             logger.warning(
                 "%s is not this user's own folder; compiled kernels are kept in %s. Set %s to one that is.",
-                wanted or cache or "the user's cache folder",
+                os.environ.get(FOLDER_VARIABLE) or cache or "the user's cache folder",
                 folder,
                 FOLDER_VARIABLE,
             )
@@ -87,10 +88,16 @@ class KernelStore:
     def _folders(self) -> Iterator[Path]:
         """The folders to look into; one that the user names is trusted, even where it cannot be written."""
         yield self.shipped
-        if wanted := os.environ.get(FOLDER_VARIABLE):
-            yield Path(wanted)
+        if (wanted := self._named_folder()) is not None:
+            yield wanted
         yield from self._sent
         yield self.folder
+
+    @staticmethod
+    def _named_folder() -> Path | None:
+        """The folder that the user names, unless every user could put code into it."""
+        wanted = os.environ.get(FOLDER_VARIABLE)
+        return None if not wanted or _is_open_to_all(Path(wanted)) else Path(wanted)
 
     def names(self) -> Iterator[str]:
         """Yield the names of all files."""
@@ -154,11 +161,29 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _is_private(folder: Path) -> bool:
-    """Return True if nobody but this user can write to a folder whose files will be run."""
+    """Return True if nobody but this user and root can put files, which will be run, into a folder.
+
+    Nobody else may own or write to it, nor replace it or a folder above it. The group may own folders above: on many
+    systems it is the user's own.
+    """
     if not hasattr(os, "getuid"):
         return True
-    found = folder.stat()
-    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    found, *above = [part.stat() for part in (folder.resolve(), *folder.resolve().parents)]
+    if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return False
+    return all(
+        part.st_uid in (0, os.getuid(), _UNMAPPED)
+        and (not part.st_mode & stat.S_IWOTH or bool(part.st_mode & stat.S_ISVTX))
+        for part in above
+    )
+
+
+def _is_open_to_all(folder: Path) -> bool:
+    """Return True if every user can write to a folder."""
+    try:
+        return bool(folder.stat().st_mode & stat.S_IWOTH)
+    except OSError:
+        return False
 
 
 STORE = KernelStore()
