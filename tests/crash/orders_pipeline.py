@@ -47,8 +47,8 @@ class OrdersPipeline(PipelineScenario):
             spec["sink"]["partition_by"] = ["customer", "quantity"]
         return spec
 
-    def drive(self, folder: Path, runner: BatchRunner, workers: LocalWorkers, tell: Tell) -> None:
-        for number in range(len(_FILES)):
+    def drive(self, folder: Path, runner: BatchRunner, workers: LocalWorkers, tell: Tell, batches: int) -> None:
+        for number in range(batches):
             update = folder / "updates" / "0.parquet"
             if number == 1 and not update.exists():
                 with whole_file(update) as file:
@@ -65,7 +65,7 @@ class OrdersPipeline(PipelineScenario):
 
     def check(self, folder: Path, told: Sequence[str], tell: Tell) -> None:
         self.run(folder, tell, told)
-        rows = [row for file in _FILES for row in file]
+        rows = [row for file in _FILES[: self.due(told)] for row in file]
         good = [row for row in rows if row[3]]
         found = self.read(folder)
         sink = Counter(

@@ -32,13 +32,13 @@ class OverloadPipeline(PipelineScenario):
         archive = {"path": str(folder / "archive"), "format": self.format}
         return {**spec, "overload": {"latency": "30s", "archive": archive}}
 
-    def run(self, folder: Path, tell: Tell, told: Sequence[str] = ()) -> None:
+    def run(self, folder: Path, tell: Tell, told: Sequence[str] | None = None) -> None:
         with pytest.MonkeyPatch.context() as patch:
             believe_slow(_ROW_S, patch.setattr)
             super().run(folder, tell, told)
 
-    def drive(self, folder: Path, runner: BatchRunner, workers: LocalWorkers, tell: Tell) -> None:
-        for number in range(len(_FILES)):
+    def drive(self, folder: Path, runner: BatchRunner, workers: LocalWorkers, tell: Tell, batches: int) -> None:
+        for number in range(batches):
             self.run_file(folder, number, runner, workers)
             tell(f"{number} published")
             runner.catch_up()

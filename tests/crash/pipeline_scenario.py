@@ -64,19 +64,24 @@ class PipelineScenario(ABC):
         }
 
     @abstractmethod
-    def drive(self, folder: Path, runner: BatchRunner, workers: LocalWorkers, tell: Tell) -> None:
-        """Run all batches."""
+    def drive(self, folder: Path, runner: BatchRunner, workers: LocalWorkers, tell: Tell, batches: int) -> None:
+        """Run the first batches."""
 
     @abstractmethod
     def look(self, folder: Path, told: Sequence[str]) -> None:
         """Check what was told, after the recovery and before any other batch runs."""
 
-    def run(self, folder: Path, tell: Tell, told: Sequence[str] = ()) -> None:
+    def run(self, folder: Path, tell: Tell, told: Sequence[str] | None = None) -> None:
+        """Run all batches, or recover what was ``told`` and go on to the end of the next batch, at least the second."""
         with self._opened(folder) as (runner, workers):
             runner.recover()
-            self.look(folder, told)
-            self.drive(folder, runner, workers, tell)
+            self.look(folder, told or ())
+            self.drive(folder, runner, workers, tell, len(self.files) if told is None else self.due(told))
             runner.end()
+
+    def due(self, told: Sequence[str]) -> int:
+        """Return the number of batches to run after a recovery."""
+        return min(max(len(published(told)) + 1, 2), len(self.files))
 
     @contextmanager
     def _opened(self, folder: Path) -> Iterator[tuple[BatchRunner, LocalWorkers]]:
