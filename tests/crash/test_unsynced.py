@@ -72,6 +72,25 @@ def test_rejected_updates_are_gone_before_the_next_batch_is_planned() -> None:
         assert f"updates/{name}" not in certain(forget, before)
 
 
+@pytest.mark.parametrize(
+    "stage", ["batches/000000000000.planned.json", "updates/0-r.json", "archived/000000000003.json"]
+)
+def test_entries_of_the_ledger_before_anything_follows_from_them(stage) -> None:
+    def write(folder):
+        with Ledger.open(folder, "p") as ledger:
+            ledger.write_plan(Plan(0, 0, {}, at=0.0))
+            ledger.write_update("0-r", 1, {"rows": 2})
+            ledger.write_archived(ArchivedBatch(3, [ArchivedFile("a.parquet", 2, 3)], 2, 1.0, 2, 2))
+
+    def look(folder):
+        with Ledger.open(folder, "p"):
+            pass
+
+    disk = killed(write, lambda event: event.said.endswith(f"-> {stage}"))
+    assert stage not in disk.certain
+    assert stage in certain(look, disk)
+
+
 def test_an_entry_of_repaired_rows_is_gone() -> None:
     archived = ArchivedBatch(3, [ArchivedFile("a.parquet", 2, 3)], 2, 1.0, 2, 2)
 

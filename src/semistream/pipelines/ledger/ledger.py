@@ -75,6 +75,8 @@ class Ledger:
             for part in (_BATCHES, _UPDATES, _ARCHIVED):
                 for left in leftovers(folder / part / "*"):
                     left.unlink()
+                if (folder / part).exists():
+                    sync_folder(folder / part)  # the last process may have died before it synced an entry
             yield ledger
 
     @classmethod
