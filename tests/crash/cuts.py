@@ -83,10 +83,11 @@ def drawn_cuts(scenario: Scenario, seed: int, states: int) -> Iterator[Cut]:
     first = list(_drawn(scenario.name, events, scenario.disk, [], seed, (states + 1) // 2, random))
     random.shuffle(first)
     yield from first
+    moves = [point for point, event in enumerate(events, 1) if event.kind == "names"] or [0]
     left = states - (states + 1) // 2
     while left > 0:
         if random.random() < 0.5:
-            point = random.randint(0, len(events))
+            point = random.choice(moves)
             name, before, told = f"{scenario.name}@{point}.killed", *after(events[:point], scenario.disk)
         else:
             cut = random.choice(first)
@@ -102,7 +103,8 @@ def _drawn(
     points = set(random.choices(range(len(events) + 1), k=states))
     seen: set[tuple[bytes, int]] = set()
     for cut_states in _points(name, events, disk, told, seed, points):
-        for cut in random.sample(cut_states, min(-(-states // len(points)), len(cut_states))):
+        first = cut_states[:1] if random.random() < 0.5 else []
+        for cut in first + random.sample(cut_states, min(-(-states // len(points)), len(cut_states)) - len(first)):
             if len(seen) < states and (known := (cut.state.digest, len(cut.told))) not in seen:
                 seen.add(known)
                 yield cut

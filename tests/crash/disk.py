@@ -133,7 +133,11 @@ class Disk:
         return self._walk(self.durable, {inode: content or b"" for inode, content in self.synced.items()})
 
     def states(self, random: Random) -> Iterator[State]:
-        """Yield states that a power cut may leave now: all if they are few, else the corners and some others."""
+        """Yield states that a power cut may leave now: all if they are few, else the corners and some others.
+
+        In the first one, everything is lost that is not durable.
+        """
+        yield State(self.certain, "undone: all that is not durable")
         loose = {inode: kinds for inode in self.content if (kinds := self._kinds(inode, random))}
         everything, full = (True,) * len(self.pending), dict.fromkeys(loose, "whole")
         choices = 2 ** min(len(self.pending), 20)

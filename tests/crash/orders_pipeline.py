@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from semistream.pipelines.batch.batch_runner import BatchRunner
 from semistream.relation import Relation
-from semistream.storage.local_files import whole_file
+from semistream.storage.local_files import sync_folder, whole_file
 from tests.crash.cuts import Tell
 from tests.crash.pipeline_scenario import PipelineScenario, published
 from tests.simulation.local_workers import LocalWorkers
@@ -53,6 +53,7 @@ class OrdersPipeline(PipelineScenario):
             if number == 1 and not update.exists():
                 with whole_file(update) as file:
                     pq.write_table(_UPDATE, file)
+            sync_folder(update.parent)  # as whoever brings updates must
             self.run_file(folder, number, runner, workers)
             tell(f"{number} published, {json.dumps(_keys(folder))}")
             runner.catch_up()

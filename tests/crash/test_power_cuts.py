@@ -17,12 +17,12 @@ from tests.crash.relation_scenario import RelationScenario
 from tests.crash.scenarios import SCENARIOS
 
 STATES = {
-    "relation": 40,
-    "orders-delta": 5,
-    "orders-parquet": 5,
-    "overload-delta": 6,
-    "overload-parquet": 6,
-    "snapshots": 5,
+    "relation": 30,
+    "orders-delta": 4,
+    "orders-parquet": 4,
+    "overload-delta": 4,
+    "overload-parquet": 4,
+    "snapshots": 4,
 }
 
 
