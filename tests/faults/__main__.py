@@ -12,12 +12,25 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.faults.kills import ORDERS, SNAPSHOTS, Kill, Scenario, finish, random_kill, strike
+from tests.faults.kills import (
+    ORDERS,
+    REPAIRING,
+    SHEDDING,
+    SNAPSHOTS,
+    Kill,
+    Scenario,
+    finish,
+    random_kill,
+    strike,
+)
 from tests.faults.orders_scenario import OrdersScenario
+from tests.faults.overload_scenario import OverloadScenario
 from tests.faults.snapshot_scenario import SnapshotScenario
 from tests.faults.spark_world import SparkWorld
+from tests.faults.window_scenario import WindowScenario
 
 _KILLS_EACH = 20  # of one pipeline, before its tables are compared with the oracle
+_WINDOW_KILLS = 4
 _JVM = 0.03  # the part of kills that take the driver's JVM
 _STRIKES = 2  # for each kill that is wanted, at most: some find that what they wait for has ended
 
@@ -89,23 +102,54 @@ def main(kills: int, seed: int, minutes: float) -> int:
 
 def _episode(world: SparkWorld, folder: Path, seed: list[int], campaign: Campaign) -> None:
     generator = np.random.default_rng(seed)
-    kind = generator.choice(["orders", "deferred orders", "snapshots"], p=[0.6, 0.2, 0.2])
-    points, scenario = _scenario(kind, folder, int(generator.integers(1 << 30)))
+    kinds = ["orders", "deferred orders", "snapshots", "overload", "windows"]
+    kind = str(generator.choice(kinds, p=[0.4, 0.15, 0.15, 0.2, 0.1]))
     first = campaign.done.total()
+    if kind == "windows":
+        _windows(world, folder, generator, campaign)
+        return
+    points, scenario = _scenario(kind, folder, int(generator.integers(1 << 30)))
     while campaign.goes_on and campaign.done.total() - first < _KILLS_EACH:
-        kill = random_kill(generator, points, jvm=_JVM)
+        repairs = kind == "overload" and bool(generator.random() < 0.5)
+        if repairs:
+            assert world.run(scenario.spec()) == 0, world.tail()
+        kill = random_kill(generator, REPAIRING if repairs else points, jvm=_JVM)
         start = time.perf_counter()
-        code, struck = strike(world, scenario, kill)
+        code, struck = strike(world, scenario, kill, reconcile=repairs)
         struck &= kill.target != "worker" or code != 0  # else only workers that had nothing to do were killed
         campaign.struck(kill, hit=struck)
         what = f"exit {code}" if struck else "not reached"
-        _say(f"{campaign.progress}  {kind}: {kill}: {what}, {time.perf_counter() - start:.1f} s")
+        doing = "repair" if repairs else kind
+        _say(f"{campaign.progress}  {doing}: {kill}: {what}, {time.perf_counter() - start:.1f} s")
     finish(world, scenario)
+
+
+def _windows(world: SparkWorld, folder: Path, generator: np.random.Generator, campaign: Campaign) -> None:
+    """Kill a window join a few times; then compare it with one that was never killed, and with the exact join."""
+    folder.mkdir()
+    scenario = WindowScenario(folder, int(generator.integers(1 << 30)))
+    scenario.streams.grow()
+    for _ in range(_WINDOW_KILLS):
+        scenario.streams.grow()
+        point = str(generator.choice(["before a window's state", "after a window batch"]))
+        kill = Kill("worker point", f"{point}@{generator.integers(3)}")
+        start = time.perf_counter()
+        code = world.run(scenario.spec("killed"), worker_fault=kill.point)
+        campaign.struck(kill, hit=code != 0)
+        _say(f"{campaign.progress}  windows: {kill}: exit {code}, {time.perf_counter() - start:.1f} s")
+    scenario.streams.end()
+    for spec in (scenario.spec("killed"), scenario.spec("whole", files=99)):
+        assert world.run(spec) == 0, world.tail()
+    kept, exact = scenario.results("killed"), scenario.exact()
+    assert kept == scenario.results("whole"), "a killed window join has other results than one that was not"
+    assert scenario.missing("killed") == scenario.missing("whole") == exact - kept, "the archive lacks results"
 
 
 def _scenario(kind: str, folder: Path, seed: int) -> tuple[list[str], Scenario]:
     if kind == "snapshots":
         return SNAPSHOTS, SnapshotScenario(folder, seed)
+    if kind == "overload":
+        return SHEDDING, OverloadScenario(folder)
     return ORDERS, OrdersScenario(folder, seed, "10m" if kind == "deferred orders" else None)
 
 

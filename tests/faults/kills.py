@@ -13,6 +13,7 @@ import psutil
 import yaml
 
 from semistream.pipelines.batch.housekeeping import vacuum_pipeline
+from tests.faults.overload_scenario import OverloadScenario
 from tests.faults.spark_world import Driver, SparkWorld
 
 KILLED = -9
@@ -93,20 +94,21 @@ class Kill:
         return f"{self.target} {self.point or f'after {self.delay_s:.2f} s'}"
 
 
-def strike(world: SparkWorld, scenario: Scenario, kill: Kill) -> tuple[int, bool]:
+def strike(world: SparkWorld, scenario: Scenario, kill: Kill, *, reconcile: bool = False) -> tuple[int, bool]:
     """Run the pipeline with more input and kill something; return the driver's exit code, and True if a kill was done.
 
-    Check the tables right after the kill.
+    With ``reconcile``, it repairs its shed rows instead. Check the tables right after the kill.
     """
-    scenario.grow()
+    if not reconcile:
+        scenario.grow()
     if kill.target == "point":
-        code = _run(world, scenario.spec(), kill.point)
+        code = _run(world, scenario.spec(), kill.point, reconcile=reconcile)
         struck = code == KILLED
     elif kill.target == "worker point":
-        code = world.run(scenario.spec(), worker_fault=kill.point)
+        code = world.run(scenario.spec(), worker_fault=kill.point, reconcile=reconcile)
         struck = code != 0
     else:
-        driver = world.start_driver(scenario.spec())
+        driver = world.start_driver(scenario.spec(), reconcile=reconcile)
         struck = not driver.ended(kill.delay_s) and _kill(world, driver, kill)
         code = driver.wait()
         if kill.target == "JVM":
@@ -117,13 +119,13 @@ def strike(world: SparkWorld, scenario: Scenario, kill: Kill) -> tuple[int, bool
     return code, struck
 
 
-def _run(world: SparkWorld, spec: dict[str, Any], fault: str = "") -> int:
+def _run(world: SparkWorld, spec: dict[str, Any], fault: str = "", *, reconcile: bool = False) -> int:
     """Run a driver; start it again if Spark fails, as users would.
 
     Spark waits 10 s for a Python process of a data source to answer, which on a busy machine can be too short.
     """
     for _ in range(_TRIES):
-        code = world.run(spec, fault=fault)
+        code = world.run(spec, fault=fault, reconcile=reconcile)
         if code in (0, KILLED):
             break
     return code
@@ -163,6 +165,8 @@ def finish(world: SparkWorld, scenario: Scenario) -> None:
     """Run the pipeline to its end, including all waiting rows, and check all tables."""
     for spec in (scenario.spec(), scenario.spec(retry_for="1ms")):
         assert _run(world, spec) == 0, world.tail()
+    if isinstance(scenario, OverloadScenario):
+        assert _run(world, scenario.spec(), reconcile=True) == 0, world.tail()
     scenario.check()
     vacuum(scenario)
     scenario.check()
