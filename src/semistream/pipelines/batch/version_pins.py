@@ -25,6 +25,7 @@ class VersionPins:
         self._owner = f"the pipeline {ledger.name!r} with the checkpoint {ledger.folder}"
         self._clock = clock
         self._held: dict[str, tuple[int, float]] = {}  # version, and when it was pinned
+        self._refused: set[str] = set()
 
     def hold(self, versions: Mapping[str, int]) -> None:
         """Pin the versions of relations, by path; nothing is written for a version that is pinned already."""
@@ -37,7 +38,9 @@ class VersionPins:
             try:
                 write_pin(Path(path), self._name, Pin(version, self._owner))
             except StorageError as error:  # the pipeline may only read the relation
-                _LOG.warning("version %d of %s is not kept from a vacuum: %s", version, path, error)
+                if path not in self._refused:
+                    _LOG.warning("a vacuum may remove versions of %s that a batch still needs: %s", path, error)
+                self._refused.add(path)
 
     def release(self, paths: Iterable[str]) -> None:
         """Remove the pins of relations, also those of a process before: no batch is unfinished."""
