@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.fuzz.spark_rows import CHECKS
 from tests.fuzz.targets import CORPUS, TARGETS
 
 _STATS = re.compile(r"^stat::(\w+):\s+(\d+)", re.MULTILINE)
@@ -25,14 +26,11 @@ _PATIENCE_S = 300  # beyond its time: to start, and to compile kernels
 
 def fuzz(kind: str, seconds: int, out: Path) -> dict[str, Any]:
     """Fuzz a kind; return its counts and the files that failed."""
-    found = out / kind
-    found.mkdir(parents=True, exist_ok=True)
-    options = {
-        "max_total_time": seconds, "timeout": 5, "rss_limit_mb": 4096, "print_final_stats": 1, "max_len": _MOST_BYTES,
-        "artifact_prefix": f"{out}/{kind}-",
-    }  # fmt: skip
-    command = [sys.executable, "-m", "tests.fuzz.kind", kind, *(f"-{name}={value}" for name, value in options.items())]
-    command += [str(found), str(CORPUS / kind)]
+    out.mkdir(parents=True, exist_ok=True)
+    if kind in CHECKS:
+        command = [sys.executable, "-m", "tests.fuzz.spark_rows", kind, str(seconds)]
+    else:
+        command = _libfuzzer(kind, seconds, out)
     with (out / f"{kind}.log").open("wb") as log:
         code = subprocess.run(command, stdout=log, stderr=log, timeout=seconds + _PATIENCE_S, check=False).returncode
     stats = dict(_STATS.findall((out / f"{kind}.log").read_text(errors="replace")))
@@ -46,6 +44,18 @@ def fuzz(kind: str, seconds: int, out: Path) -> dict[str, Any]:
     }
 
 
+def _libfuzzer(kind: str, seconds: int, out: Path) -> list[str]:
+    """Return the command that fuzzes a kind with coverage."""
+    found = out / kind
+    found.mkdir(parents=True, exist_ok=True)
+    options = {
+        "max_total_time": seconds, "timeout": 5, "rss_limit_mb": 4096, "print_final_stats": 1, "max_len": _MOST_BYTES,
+        "artifact_prefix": f"{out}/{kind}-",
+    }  # fmt: skip
+    command = [sys.executable, "-m", "tests.fuzz.kind", kind, *(f"-{name}={value}" for name, value in options.items())]
+    return [*command, str(found), str(CORPUS / kind)]
+
+
 def _tell(kind: str, *counts: Any) -> None:
     """Print a line of the table."""
     columns = [f"{count:>10,}" if isinstance(count, int) else f"{count:>10}" for count in counts]
@@ -57,7 +67,7 @@ def main() -> int:
     """Fuzz the kinds, share the time among them, and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--kinds", nargs="+", choices=list(TARGETS), default=list(TARGETS))
+    parser.add_argument("--kinds", nargs="+", choices=[*TARGETS, *CHECKS], default=[*TARGETS, *CHECKS])
     parser.add_argument("--out", type=Path, default=Path("fuzz-out"))
     given = parser.parse_args()
     seconds = max(int(given.minutes * 60 / len(given.kinds)), 1)

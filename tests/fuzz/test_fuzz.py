@@ -8,49 +8,13 @@ import time
 import pytest
 
 from semistream.errors import SemistreamError
+from tests.fuzz.changes import changed
 from tests.fuzz.targets import COMMANDS, CORPUS, TARGETS, corpus
 
 SECONDS = 0.5  # for the changes of each kind
 MOST_S = 5.0
 NEEDS_SPARK = ("heads", "cli")
 NEVER_REFUSED = ("heads", "cli", "parquet")  # answered by a remark, by an exit code, and by the quarantine
-_VALUES = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**63 - 1, 2**63)
-_WORDS = (
-    b"9" * 30,
-    b"1e999",
-    b"[" * 60,
-    b"../",
-    b"\xff",
-    b"\0",
-    b"null",
-    b"-1",
-    b'"',
-    b"'",
-    b"\n",
-    b"*a",
-    b"<<",
-    b"${",
-)
-
-
-def changed(content: bytes, rng: random.Random) -> bytes:
-    """Change a few bytes: to values and words that tend to do harm, or by cutting and copying a part."""
-    new = bytearray(content)
-    for _ in range(rng.randint(1, 4)):
-        at, size = rng.randrange(len(new) + 1), rng.choice((1, 2, 4, 8))
-        match rng.randrange(5):
-            case 0:
-                new[at : at + size] = (rng.choice(_VALUES) % 256**size).to_bytes(size, "little")
-            case 1:
-                new[at : at + rng.randint(0, 4)] = rng.choice(_WORDS)
-            case 2:
-                del new[at : at + rng.randint(1, 20)]
-            case 3:
-                begin = rng.randrange(len(new) + 1)
-                new[at:at] = new[begin : begin + rng.randint(1, 40)]
-            case 4 if at < len(new):
-                new[at] ^= 1 << rng.randrange(8)
-    return bytes(new)
 
 
 @pytest.mark.slow
@@ -91,3 +55,12 @@ def test_every_kind_has_a_corpus_of_small_files():
 
 def test_no_command_that_runs_long_is_fuzzed():
     assert not {"demo", "calibrate", "compile", "run"} & set(COMMANDS)
+
+
+@pytest.mark.spark
+def test_hostile_rows_go_through_sparks_parsers_or_to_the_quarantine(spark, tmp_path):
+    from tests.fuzz.spark_rows import CHECKS, values
+
+    for kind, check in CHECKS.items():
+        (tmp_path / kind).mkdir()
+        check(spark, tmp_path / kind, values(kind, random.Random(kind), 3000))
