@@ -24,6 +24,7 @@ BENCHMARKS = {
     "walk": "benchmarks.walk",
     "start": "benchmarks.start",
     "small": "benchmarks.spark.small",
+    "soak": "benchmarks.spark.soak",
 }
 
 
