@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from semistream.joins.lookup.lmdb_store import open_store
 from semistream.pipelines.batch.housekeeping import Housekeeping
 from semistream.pipelines.inputs.shed_archive import archive_schema, leave_archive
 from semistream.pipelines.ledger.entries import ArchivedBatch, ArchivedFile, BatchManifest, Plan, TaskResult
@@ -21,6 +22,7 @@ from semistream.relation import Change, Relation, Transaction
 from semistream.storage.local_files import make_folder
 from tests.crash.cuts import Tell, after, lay_out, record
 from tests.crash.disk import Disk, Event
+from tests.crash.orders_pipeline import DeltaOrders
 from tests.spark.pipelines.warehouse import read_table
 
 ROWS = pa.table({"id": list(range(9))})
@@ -89,6 +91,30 @@ def test_entries_of_the_ledger_before_anything_follows_from_them(stage) -> None:
     disk = killed(write, lambda event: event.said.endswith(f"-> {stage}"))
     assert stage not in disk.certain
     assert stage in certain(look, disk)
+
+
+def test_versions_that_a_dead_pipeline_has_published_before_updates_and_batches() -> None:
+    scenario = DeltaOrders()
+
+    def run(folder, tell):
+        scenario.run(folder, tell)
+
+    events = record(run, scenario.disk, "first")
+    place = next(number for number, event in enumerate(events, 1) if event.said.endswith("-> products/CURRENT"))
+    disk, _ = after(events[:place], scenario.disk)
+    assert disk.certain["products/CURRENT"] != disk.tree["products/CURRENT"]
+    events = record(run, disk, "again")
+    place = next(number for number, event in enumerate(events, 1) if event.kind == "told")
+    disk, _ = after(events[:place], disk)
+    assert disk.certain["products/CURRENT"] == disk.tree["products/CURRENT"]
+
+
+def test_a_copy_for_look_ups() -> None:
+    def look(folder):
+        relation = Relation.open(folder / "r")
+        return open_store(relation).num_pages
+
+    assert any(path.endswith("/data.mdb") for path in certain(look, built()))
 
 
 def test_an_entry_of_repaired_rows_is_gone() -> None:

@@ -164,6 +164,7 @@ def _write(relation: Relation, folder: Path) -> None:
         raise CorruptRelation(
             f"{folder} has {written} of {relation.num_pages} pages after it was written. Check the disk, and try again."
         )
+    sync_folder(folder)  # LMDB syncs its files, not their names
 
 
 def _pairs(relation: Relation) -> Iterator[tuple[bytes, bytes]]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from threading import RLock
 
 from semistream.errors import PipelineError, SemistreamError
@@ -22,7 +23,7 @@ from semistream.pipelines.overload.batch_overload import BatchOverload
 from semistream.pipelines.plan.step_plans import StepPlans
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.tables.table import Table
-from semistream.storage.local_files import make_folder
+from semistream.storage.local_files import make_folder, sync_folder
 
 ROWS = "rows"
 """Folder of waiting rows in the checkpoint."""
@@ -109,9 +110,12 @@ class BatchRunner:
         """Finish a batch that is prepared or has no source rows; the source has any other one again.
 
         Clean up after a finished batch, in case the process died before it did: otherwise rejected update rows would
-        go to the quarantine again.
+        go to the quarantine again. Versions of relations are made durable before anything follows from them: their
+        writer may have died before it did so.
         """
         with self._on_its_way:
+            for path in self.steps.paths:
+                sync_folder(Path(path))
             plan = self._ledger.last_plan
             if plan is None:
                 return
