@@ -48,6 +48,7 @@ TEXTS = {
     "set": ("!!set {name, source}", "has no settings|is missing|is not a valid"),
     "binary": ("name: !!binary aGk=", "is not a valid pipeline"),
     "null key": ("~: 1", "Keys should be strings"),
+    "half a character": ('name: "\\ud800"', "line 1, column 7: half of a character"),
     "itself": ("a: &a {<<: *a}", "contains itself"),
 }
 

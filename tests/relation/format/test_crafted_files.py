@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from semistream.pipelines.inputs.parquet_files import parquet_inputs
 from semistream.relation import Relation
 from semistream.relation.changes import read_changes
 from semistream.relation.format.arrow_files import sound_batches
-from semistream.relation.format.manifest import WholeFile, write_manifest
+from semistream.relation.format.manifest import WholeFile, manifest_name, write_manifest
 from semistream.relation.write.sources import open_source
 from semistream.relation.write.version_draft import seal_whole
 from tests.relation.format.test_crafted_pages import TABLE, forge
@@ -57,6 +58,19 @@ def test_a_schema_that_cannot_be_read_is_a_corrupt_manifest(path, schema):
     manifest = Relation.open(path).manifest
     write_manifest(path, dataclasses.replace(manifest, schema_bytes=base64.b64encode(schema).decode()))
     with pytest.raises(CorruptRelation, match="is not a manifest"):
+        Relation.open(path)
+
+
+def test_a_manifest_with_half_a_character_is_corrupt(path):
+    file = path / manifest_name(1)
+    whole = file.read_text()
+    file.write_text(whole.replace("num_rows", "num\\ud800rows"))
+    with pytest.raises(CorruptRelation, match="does not match its checksum"):
+        Relation.open(path)
+    body = json.loads(whole)["manifest"].replace('"k"', '"\\ud800"')
+    record = {"format": 1, "checksum": xxhash.xxh64_hexdigest(body.encode()), "manifest": body}
+    file.write_text(json.dumps(record))
+    with pytest.raises(CorruptRelation, match=r"the key .* is not among the columns"):
         Relation.open(path)
 
 

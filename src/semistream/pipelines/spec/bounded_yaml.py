@@ -14,6 +14,7 @@ _MOST_DEPTH = 50
 _MOST_NODES = 20_000  # with the content of an alias counted wherever it stands
 _MOST_DIGITS = 100  # characters of a scalar that is no string
 _MERGE = "tag:yaml.org,2002:merge"  # tag of the key <<
+_HALF = re.compile("[\ud800-\udfff]")
 _STRING = "tag:yaml.org,2002:str"
 _WRONG = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError)
 
@@ -61,6 +62,10 @@ class BoundedLoader(yaml.SafeLoader):  # type: ignore[misc]
                 None,
                 f"a number or date of {len(node.value):,} characters; at most {_MOST_DIGITS}",
                 node.start_mark,
+            )
+        if isinstance(node, yaml.ScalarNode) and _HALF.search(node.value):
+            raise yaml.constructor.ConstructorError(
+                None, None, "half of a character (\\ud800 to \\udfff); write it whole", node.start_mark
             )
         try:
             return super().construct_object(node, deep)

@@ -115,7 +115,7 @@ class Manifest:
 
 
 def _check(text: str) -> str:
-    return xxhash.xxh64_hexdigest(text.encode())
+    return xxhash.xxh64_hexdigest(text.encode(errors="surrogatepass"))  # JSON may have halves of characters
 
 
 def encode_schema(schema: pa.Schema) -> str:
