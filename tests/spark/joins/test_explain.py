@@ -53,6 +53,8 @@ def test_larger_micro_batches_share_more_reads(stream, relation):
 def test_nonsense_is_refused(stream, relation):
     with pytest.raises(InvalidArgument, match="rate is -5"):
         explain(stream, relation, on="k", rate=-5)
+    with pytest.raises(InvalidArgument, match="batch_rows is -1"):
+        explain(stream, relation, on="k", batch_rows=-1)
     with pytest.raises(InvalidArgument, match=r"batch_rows is .*; give a number above 0"):
         explain(stream, relation, on="k", batch_rows=-1)
 

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from semistream.budget import format_bytes
 from semistream.costs.machine import Machine
 from semistream.costs.prediction import Prediction
+from semistream.errors import InvalidArgument
 from semistream.joins.condition.condition import JoinOn
 from semistream.joins.condition.spec import Columns
 from semistream.pipelines.plan.join_plan import MICRO_BATCH_ROWS, JoinPlan
@@ -152,6 +153,8 @@ def explain(
     docs/tuning.md, "Ask before you run".
     """
     require_rate(rate)
+    if not isinstance(batch_rows, int) or batch_rows < 1:
+        raise InvalidArgument(f"batch_rows is {batch_rows!r}; give the rows of a micro-batch, at least 1.")
     df = require_classic(df)
     opened = open_given(relation)
     slots = df.sparkSession.sparkContext.defaultParallelism
