@@ -17,6 +17,8 @@ def test_the_batch_at_hand_is_waited_for_and_the_next_one_is_refused():
     batches = object.__new__(BatchRunner)
     batches._on_its_way, batches._ended, batches._spec = RLock(), False, SimpleNamespace(name="orders")
     batches._publishing, batches._publisher = None, ThreadPoolExecutor(1)
+    released = []
+    batches._planner = SimpleNamespace(release=lambda: released.append(batches._ended))
     begun, goes_on = Event(), Event()
 
     def batch():
@@ -33,5 +35,6 @@ def test_the_batch_at_hand_is_waited_for_and_the_next_one_is_refused():
         goes_on.set()
         assert on_its_way.result(30) is False
         ending.result(30)
+    assert released == [True]
     with pytest.raises(PipelineError, match="'orders' was stopped before this batch began"):
         batches.run(1, None)
