@@ -154,7 +154,7 @@ def explain(
     """
     require_rate(rate)
     if not isinstance(batch_rows, int) or batch_rows < 1:
-        raise InvalidArgument(f"batch_rows is {batch_rows!r}; give the rows of a micro-batch, at least 1.")
+        raise InvalidArgument(f"batch_rows is {batch_rows!r}; give a number above 0, the rows of a micro-batch.")
     df = require_classic(df)
     opened = open_given(relation)
     slots = df.sparkSession.sparkContext.defaultParallelism
