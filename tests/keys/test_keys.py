@@ -119,8 +119,9 @@ def test_two_zones_name_the_same_instants():
 @pytest.mark.parametrize(
     "type_",
     [
-        pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.map_(pa.int64(), pa.int64()),
-        pa.month_day_nano_interval(), pa.dictionary(pa.int8(), pa.list_(pa.int8())),
+        pa.list_(pa.month_day_nano_interval()), pa.struct([("a", pa.map_(pa.int8(), pa.int8()))]),
+        pa.map_(pa.int64(), pa.int64()),
+        pa.month_day_nano_interval(), pa.dictionary(pa.int8(), pa.map_(pa.int8(), pa.int8())),
         pa.sparse_union([pa.field("a", pa.int8())]),
     ],
     ids=str,

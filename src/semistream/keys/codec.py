@@ -54,7 +54,7 @@ class KeyCodec:
             if family_of(type_) is None:
                 raise KeyTypeError(
                     f"key column {name!r} has type {type_}, which cannot be a join key. "
-                    f"Keys can be {SUPPORTED}. Cast the column to one of them, or join on another."
+                    f"Keys can be {SUPPORTED}, lists and structs. Cast the column to one of them, or join on another."
                 )
 
     @classmethod

@@ -219,6 +219,10 @@ class Within(Comparison):
 def compared(stream_type: pa.DataType, relation_type: pa.DataType, order: Order | Literal["!="]) -> Comparison:
     """Create the comparison of two columns; raise `KeyTypeError` if they cannot be compared without loss."""
     _require_comparable(stream_type, relation_type)
+    if order != "!=" and Family.NESTED in (family_of(stream_type), family_of(relation_type)):
+        raise KeyTypeError(
+            f"values of types {stream_type} and {relation_type} have no order here; compare their parts."
+        )
     return Unequal(relation_type) if order == "!=" else Ordered(relation_type, order)
 
 

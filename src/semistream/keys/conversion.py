@@ -16,6 +16,7 @@ from pyarrow import types as is_a
 from semistream.errors import KeyTypeError
 from semistream.keys.kernels import WORDS, floor_decimals, rescale_decimals
 from semistream.keys.key_types import UNITS_PER_SECOND, Family, family_of, has_order, hashed_as, value_type
+from semistream.keys.nested_keys import nested_bytes
 from semistream.keys.values import ByteStrings, Codes, KeyValues, Mask, OrderedValues, WideDecimals, both, twist
 
 _INT64_MAX = np.iinfo(np.int64).max
@@ -58,6 +59,9 @@ def exact_values(array: pa.Array, like: pa.DataType) -> KeyValues:
             codes = np.ascontiguousarray(words[:, :2]).view(np.int64).ravel()
         case Family.STRING | Family.BINARY:
             return _bytes(array, like, valid)
+        case Family.NESTED:
+            content, fits = nested_bytes(array, like, exact_values)
+            return ByteStrings(both(valid, fits), content)
         case Family.NULL:
             codes, fits = np.zeros(len(array), np.int64), np.zeros(len(array), np.bool_)
         case None:

@@ -34,6 +34,7 @@ class Family(Enum):
     STRING = "string"
     BINARY = "binary"
     NULL = "null"
+    NESTED = "lists and structs"
 
 
 class HashAs(Enum):
@@ -63,6 +64,9 @@ _EXAMPLES = {
 _FAMILY = {type_.id: family for family, examples in _EXAMPLES.items() for type_ in examples}
 
 
+_LISTS = {type_.id for type_ in (pa.list_(pa.int8()), pa.large_list(pa.int8()), pa.list_(pa.int8(), 1))}
+
+
 def value_type(type_: pa.DataType) -> pa.DataType:
     """Return the value type of a dictionary type; return any other type unchanged."""
     return type_.value_type if is_a.is_dictionary(type_) else type_
@@ -74,7 +78,15 @@ def family_of(type_: pa.DataType) -> Family | None:
     >>> family_of(pa.dictionary(pa.int32(), pa.string())), family_of(pa.list_(pa.int8()))
     (<Family.STRING: 'string'>, None)
     """
-    return _FAMILY.get(value_type(type_).id)
+    type_ = value_type(type_)
+    return _FAMILY.get(type_.id) or (Family.NESTED if _is_nested_key(type_) else None)
+
+
+def _is_nested_key(type_: pa.DataType) -> bool:
+    """Return True for lists and structs of values that can be keys."""
+    if not is_a.is_struct(type_) and type_.id not in _LISTS:
+        return False
+    return all(family_of(type_.field(i).type) is not None for i in range(type_.num_fields))
 
 
 def comparable(left: pa.DataType, right: pa.DataType) -> bool:
@@ -94,6 +106,12 @@ def comparable(left: pa.DataType, right: pa.DataType) -> bool:
     if family is not other:
         return {family, other} in ({Family.INTEGER, Family.DECIMAL}, {Family.INTEGER, Family.FLOAT})
     left, right = value_type(left), value_type(right)
+    if family is Family.NESTED:
+        own, others = ([type_.field(i) for i in range(type_.num_fields)] for type_ in (left, right))
+        structs = is_a.is_struct(left), is_a.is_struct(right)
+        named = not structs[0] or [field.name for field in own] == [field.name for field in others]
+        parts = zip(own, others, strict=False)
+        return structs[0] == structs[1] and named and all(comparable(a.type, b.type) for a, b in parts)
     if family is Family.TIMESTAMP:
         # A zoned timestamp is an instant; a naive one is the reading of an unknown clock.
         return (left.tz is None) == (right.tz is None)
@@ -105,7 +123,7 @@ def has_order(type_: pa.DataType) -> bool:
     family, values = family_of(type_), value_type(type_)
     if family is Family.DECIMAL:
         return bool(values.precision <= LONG_DIGITS)
-    return family is not None and family not in (Family.STRING, Family.BINARY)
+    return family is not None and family not in (Family.STRING, Family.BINARY, Family.NESTED)
 
 
 def is_own_code(type_: pa.DataType) -> bool:

@@ -113,6 +113,11 @@ def _less_sign_bit(column: Column, spark_type: DataType) -> Column:
 def _hashed(column: Column, spark_type: DataType, own: pa.DataType, name: str) -> Column:
     """Cast a key column to the type for which Spark's ``xxhash64`` gives the same hash as `KeyCodec`."""
     own = values_of(own)
+    if family_of(own) is Family.NESTED:
+        raise KeyTypeError(
+            f'relation key {name!r} is {own}, whose codes Spark cannot compute. Use route="none", and build the '
+            "relation with Relation.build."
+        )
     if family_of(own) in (Family.STRING, Family.BINARY):
         return column.cast("binary")  # hashes like the string, but independently of its collation
     if not has_order(own):

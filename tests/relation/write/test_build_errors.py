@@ -19,7 +19,8 @@ from semistream.errors import (
 from semistream.relation import Relation
 from tests.relation.row_sets import files_under
 
-TABLE = pa.table({"id": [1, 2], "name": ["a", "b"], "tags": [[1], []]})
+TAGS = pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64()))
+TABLE = pa.table({"id": [1, 2], "name": ["a", "b"], "tags": TAGS})
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ TABLE = pa.table({"id": [1, 2], "name": ["a", "b"], "tags": [[1], []]})
         ({"key": ["id", "x"]}, ColumnNotFound, "no column 'x'"),
         ({"key": []}, InvalidArgument, "key is empty"),
         ({"key": ["id", "id"]}, InvalidArgument, "names a column twice"),
-        ({"key": "tags"}, KeyTypeError, "'tags' has type list<.*cannot be a join key"),
+        ({"key": "tags"}, KeyTypeError, "'tags' has type map<.*cannot be a join key"),
         ({"key": ["id", "tags"]}, KeyTypeError, "cannot be a join key"),
         ({"page_bytes": 511}, InvalidArgument, "page_bytes is 511; give at least 512"),
         ({"page_bytes": 0}, InvalidArgument, "at least 512"),

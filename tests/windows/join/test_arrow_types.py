@@ -17,7 +17,7 @@ from tests.arrow_types import TYPES, Celsius, python, several, turned
 
 ROWS = 24
 every_type = pytest.mark.parametrize("label", TYPES)
-NOT_KEYS = ("null", "interval", "list", "struct", "map", "union", "tensor")
+NOT_KEYS = ("interval", "list", "struct", "map", "union", "tensor")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -84,7 +84,7 @@ def test_payload_of_every_type_comes_out_archived_and_repaired(label: str, tmp_p
 def test_keys_of_every_comparable_type(label: str) -> None:
     left = pa.table({"k": several(TYPES[label], ROWS, 1), "l": np.arange(ROWS)})
     right = pa.table({"k": several(TYPES[label], ROWS), "r": np.arange(ROWS)})
-    if any(word in label.replace("nulls", "null").replace("with a null", "") for word in NOT_KEYS):
+    if any(word in label for word in NOT_KEYS):
         with pytest.raises(KeyTypeError, match=r"key 'k' of the left stream has type .* cannot be a join key"):
             WindowJoin(left.schema, right.schema, on="k", window=ROWS)
         return

@@ -13,7 +13,7 @@ from semistream.errors import ColumnNotFound, InvalidArgument, KeyTypeError, req
 from semistream.kernels.array_types import Bools, Int64s
 from semistream.keys import KeyCodec
 from semistream.keys.comparison import Comparison, within
-from semistream.keys.key_types import SUPPORTED, comparable, family_of, has_order
+from semistream.keys.key_types import SUPPORTED, Family, comparable, family_of, has_order
 from semistream.keys.ranges import GREATEST, LEAST
 from semistream.keys.row_expression import RowExpression
 from semistream.keys.values import Mask
@@ -197,7 +197,7 @@ def _codec(pairs: Mapping[str, str], left: pa.Schema, right: pa.Schema) -> KeyCo
     types = [(left.field(name).type, right.field(other).type) for name, other in pairs.items()]
     for (name, other), (own, theirs) in zip(pairs.items(), types, strict=True):
         for side, column, type_ in ((SIDES[0], name, own), (SIDES[1], other, theirs)):
-            if family_of(type_) is None:
+            if family_of(type_) in (None, Family.NESTED):
                 raise KeyTypeError(
                     f"key {column!r} of the {side} stream has type {type_}, which cannot be a join key. "
                     f"Keys can be {SUPPORTED}."
