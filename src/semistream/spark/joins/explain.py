@@ -153,7 +153,7 @@ def explain(
     docs/tuning.md, "Ask before you run".
     """
     require_rate(rate)
-    if not isinstance(batch_rows, int) or batch_rows < 1:
+    if not isinstance(batch_rows, int) or batch_rows < 1:  # type: ignore[redundant-expr]  # callers may not check
         raise InvalidArgument(f"batch_rows is {batch_rows!r}; give a number above 0, the rows of a micro-batch.")
     df = require_classic(df)
     opened = open_given(relation)
