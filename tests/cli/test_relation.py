@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.relation import Relation
+from semistream.relation.format.pins import Pin, write_pin
 from tests.cli.conftest import run, write
 
 
@@ -188,6 +189,15 @@ def test_update_with_deletes_that_lack_the_key_says_so(relation: Path, tmp_path:
     assert answer.code == 1
     assert "no column 'id'" in answer.err
     assert Relation.open(relation).version == 1
+
+
+def test_vacuum_names_who_needs_an_old_version(relation: Path) -> None:
+    write_pin(relation, "orders-1", Pin(1, "the pipeline 'orders'"))
+    Relation.open(relation).update(deletes=[0])
+    answer = run("relation", "vacuum", relation, "--json").json
+    assert answer["versions"] == [1, 2]
+    assert answer["needed"] == {"1": ["the pipeline 'orders'"]}
+    assert "version 1: needed by the pipeline 'orders'" in run("relation", "vacuum", relation).out
 
 
 def test_vacuum_removes_old_versions_and_names_them(relation: Path) -> None:
