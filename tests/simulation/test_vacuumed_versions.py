@@ -16,9 +16,11 @@ from semistream.errors import PipelineError
 from semistream.pipelines.ledger import faults
 from semistream.relation import Relation
 from semistream.relation.format.pins import HELD_S, read_pins
+from tests.faults.overload_scenario import OverloadScenario
 from tests.simulation.local_driver import drive
 from tests.simulation.local_workers import forget_workers
 from tests.simulation.world import World
+from tests.spark.pipelines.overloads import ROW_S, believe_slow
 from tests.spark.pipelines.warehouse import Warehouse, orders, products
 
 ORDERS = 200
@@ -167,3 +169,25 @@ def test_a_relation_that_may_only_be_read_is_joined_without_pins(shop: Shop) -> 
     (shop.folder / "products" / "pins").write_text("no folder")  # as root writes to any
     shop.run()
     shop.check(old_price)
+
+
+@pytest.mark.parametrize("strategy", ["keep_w", "top_w"])
+def test_a_batch_that_sheds_gets_over_a_lost_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    believe_slow(ROW_S, monkeypatch.setattr)
+    world = World(tmp_path, 0)
+    shop = OverloadScenario(world.folder / "shop")
+    spec = {**shop.spec(), "overload": {**shop.spec()["overload"], "strategy": strategy}}
+    shop.grow()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(faults, "handler", lambda reached: world.die() if reached == "after shed" else None)
+        assert not world.run("driver", None, lambda: drive(world, spec))
+    forget_workers()
+    shutil.rmtree(shop.folder / "products" / "pins")
+    Relation.open(shop.folder / "products").update(products()).vacuum(1)
+    drive(world, spec)
+    shop.look()
+    assert list((shop.folder / "checkpoint" / "archived").iterdir())
+    drive(world, spec, only_repair=True)
+    shop.check()
