@@ -163,6 +163,7 @@ DUCKDB = [
         "s.x >= r.y",
         lambda s, r: s["x"] >= r["y"],
     ),
+    _simple("DuckDB types/nested: lists with nulls in them", [[1, None], [], None, [2]], [[2], [1, None], [1], None]),
     _simple("DuckDB test_big_join: more matches than a vector holds", _many(200, 3), _many(150, 3)),
     PeerCase(
         "DuckDB inner: a key of three columns with nulls in each",
@@ -213,6 +214,12 @@ SPARK = [
         pa.array([dt.timedelta(1), dt.timedelta(microseconds=-1)], pa.duration("us")),
         pa.array([dt.timedelta(1), dt.timedelta(2)], pa.duration("s")),
     ),
+    _simple(
+        "Spark SQL DataFrameJoinSuite: structs of several types",
+        [{"a": 1, "b": "x"}, {"a": None, "b": "x"}, None],
+        [{"a": None, "b": "x"}, {"a": 1, "b": "y"}, {"a": 1, "b": "x"}, None],
+    ),
+    _simple("Spark SQL TypeCoercionSuite: a column that is null throughout", pa.nulls(3), [1, 2, None]),
     _simple("Spark SQL join.sql: a key that no row has", [5, 6], [1, 2, 3]),
     _simple("Spark SQL ExistenceJoinSuite: one row for many matches", [2, 2, 3], [2, 2, 2, 3, 4]),
     _simple("Spark SQL: skewed keys", pa.array([1] * 150 + [2, 3]), pa.array([1, 2, 2, 3, *range(10, 60)])),
