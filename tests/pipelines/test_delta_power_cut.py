@@ -32,6 +32,11 @@ def open_table(folder):
     return table
 
 
+def open_again(folder):
+    """The table as `semistream vacuum` sees it."""
+    return DeltaSink(TableSpec(format="delta", path=folder), SCHEMA, Owner("orders", "0123abcd"), folder / "outbox")
+
+
 def rows_of(batch):
     return pa.table({"id": [3 * batch, 3 * batch + 1, 3 * batch + 2], "day": ["a", "b", "a"]}, schema=SCHEMA)
 
@@ -135,6 +140,23 @@ def test_a_torn_checkpoint_of_the_log_is_set_aside(tmp_path) -> None:
     table = open_table(tmp_path)
     table.commit(101, write(table, 101))
     assert_rows(tmp_path, range(102))
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_vacuum_leaves_a_torn_log_to_the_pipeline(tmp_path, version) -> None:
+    table = open_table(tmp_path)
+    for batch in range(version):
+        table.commit(batch, files := write(table, batch))
+    tear(entry(tmp_path, version), "zeros")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(PipelineError, match="Run the pipeline, which mends"):
+        open_again(tmp_path).vacuum(set())
+    assert sorted(tmp_path.rglob("*")) == before
+    table = open_table(tmp_path)
+    if version:
+        table.commit(version - 1, files)
+    assert table.vacuum(set()) == []
+    assert read(tmp_path).num_rows == 3 * version
 
 
 def test_lost_batches_without_their_files_are_not_passed_over(tmp_path) -> None:

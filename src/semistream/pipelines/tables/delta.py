@@ -171,7 +171,13 @@ class DeltaSink(Table):
         """
         if not self._log.begun:  # killed before the table was created
             return []
-        named = {Path(name).resolve() for name in DeltaTable(str(self.path)).file_uris()}
+        try:
+            named = {Path(name).resolve() for name in DeltaTable(str(self.path)).file_uris()}
+        except DeltaError as error:
+            raise PipelineError(
+                f"the Delta table {self.path} cannot be read: {error}. Run the pipeline, which mends a log that a "
+                "power cut has torn, then vacuum."
+            ) from error
         known = named | {(self.path / name).resolve() for name in {*in_use, *self._log.added()}}
         removed = [path for path in self.path.rglob(f"{self.owner.prefix}*.parquet") if path.resolve() not in known]
         for path in removed:
