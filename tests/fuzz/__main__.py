@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +23,46 @@ from tests.fuzz.targets import CORPUS, TARGETS
 
 _STATS = re.compile(r"^stat::(\w+):\s+(\d+)", re.MULTILINE)
 _MOST_BYTES = 4096
+_BOUNDS_CHECKED = {"NUMBA_BOUNDSCHECK": "1"}  # kernels raise an error where they would leave an array
 _PATIENCE_S = 300  # beyond its time: to start, and to compile kernels
 
 
 def fuzz(kind: str, seconds: int, out: Path) -> dict[str, Any]:
-    """Fuzz a kind; return its counts and the files that failed."""
+    """Fuzz a kind; return its counts.
+
+    An input that was slow only because the machine was busy passes when it is tried alone, and fuzzing goes on.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    if kind in CHECKS:
-        command = [sys.executable, "-m", "tests.fuzz.spark_rows", kind, str(seconds)]
-    else:
-        command = _libfuzzer(kind, seconds, out)
-    with (out / f"{kind}.log").open("wb") as log:
-        code = subprocess.run(command, stdout=log, stderr=log, timeout=seconds + _PATIENCE_S, check=False).returncode
-    stats = dict(_STATS.findall((out / f"{kind}.log").read_text(errors="replace")))
-    return {
-        "kind": kind,
-        "inputs": int(stats.get("number_of_executed_units", 0)),
-        "per_s": int(stats.get("average_exec_per_sec", 0)),
-        "new_paths": int(stats.get("new_units_added", 0)),
-        "peak_mb": int(stats.get("peak_rss_mb", 0)),
-        "failed": code != 0,
-    }
+    began = time.monotonic()
+    report: dict[str, Any] = {"kind": kind, "inputs": 0, "per_s": 0, "new_paths": 0, "peak_mb": 0}
+    while True:
+        left = max(seconds - int(time.monotonic() - began), 1)
+        if kind in CHECKS:
+            command = [sys.executable, "-m", "tests.fuzz.spark_rows", kind, str(left)]
+        else:
+            command = _libfuzzer(kind, left, out)
+        code = _run(command, left, out / f"{kind}.log")
+        stats = dict(_STATS.findall((out / f"{kind}.log").read_text(errors="replace")))
+        report["inputs"] += int(stats.get("number_of_executed_units", 0))
+        report["new_paths"] += int(stats.get("new_units_added", 0))
+        report["peak_mb"] = max(report["peak_mb"], int(stats.get("peak_rss_mb", 0)))
+        slow = next(out.glob(f"{kind}-timeout-*"), None)
+        if (
+            code == 0
+            or slow is None
+            or _run([*_libfuzzer(kind, 1, out)[:-2], str(slow)], 5, out / f"{kind}.again") != 0
+        ):
+            break
+        slow.unlink()
+    report["per_s"] = int(report["inputs"] / (time.monotonic() - began))
+    return {**report, "failed": code != 0}
+
+
+def _run(command: list[str], seconds: int, log: Path) -> int:
+    with log.open("wb") as told:
+        environment, patience_s = {**os.environ, **_BOUNDS_CHECKED}, seconds + _PATIENCE_S
+        done = subprocess.run(command, env=environment, stdout=told, stderr=told, timeout=patience_s, check=False)
+    return done.returncode
 
 
 def _libfuzzer(kind: str, seconds: int, out: Path) -> list[str]:
