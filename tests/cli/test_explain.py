@@ -253,3 +253,12 @@ def test_other_paths_are_refused_with_the_command_that_builds_a_relation(tmp_pat
     assert "is plain Parquet" in message
     assert "Build one with `semistream relation build SOURCE PATH --key COLUMN`" in message
     assert "`semistream relation build" in refused(run("explain", tmp_path / "nowhere"), 1)
+
+
+@pytest.mark.parametrize("option", ["--rate", "--zipf", "--batch-rows", "--memory"])
+def test_numbers_at_the_edges_of_floats_are_refused_or_explained(relation, option):
+    for value in ("1e-320", "1e308", "1e309", "nan", "inf", "-inf", "9" * 400, "-1", "0"):
+        words = ["--rate", "10"] if option != "--rate" else []
+        answer = run("explain", relation, *words, option, value)
+        assert answer.code in (0, 1, 2)
+        assert "Traceback" not in answer.err

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from semistream.costs.key_frequencies import KeyFrequencies
 from semistream.errors import InvalidArgument, require_numbers
 
+_LEAST_BATCH_ROWS = 1e-9
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -46,8 +48,10 @@ class Workload:
         require_numbers(self, "results_per_tuple", "values_per_result", least=0)
         if self.rate is not None:
             require_numbers(self, "rate")
-        if not self.batch_rows > 0:
-            raise InvalidArgument(f"batch_rows is {self.batch_rows}; give a number above 0.")
+        if not self.batch_rows >= _LEAST_BATCH_ROWS:
+            raise InvalidArgument(
+                f"batch_rows is {self.batch_rows}; give a number above 0, of at least {_LEAST_BATCH_ROWS}."
+            )
 
     @property
     def values_per_tuple(self) -> float:

@@ -32,6 +32,7 @@ TABLE = pa.table({"id": [1, 2], "name": ["a", "b"], "tags": TAGS})
         ({"key": ["id", "id"]}, InvalidArgument, "names a column twice"),
         ({"key": "tags"}, KeyTypeError, "'tags' has type map<.*cannot be a join key"),
         ({"key": ["id", "tags"]}, KeyTypeError, "cannot be a join key"),
+        ({"page_bytes": 10**19}, InvalidArgument, "page_bytes is 10000000000000000000; give at most 1073741824"),
         ({"page_bytes": 511}, InvalidArgument, "page_bytes is 511; give at least 512"),
         ({"page_bytes": 0}, InvalidArgument, "at least 512"),
         ({"page_bytes": -1}, InvalidArgument, "at least 512"),

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.budget import parse_bytes
-from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, require_names
+from semistream.errors import BudgetError, ColumnNotFound, InvalidArgument, require_names, shortened
 from semistream.keys import KeyCodec
 from semistream.relation.format.column_groups import choose_groups
 from semistream.relation.format.manifest import Manifest, WholeFile
@@ -22,6 +22,7 @@ from semistream.relation.write.version_draft import Draft, new_version, seal_who
 DEFAULT_PAGE_BYTES = 64 * 1024
 SEGMENT_BYTES = 40 * 1024  # average bytes of a page in each column group: large enough to be worth a request
 LEAST_PAGE_BYTES = 512
+MOST_PAGE_BYTES = 1 << 30
 LEAST_MEMORY = 128 * 10**6
 
 Progress = Callable[[str, int], None]
@@ -85,7 +86,9 @@ class PageOptions:
         default = max(groups * SEGMENT_BYTES, DEFAULT_PAGE_BYTES)
         self.page_bytes = default if page_bytes is None else page_bytes
         if self.page_bytes < LEAST_PAGE_BYTES:
-            raise InvalidArgument(f"page_bytes is {self.page_bytes}; give at least {LEAST_PAGE_BYTES}.")
+            raise InvalidArgument(f"page_bytes is {shortened(self.page_bytes)}; give at least {LEAST_PAGE_BYTES}.")
+        if self.page_bytes > MOST_PAGE_BYTES:
+            raise InvalidArgument(f"page_bytes is {shortened(self.page_bytes)}; give at most {MOST_PAGE_BYTES}.")
         if not 0.1 <= fill_factor <= 1.0:
             raise InvalidArgument(f"fill_factor is {fill_factor}; give a number between 0.1 and 1.0.")
         self.fill_bytes = int(self.page_bytes * fill_factor)

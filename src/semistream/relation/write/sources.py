@@ -23,7 +23,7 @@ _FORMATS = {
     ".csv": "csv",
 }  # fmt: skip
 _BATCH_ROWS = 1 << 16
-_MOST_TOLD = 300  # characters of Arrow's message
+_MOST_TOLD = 600  # characters of Arrow's message
 _BATCH_BYTES = 16 << 20  # of values decoded at a time
 
 
