@@ -38,11 +38,6 @@ def not_synced(path) -> None:
     """Sync nothing."""
 
 
-def made_only(path) -> None:
-    """Make folders, and sync none."""
-    path.mkdir(parents=True, exist_ok=True)
-
-
 @contextmanager
 def written_in_place(path):
     with Path(path).open("wb") as file:
@@ -80,7 +75,6 @@ PLANTED = {
     "page table not synced": replaced(version_draft, "sync_file", not_synced),
     "folder of pages not synced": replaced(version_draft, "sync_folder", not_synced),
     "folder of entries not synced": replaced(local_files, "sync_folder", not_synced),
-    "folders of a new relation not synced": replaced(version_draft, "make_folder", made_only),
     "entries written in place": replaced(local_files, "whole_file", written_in_place),
     "entries renamed before they are synced": replaced(local_files, "whole_file", renamed_unsynced),
     "version published before its manifest": published_first,
