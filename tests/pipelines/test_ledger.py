@@ -194,3 +194,16 @@ def test_metrics_do_not_grow_for_ever(tmp_path, monkeypatch):
         assert len(recent_lines(tmp_path / METRICS)) == min(batch + 1, 5), "those before are in the file kept beside it"
     assert sorted(path.name for path in tmp_path.iterdir()) == [METRICS, f"{METRICS}.old"]
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 2100
+
+
+def test_lines_of_metrics_that_are_not_ours_are_passed_over(tmp_path):
+    hostile = ["5", "null", "[]", "[" * 50_000, '"x"', '{"batch": "x"}', '{"batch": 1, "overload": {}}', "9" * 5000]
+    hostile += [
+        '{"batch": 1, "overload": 5}',
+        '{"batch": 1, "seconds": null}',
+        '{"batch": 1, "overload": {"p50_s": "x"}}',
+    ]
+    ours = {"batch": 7, "rows_in": 3, "overload": {"p50_s": None, "p95_s": 1.5, "p99_s": 2, "goal_s": 30}}
+    for line in hostile:
+        (tmp_path / METRICS).write_text(f"{json.dumps(ours)}\n{line}\n")
+        assert recent_lines(tmp_path / METRICS) == [ours]

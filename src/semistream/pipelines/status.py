@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from semistream.pipelines.overload.loss_report import Missing
 
 METRICS = "metrics.jsonl"
 """File in the checkpoint folder with one JSON line per batch."""
+SHOWN = ("batch", "rows_in", "joined", "unmatched", "pending", "duplicate", "invalid", "shed", "seconds", "rows_per_s")
+SHOWN_LATENCY = ("p50_s", "p95_s", "p99_s", "goal_s")
+"""Numbers in a line of the metrics file that `semistream status` shows."""
 MOST_BYTES = 16 << 20
 """Size at which a file of lines becomes the old one, and a new one is begun."""
 _RECENT = 5
@@ -66,7 +70,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def recent_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the last lines of the metrics file, without a half-written one."""
+    """Return the last lines of the metrics file, without a half-written one or one that is not ours."""
     lines: list[str] = []
     for each in (_older(path), path):
         if each.exists():
@@ -75,10 +79,13 @@ def recent_lines(path: Path) -> list[dict[str, Any]]:
                 lines += file.read().decode(errors="replace").splitlines()
     found = []
     for line in lines[-_RECENT:]:
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            read = json.loads(line)
+            overload = read.get("overload")
+            numbers = [value for name, value in read.items() if name in SHOWN]
+            numbers += [] if overload is None else [overload[name] or 0 for name in SHOWN_LATENCY]
+            if all(isinstance(number, int | float) for number in numbers):
+                found.append(read)
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from semistream.errors import hidden, hidden_in
 from semistream.pipelines.ledger.entries import BatchManifest, Plan
 from semistream.pipelines.overload.loss_report import OverloadReport
-from semistream.pipelines.status import METRICS
+from semistream.pipelines.status import METRICS, append_line
 
 _LOG = logging.getLogger(__name__)
 
@@ -205,8 +205,7 @@ class BatchReporter:
         )
         for remark in remarks:
             _LOG.warning("batch %d: %s", plan.batch, hidden(remark))
-        with self._file.open("a") as file:
-            file.write(json.dumps(hidden_in(report.as_dict())) + "\n")
+        append_line(self._file, json.dumps(hidden_in(report.as_dict())))
         self._watch(report)
 
 
