@@ -154,7 +154,7 @@ def test_the_plot(relation: Path, tmp_path: Path) -> None:
     assert "plot" not in run(*words, "--json").json
 
 
-def test_what_is_drawn(relation: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The plot has both curves against memory, the given memory, the target, and each operator above its region."""
     from matplotlib.figure import Figure
 
@@ -162,7 +162,9 @@ def test_what_is_drawn(relation: Path, monkeypatch: pytest.MonkeyPatch, tmp_path
 
     drawn: list[Figure] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, path, **_: drawn.append(figure))
-    explanation = explain(relation, zipf=1.0, rate=50_000.0, memory="15%")
+    rows = range(50_000)  # a quarter of what joining them can do without is enough for a cache
+    relation = Relation.build(pa.table({"id": rows, "price": rows, "stock": rows}), tmp_path / "r", key="id")
+    explanation = explain(relation, zipf=1.0, rate=50_000.0, memory="60%")
     save_plot(tmp_path / "rates.png", explanation, title="products")
     (rates, hits) = drawn[0].axes
     memories = [point.memory_bytes for point in explanation.curve]
