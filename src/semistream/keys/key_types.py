@@ -75,7 +75,7 @@ def value_type(type_: pa.DataType) -> pa.DataType:
 def family_of(type_: pa.DataType) -> Family | None:
     """Return the family of a key type, or None for a type that cannot be a key.
 
-    >>> family_of(pa.dictionary(pa.int32(), pa.string())), family_of(pa.list_(pa.int8()))
+    >>> family_of(pa.dictionary(pa.int32(), pa.string())), family_of(pa.month_day_nano_interval())
     (<Family.STRING: 'string'>, None)
     """
     type_ = value_type(type_)
