@@ -68,7 +68,7 @@ def _prepared_again(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("plant", "seed"),
-    [(_done_before_the_commit, 10), (_no_fence_for_updates, 0), (_planned_again, 23), (_prepared_again, 0)],
+    [(_done_before_the_commit, 10), (_no_fence_for_updates, 44), (_planned_again, 13), (_prepared_again, 0)],
 )
 def test_planted_bugs_are_found(tmp_path: Path, plant: Plant, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
