@@ -61,6 +61,14 @@ def test_a_schema_that_cannot_be_read_is_a_corrupt_manifest(path, schema):
         Relation.open(path)
 
 
+@pytest.mark.parametrize("text", ["", "x", "semistream relation, version ", "semistream relation, version -1"])
+def test_a_pointer_without_a_version_is_corrupt_though_its_checksum_fits(path, text):
+    for each in (text, text + "9" * 5000, text + "\u0663"):
+        (path / "CURRENT").write_text(f"{each}, check {xxhash.xxh64_hexdigest(each.encode())}\n")
+        with pytest.raises(CorruptRelation, match="CURRENT does not match its checksum"):
+            Relation.open(path)
+
+
 def test_a_manifest_with_half_a_character_is_corrupt(path):
     file = path / manifest_name(1)
     whole = file.read_text()

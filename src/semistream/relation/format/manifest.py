@@ -41,6 +41,7 @@ from semistream.storage.local_files import replace_file
 FORMAT = 1
 GROUPED_FORMAT = 2  # format 1 plus column groups
 DATA, VERSIONS, CURRENT, LMDB = "data", "versions", "CURRENT", "lmdb"
+_PUBLISHED = re.compile(r"semistream relation, version (\d{1,18})", re.ASCII)
 _NAME = re.compile(rf"({DATA}|{VERSIONS})/[A-Za-z0-9_-][A-Za-z0-9._-]*")  # stays inside the relation's folder
 
 
@@ -236,11 +237,12 @@ def get_current(folder: Path) -> int:
             raise
         what = "does not exist" if not folder.exists() else "is not a relation: it has no file CURRENT"
         raise NotARelation(f"{folder} {what}. {BUILD_ONE}") from None
-    if _check(text) != check:
+    found = _PUBLISHED.fullmatch(text)
+    if found is None or _check(text) != check:
         raise CorruptRelation(
             f"{path} does not match its checksum. Open a version by number: Relation.open(path, version=...)."
         )
-    return int(text.rpartition(" ")[2])
+    return int(found[1])
 
 
 def list_versions(folder: Path) -> list[int]:
