@@ -17,7 +17,7 @@ from semistream.pipelines.inputs.parquet_files import parquet_inputs
 from semistream.relation import Relation
 from semistream.relation.changes import read_changes
 from semistream.relation.format.arrow_files import sound_batches
-from semistream.relation.format.manifest import WholeFile, manifest_name, write_manifest
+from semistream.relation.format.manifest import WholeFile, encode_schema, manifest_name, write_manifest
 from semistream.relation.write.sources import open_source
 from semistream.relation.write.version_draft import seal_whole
 from tests.relation.format.test_crafted_pages import TABLE, forge
@@ -58,6 +58,14 @@ def test_a_schema_that_cannot_be_read_is_a_corrupt_manifest(path, schema):
     manifest = Relation.open(path).manifest
     write_manifest(path, dataclasses.replace(manifest, schema_bytes=base64.b64encode(schema).decode()))
     with pytest.raises(CorruptRelation, match="is not a manifest"):
+        Relation.open(path)
+
+
+def test_a_column_of_a_type_that_no_relation_stores_is_corrupt(path):
+    manifest = Relation.open(path).manifest
+    schema = manifest.schema.set(1, pa.field("text", pa.string_view()))
+    write_manifest(path, dataclasses.replace(manifest, schema_bytes=encode_schema(schema)))
+    with pytest.raises(CorruptRelation, match="a type that no relation stores"):
         Relation.open(path)
 
 

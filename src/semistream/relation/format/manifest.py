@@ -35,6 +35,7 @@ from semistream.errors import (
     StorageError,
     UnsupportedFormat,
 )
+from semistream.keys.plain_types import plain_schema
 from semistream.storage.disk_errors import disk_errors
 from semistream.storage.local_files import replace_file
 
@@ -191,6 +192,8 @@ def read_manifest(folder: Path, version: int) -> Manifest:
 def _require_sound(manifest: Manifest) -> None:
     """Raise `ValueError` for content that no writer would have written, so that readers need not look for it."""
     names = manifest.schema.names
+    if plain_schema(manifest.schema) != manifest.schema:
+        raise ValueError("a column has a type that no relation stores")
     grouped = [name for group in manifest.column_groups for name in group]
     counts = [manifest.version, manifest.page_bytes, manifest.num_rows, manifest.null_key_rows]
     counts += [n for file in manifest.files for n in (file.nbytes, file.begin, file.end, file.nbytes - file.end)]
