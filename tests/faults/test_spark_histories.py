@@ -16,5 +16,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_a_history_is_the_same_on_spark(world: SparkWorld, tmp_path: Path) -> None:
-    history = next(drawn for drawn in map(History.draw, range(100)) if drawn.plot == "orders")
+    drawn = [each for each in map(History.draw, range(100)) if each.plot == "orders"]
+    history = min(drawn, key=lambda each: abs(sum(event.kind == "run" for event in each.events) - 2))
     history.run(tmp_path / "history", lambda _: SparkRunner(world))

@@ -11,7 +11,7 @@ from semistream.spark.session import choose_interpreter, worker_interpreter
 
 
 def session(python_exec="python3", **settings):
-    return SimpleNamespace(sparkContext=SimpleNamespace(pythonExec=python_exec), conf=settings)
+    return SimpleNamespace(sparkContext=SimpleNamespace(pythonExec=python_exec, master="local[2]"), conf=settings)
 
 
 @pytest.fixture

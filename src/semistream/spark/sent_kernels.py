@@ -28,11 +28,9 @@ def send_kernels(spark: SparkSession) -> None:
     The driver compiles those that it does not have itself, in processes of its own. Executors of this machine read the
     driver's store, so nothing is sent to them.
     """
-    if spark.conf.get(_MARK, None) is not None:
+    if spark.sparkContext.master.startswith("local") or spark.conf.get(_MARK, None) is not None:
         return
     spark.conf.set(_MARK, "sent")
-    if spark.sparkContext.master.startswith("local"):
-        return
     if missing := missing_kernels(level_of_this_machine()):
         _LOG.warning("compiling %d kernels on the driver, once", sum(map(len, missing.values())))
         subprocess.run([sys.executable, "-m", "semistream", "compile"], check=False, capture_output=True)
