@@ -65,10 +65,15 @@ def test_a_file_that_was_written_again_is_noticed_and_a_refresh_takes_it(tmp_pat
         assert operator.stats.versions == {newer.version: 1}
 
 
+def open_files() -> list[tuple[str, int]]:
+    """The files of this process, without their positions: a log goes on."""
+    return [(file.path, file.fd) for file in psutil.Process().open_files()]
+
+
 @every_scan
 def test_a_closed_scan_leaves_no_thread_and_no_file(tmp_path: Path, kind: type[MeshJoin]) -> None:
     relation = ParquetRelation.open(write(products(), tmp_path / "r.parquet", row_group_size=500), page_bytes=4096)
-    threads, before = threading.active_count(), psutil.Process().open_files()
+    threads, before = threading.active_count(), open_files()
     stream = orders()
     operator = kind(relation, stream.schema, on={"product": "id"}, memory=MEMORY)
     list(operator.push(stream.to_batches()[0]))
@@ -76,11 +81,11 @@ def test_a_closed_scan_leaves_no_thread_and_no_file(tmp_path: Path, kind: type[M
     assert threading.active_count() == threads + 1
     operator.close()
     operator.close()
-    assert (threading.active_count(), psutil.Process().open_files()) == (threads, before)
+    assert (threading.active_count(), open_files()) == (threads, before)
     reader = relation.scan()
     reader.read_next_batch()
     del reader
-    assert (threading.active_count(), psutil.Process().open_files()) == (threads, before)
+    assert (threading.active_count(), open_files()) == (threads, before)
 
 
 def test_an_error_of_the_thread_reaches_the_caller_each_time(tmp_path: Path) -> None:
