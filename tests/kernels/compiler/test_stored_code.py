@@ -125,11 +125,11 @@ CHANGES: dict[str, Callable[[Machine], dict[str, str]]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_code_for_anything_else_is_not_used(machine: Machine, change: str) -> None:
+def test_code_for_anything_else_is_not_used(machine: Machine) -> None:
     assert machine.compiled() == 1
-    assert machine.compiled(**CHANGES[change](machine)) == 1
-    assert len(machine.files()) == 2
+    for number, (change, settings) in enumerate(CHANGES.items()):
+        assert machine.compiled(**settings(machine)) == 1, change
+        assert len(machine.files()) == number + 2, change
     assert machine.compiled() == 0
 
 
@@ -142,22 +142,19 @@ def test_a_change_in_a_module_that_it_imports_compiles_it_anew(machine: Machine)
     assert machine.compiled() == 1
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "no code"])
-def test_a_damaged_file_is_compiled_anew(machine: Machine, damage: str) -> None:
+def test_a_damaged_file_is_compiled_anew(machine: Machine) -> None:
     machine.compiled()
     (file,) = machine.files()
-    content = bytearray(file.read_bytes())
-    if damage == "no code":  # right checksum over wrong content
-        script = (
-            "import sys; from semistream.kernels.compiler.store import STORE\nSTORE.write(sys.argv[1], b'[]', b'?')"
-        )
-        name = f"{file.parent.name}/{file.name}"
-        environment = {**os.environ, "SEMISTREAM_KERNELS": str(machine.store)}
-        subprocess.run([sys.executable, "-c", script, name], env=environment, check=True)
-    else:
-        content[len(content) // 2] ^= 1
-        file.write_bytes({"cut": content[: len(content) // 2], "flipped": content, "empty": b""}[damage])
-    assert machine.compiled() == 1
+    content = file.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    for damage in (content[: len(content) // 2], bytes(flipped), b""):
+        file.write_bytes(damage)
+        assert machine.compiled() == 1
+    script = "import sys; from semistream.kernels.compiler.store import STORE\nSTORE.write(sys.argv[1], b'[]', b'?')"
+    environment = {**os.environ, "SEMISTREAM_KERNELS": str(machine.store)}
+    subprocess.run([sys.executable, "-c", script, f"{file.parent.name}/{file.name}"], env=environment, check=True)
+    assert machine.compiled() == 1, "the checksum was right, but not the content"
     assert machine.compiled() == 0
 
 
