@@ -12,9 +12,10 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
@@ -41,6 +42,7 @@ _UPDATE_EVERY_S, _UPDATED = 30.0, 5_000
 _SAMPLE_S = 60.0
 _MOST_GROWTH = 1.1  # of the last quarter over the second one
 _SCHEMA = {"order": "bigint", "product": "bigint", "customer": "bigint", "amount": "double"}
+Told = TypeVar("Told")
 _PROGRESS = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
@@ -142,16 +144,16 @@ class _Soak:
     def _sample(self, passed: float) -> None:
         own = psutil.Process()
         below = own.children(recursive=True)
-        jvms = [each for each in below if _name(each).startswith("java")]
-        workers = [each for each in below if _name(each).startswith("python")]
+        names = [_told(each, psutil.Process.name, "") for each in below]
+        resident = [_told(each, lambda process: process.memory_info().rss, 0) / 1e6 for each in below]
         last = self.reports[-20:]
         taken = Sample(
             minute=passed / 60,
             driver_mb=own.memory_info().rss / 1e6,
-            jvm_mb=sum(map(_resident, jvms)) / 1e6,
-            workers_mb=sum(map(_resident, workers)) / 1e6,
-            descriptors=sum(map(_descriptors, [own, *below])),
-            threads=sum(map(_threads, [own, *below])),
+            jvm_mb=sum(held for name, held in zip(names, resident, strict=True) if name.startswith("java")),
+            workers_mb=sum(held for name, held in zip(names, resident, strict=True) if name.startswith("python")),
+            descriptors=sum(_told(each, psutil.Process.num_fds, 0) for each in (own, *below)),
+            threads=sum(_told(each, psutil.Process.num_threads, 0) for each in (own, *below)),
             checkpoint_mb=_megabytes(self._base / "checkpoint"),
             relations_mb=_megabytes(self._base / "products") + _megabytes(self._base / "keys"),
             batch_s=statistics.median(each.seconds for each in last) if last else 0.0,
@@ -194,32 +196,12 @@ class _Soak:
         }
 
 
-def _name(process: psutil.Process) -> str:
+def _told(process: psutil.Process, ask: Callable[[psutil.Process], Told], otherwise: Told) -> Told:
+    """Return what a process tells of itself, or ``otherwise`` if it has ended meanwhile."""
     try:
-        return str(process.name())
+        return ask(process)
     except psutil.Error:
-        return ""
-
-
-def _resident(process: psutil.Process) -> float:
-    try:
-        return float(process.memory_info().rss)
-    except psutil.Error:
-        return 0.0
-
-
-def _descriptors(process: psutil.Process) -> int:
-    try:
-        return int(process.num_fds())
-    except psutil.Error:
-        return 0
-
-
-def _threads(process: psutil.Process) -> int:
-    try:
-        return int(process.num_threads())
-    except psutil.Error:
-        return 0
+        return otherwise
 
 
 def _megabytes(folder: Path) -> float:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from semistream.pipelines.batch.workers import BatchInput, Workers
 from semistream.pipelines.inputs.parquet_files import parquet_inputs
@@ -19,9 +18,9 @@ from semistream.pipelines.overload.task_shedding import TaskShedding, summarize_
 from semistream.pipelines.spec.pipeline_spec import PipelineSpec
 from semistream.pipelines.spec.source_spec import FileSource
 from semistream.pipelines.spec.step_spec import UpdatesSpec
-from semistream.pipelines.task.batch_task import RAW
 from semistream.pipelines.task.worker_joins import WORKER_JOINS
 from semistream.pipelines.task.worker_task import WORK, PipelineTask, read_work, run_task
+from semistream.pipelines.updates.parquet_updates import read_parquet_updates
 from semistream.pipelines.updates.relation_updates import RelationUpdates
 from semistream.pipelines.updates.update_reader import TopicRange, UpdateReader
 from semistream.shedding import STRATEGIES, PartSummary
@@ -123,8 +122,7 @@ class LocalReader(UpdateReader):
         if self.world.simulates:  # what comes after the last batch would wait for another
             with self.world.outside():
                 self.world.while_reading_updates()
-        rows = pa.concat_tables([pq.read_table(file, memory_map=False).select(list(columns)) for file in files])
-        return rows.append_column(RAW, pa.nulls(rows.num_rows, pa.string()))
+        return read_parquet_updates(files, columns)
 
     def ranges(self, spec: UpdatesSpec) -> dict[int, TopicRange]:
         raise NotImplementedError(f"{spec.topic} is a topic; simulated updates are files")
