@@ -28,7 +28,7 @@ from semistream.pipelines.tables.writer import TableLayout, TableWriter
 from semistream.pipelines.task.ownership import archives, can_copy, own_rows
 from semistream.pipelines.task.routed_keys import RoutedKeys
 from semistream.pipelines.task.row_accounts import Accounts
-from semistream.pipelines.task.row_checks import failure_of, why_invalid
+from semistream.pipelines.task.row_checks import failure_of, in_parts, why_invalid
 from semistream.pipelines.task.waiting_rows import WaitingWriter
 
 RAW = "__raw"
@@ -199,23 +199,21 @@ class BatchTask:
         self, batch: pa.RecordBatch, raw: pa.Array | None, arrived: Arrived | None, split: SourceSplit | None = None
     ) -> Iterator[Stopped]:
         """Cast rows to the source's types, and keep those that the task owns. A row for which this fails is invalid."""
-        try:
-            rows, mine = convert_batch(batch, self._plan.source), None
+
+        def fit(begin: int, part: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None, Arrived | None]:
+            rows = convert_batch(part, self._plan.source)
+            text = None if raw is None else raw.slice(begin, part.num_rows)
+            own = None if arrived is None else arrived.slice(begin, part.num_rows)
             if split is not None and split.owner is not None and self._plan.routed is not None:
-                mine = own_rows(rows, split, self._plan.routed, arrived)
-        except Exception as error:
-            if batch.num_rows > 1:
-                half = batch.num_rows // 2
-                for begin, count in ((0, half), (half, batch.num_rows - half)):
-                    text = None if raw is None else raw.slice(begin, count)
-                    own = None if arrived is None else arrived.slice(begin, count)
-                    yield from self._convert(batch.slice(begin, count), text, own, split)
+                mine = own_rows(rows, split, self._plan.routed, own)
+                rows, own = rows.filter(pa.array(mine)), None if own is None else own.where(mine)
+            return rows, text, own
+
+        for _, part, fitting in in_parts(batch, fit):
+            if not isinstance(fitting, Exception):
+                yield from self._enter(*fitting)
             elif split is None or split.tells:
-                self._refuse_all(batch, failure_of(error))
-            return
-        if mine is not None:
-            rows, arrived = rows.filter(pa.array(mine)), None if arrived is None else arrived.where(mine)
-        yield from self._enter(rows, raw, arrived)
+                self._refuse_all(part, failure_of(fitting))
 
     def _shed_file(self, shedding: TaskShedding, split: SourceSplit) -> None:
         """Copy a source file to the archive, unread; the repair finds its invalid rows."""

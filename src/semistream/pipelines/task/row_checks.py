@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,26 +14,43 @@ from semistream.pipelines.spec.row_rules import RowRule, first_broken
 from semistream.pipelines.tables.quarantine import UNREADABLE
 from semistream.relation.format.row_sizes import is_regular, row_sizes
 
+Result = TypeVar("Result")
 Check = Callable[[pa.RecordBatch], pa.StringArray]
 """Function that returns for each row why it is invalid, or null if it is valid. It may fail."""
+
+
+def in_parts(
+    rows: pa.RecordBatch, work: Callable[[int, pa.RecordBatch], Result], begin: int = 0
+) -> Iterator[tuple[int, pa.RecordBatch, Result | Exception]]:
+    """Yield parts of rows in their order, from where each begins, with the result of ``work``, or a row with its error.
+
+    Rows that fail together are halved until those that fail alone are found, whatever the error.
+    """
+    result: Result | Exception
+    try:
+        result = work(begin, rows)
+    except Exception as error:
+        result = error
+    if isinstance(result, Exception) and rows.num_rows > 1:
+        half = rows.num_rows // 2
+        yield from in_parts(rows[:half], work, begin)
+        yield from in_parts(rows[half:], work, begin + half)
+    else:
+        yield begin, rows, result
 
 
 def why_each(rows: pa.RecordBatch, check: Check) -> pa.StringArray:
     """Return the results of a check. A row for which it fails, whatever the error, is invalid.
 
-    Rows that fail together are halved until those that fail alone are found.
-
     >>> small = lambda rows: rows.column("a").cast("int8").cast("string")
     >>> why_each(pa.record_batch({"a": [1, 2, 300]}), small).to_pylist()
     ['1', '2', 'Integer value 300 not in range: -128 to 127']
     """
-    try:
-        return check(rows)
-    except Exception as error:
-        if rows.num_rows <= 1:
-            return pa.array([failure_of(error)] * rows.num_rows, pa.string())
-    half = rows.num_rows // 2
-    return pa.concat_arrays([why_each(rows[:half], check), why_each(rows[half:], check)])
+    reasons = [
+        pa.array([failure_of(found)] * part.num_rows, pa.string()) if isinstance(found, Exception) else found
+        for _, part, found in in_parts(rows, lambda _, part: check(part))
+    ]
+    return reasons[0] if len(reasons) == 1 else pa.concat_arrays(reasons)
 
 
 def why_invalid(

@@ -14,6 +14,7 @@ from semistream.pipelines.inputs.splits import SourceSplit
 from semistream.pipelines.spec.column_types import column_type
 from semistream.pipelines.tables.quarantine import row_texts
 from semistream.pipelines.task.batch_task import RAW
+from semistream.pipelines.task.row_checks import in_parts
 
 _WHOLE = "Put a whole file with the relation's columns there under that name, and start the pipeline again."
 
@@ -42,16 +43,16 @@ def _rows(split: SourceSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 def _fitting(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Cast rows; a row for which this fails, whatever the error, becomes its text."""
-    try:
-        rows = convert_batch(batch, schema)
+
+    def fit(_: int, part: pa.RecordBatch) -> pa.RecordBatch:
+        rows = convert_batch(part, schema)
         rows.validate(full=True)
-    except Exception:
-        if batch.num_rows > 1:
-            half = batch.num_rows // 2
-            yield from _fitting(batch[:half], schema)
-            yield from _fitting(batch[half:], schema)
-            return
-        nothing = [pa.nulls(1, field.type) for field in schema]
-        yield pa.RecordBatch.from_arrays([*nothing, pa.array(row_texts(batch))], names=[*schema.names, RAW])
-        return
-    yield pa.RecordBatch.from_arrays([*rows.columns, pa.nulls(rows.num_rows, pa.string())], names=[*schema.names, RAW])
+        return rows
+
+    names = [*schema.names, RAW]
+    for _, part, rows in in_parts(batch, fit):
+        if isinstance(rows, Exception):
+            nothing = [pa.nulls(part.num_rows, field.type) for field in schema]
+            yield pa.RecordBatch.from_arrays([*nothing, pa.array(row_texts(part), pa.string())], names=names)
+        else:
+            yield pa.RecordBatch.from_arrays([*rows.columns, pa.nulls(rows.num_rows, pa.string())], names=names)
